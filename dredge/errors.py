@@ -1,0 +1,76 @@
+"""The errors of Dredge, grouped by what the handler does about them.
+
+    DredgeError
+    ├── ConfigError        (ValueError)   the input is wrong: tell the user, touch nothing
+    ├── RefusedError                      a safety check said no: never retried
+    │   └── LeaseHeldError                another run holds the repository
+    ├── UnavailableError                  throttled, down, timed out: retry later
+    ├── FormatError                       bytes we cannot trust: abort, nothing is deleted
+    ├── NotFoundError      (LookupError)  the named thing is not there
+    └── ConflictError                     a precondition failed: someone else was first
+
+Retry policies and exit codes name these families, not single classes. `kind` is stable: reports, metrics and
+`--json` output carry it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DredgeError(Exception):
+    """Base of every error that Dredge raises on purpose.
+
+    The message says what happened, on what, what state was left, and what to do.
+    """
+
+    kind: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(DredgeError, ValueError):
+    """The configuration or an argument is wrong; raised before anything is touched."""
+
+    kind = "config"
+    exit_code = 2
+
+
+class RefusedError(DredgeError):
+    """A safety check said no. Nothing (more) was deleted, and a retry would say the same."""
+
+    kind = "refused"
+    exit_code = 3
+
+
+class LeaseHeldError(RefusedError):
+    """Another run works on the repository."""
+
+    kind = "lease_held"
+
+
+class UnavailableError(DredgeError):
+    """A service is throttled, down or too slow; the same call may work later."""
+
+    kind = "unavailable"
+    exit_code = 4
+
+
+class FormatError(DredgeError):
+    """Bytes that cannot be trusted. What was read so far must be thrown away."""
+
+    kind = "format"
+    exit_code = 5
+
+
+class NotFoundError(DredgeError, LookupError):
+    """The named object, key or record does not exist."""
+
+    kind = "not_found"
+    exit_code = 6
+
+
+class ConflictError(DredgeError):
+    """A precondition of a conditional write did not hold."""
+
+    kind = "conflict"
+    exit_code = 7
