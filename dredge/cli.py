@@ -1,0 +1,63 @@
+"""The `dredge` command: its groups live in `dredge.commands`, one module each, and are imported only when asked for.
+
+Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
+5 data that cannot be trusted · 6 not found · 7 conflict (`dredge.errors`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from dredge.errors import DredgeError
+
+COMMANDS = {
+    "gc": "Read the runs and reports of garbage collection.",
+    "inspect": "Look into lakeFS's range and metarange files.",
+    "serve": "Run the embedded lakeFS server.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules of `dredge.commands`, loaded on first use so that `--help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name every command, in alphabetical order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load the command of that name, or return None."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"dredge.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dredge")
+def dredge() -> None:
+    """Reclaim storage from versioned data lakes, and never delete a live object."""
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line.
+
+    Args:
+        args: the words after the program's name; None takes them from the process.
+
+    Returns:
+        Nothing: the process ends with the exit code of the error's family.
+    """
+    try:
+        dredge.main(args=args, prog_name="dredge")
+    except DredgeError as error:
+        click.echo(f"dredge: {error}", err=True)
+        sys.exit(error.exit_code)

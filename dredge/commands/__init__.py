@@ -1,0 +1,1 @@
+"""The sub-commands of `dredge`: one module a command, each with a click object named `command`."""
