@@ -1,0 +1,27 @@
+# One image for every Airflow component and for Spark's master and workers.
+FROM python:3.12-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends curl openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && pip install --no-cache-dir "uv>=0.9,<1" \
+    && useradd --create-home --uid 50000 airflow
+
+ENV AIRFLOW_HOME=/opt/airflow \
+    AIRFLOW__CORE__DAGS_FOLDER=/opt/dredge/dags \
+    AIRFLOW__CORE__PLUGINS_FOLDER=/opt/dredge/plugins \
+    PATH=/opt/dredge/.venv/bin:$PATH \
+    UV_LINK_MODE=copy
+WORKDIR /opt/dredge
+
+COPY pyproject.toml uv.lock .python-version README.md ./
+RUN uv sync --frozen --no-dev --no-install-project
+COPY dredge dredge
+COPY operators operators
+COPY spark_jobs spark_jobs
+COPY plugins plugins
+COPY dags dags
+RUN uv sync --frozen --no-dev && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
+
+USER airflow
+CMD ["airflow", "api-server"]

@@ -1,0 +1,43 @@
+"""The frame of the `dredge` command."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dredge import cli
+from dredge.errors import RefusedError
+
+
+def test_help_lists_every_command_without_importing_it() -> None:
+    result = CliRunner().invoke(cli.dredge, ["--help"])
+    assert result.exit_code == 0
+    for name, text in cli.COMMANDS.items():
+        assert name in result.output
+        assert text.split()[0] in result.output
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_every_command_exists_and_explains_itself(name: str) -> None:
+    command = importlib.import_module(f"dredge.commands.{name}").command
+    assert isinstance(command, click.Command)
+    result = CliRunner().invoke(cli.dredge, [name, "--help"])
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) > 5
+
+
+def test_a_dredge_error_ends_with_its_message_and_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise RefusedError("two runs at once. Wait for the other one.")
+
+    monkeypatch.setattr(cli, "dredge", failing)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 3
+    assert capsys.readouterr().err == "dredge: two runs at once. Wait for the other one.\n"
