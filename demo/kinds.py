@@ -167,7 +167,7 @@ def copied(lake: Lake, count: int) -> None:
 
 
 def identical(lake: Lake, count: int) -> None:
-    """Plant the same bytes uploaded again over committed objects: live on their branch, yet in no prepare answer."""
+    """Plant the same bytes again over committed objects: live on their branch, yet in no prepare answer."""
     lake.branch("twins")
     targets = paths("tables/part1", count)
     again = lake.upload_many("twins", targets)

@@ -1,4 +1,4 @@
-"""The `dredge` command: its groups live in `dredge.commands`, one module each, and are imported only when asked for.
+"""The `dredge` command: its groups live in `dredge.commands`, one module each, imported only when asked for.
 
 Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
 5 data that cannot be trusted · 6 not found · 7 conflict (`dredge.errors`).
@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules of `dredge.commands`, loaded on first use so that `--help` is quick."""
+    """A group whose commands are modules of `dredge.commands`, loaded on first use to keep `--help` quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name every command, in alphabetical order."""
