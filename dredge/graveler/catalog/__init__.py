@@ -1,0 +1,45 @@
+"""lakeFS's rules as a library: what the HTTP API does, without HTTP.
+
+Start at `Catalog`. Each call is named after its API call, raises an error of `dredge.graveler.errors` that knows its
+HTTP status, and answers with a value of `results`.
+"""
+
+from __future__ import annotations
+
+from dredge.graveler.catalog.catalog import Catalog
+from dredge.graveler.catalog.results import (
+    CommitOverrides,
+    DeleteError,
+    Diff,
+    MergeBase,
+    ObjectContent,
+    ObjectStats,
+    Page,
+    PreparedCommits,
+    PreparedUncommitted,
+    PrepareStatus,
+)
+from dredge.graveler.catalog.settings import CATALOG_DEFECTS, Settings
+from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
+from dredge.graveler.retention.rules import Rules
+
+__all__ = [
+    "CATALOG_DEFECTS",
+    "Branch",
+    "Catalog",
+    "Commit",
+    "CommitOverrides",
+    "DeleteError",
+    "Diff",
+    "MergeBase",
+    "ObjectContent",
+    "ObjectStats",
+    "Page",
+    "PrepareStatus",
+    "PreparedCommits",
+    "PreparedUncommitted",
+    "Repository",
+    "Rules",
+    "Settings",
+    "Tag",
+]

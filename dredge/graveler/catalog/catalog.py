@@ -1,0 +1,36 @@
+"""The catalog: every call of the data model, put together from one module a noun."""
+
+from __future__ import annotations
+
+from dredge.graveler.catalog.addresses import AddressCalls
+from dredge.graveler.catalog.branches import BranchCalls
+from dredge.graveler.catalog.changes import ChangeCalls
+from dredge.graveler.catalog.commits import CommitCalls
+from dredge.graveler.catalog.garbage import GarbageCalls
+from dredge.graveler.catalog.merges import MergeCalls
+from dredge.graveler.catalog.objects import ObjectCalls
+from dredge.graveler.catalog.repositories import RepositoryCalls
+from dredge.graveler.catalog.tags import TagCalls
+
+
+class Catalog(
+    RepositoryCalls,
+    BranchCalls,
+    CommitCalls,
+    TagCalls,
+    MergeCalls,
+    ObjectCalls,
+    ChangeCalls,
+    AddressCalls,
+    GarbageCalls,
+):
+    """lakeFS's data model on a key-value store and object storage.
+
+    Safe for use from many threads; several catalogs, also in several processes, may share the stores.
+
+    Args:
+        kv: mutable metadata.
+        open_namespace: gives a writer for a storage namespace URI.
+        clock: the time, aware UTC.
+        settings: see Settings.
+    """

@@ -1,0 +1,76 @@
+"""What a catalog can be told about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from dredge.errors import ConfigError
+
+# Faults of real servers that tests provoke on purpose. All are off unless named; none is ever on in production.
+CATALOG_DEFECTS = frozenset(
+    {
+        "rows_lost_on_branch_delete",  # a branch that vanishes during prepare throws away its page's rows
+        "empty_last_page",  # the last page of a prepare run has no rows, hence no location
+        "repeated_token",  # prepare gives back the token it was given, for ever
+        "page_missing",  # prepare names a location and leaves out a file of it
+        "active_walk_early_stop",  # the walk over commits stops before it marks
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a catalog behaves; the defaults are a real server's.
+
+    Args:
+        profile: `lakefs` for today's server, `design` for the stricter rules of the first design.
+        signing_key: secret of the signatures on handed-out addresses.
+        link_expiry: how long a handed-out address may be linked.
+        slice_names_max: names in one slice below `data/`.
+        slice_age_max: age at which a slice is closed.
+        prepare_file_bytes_max: flushed parquet bytes after which a prepare page ends.
+        prepare_interval: time after which a prepare page ends.
+        prepare_flush_rows: rows between two flushes of a prepare page.
+        range_bytes_min: a range smaller than this is not closed (estimated size).
+        range_bytes_max: a range is closed at this size (estimated size).
+        range_raggedness: one key of so many closes a range.
+        branch_cache: how long a branch record may be reused for the first read of a request.
+        write_tries: tries of a write before 429.
+        commit_tries: tries of the last step of a commit before 429.
+        task_expiry: how long the status of an asynchronous task is kept.
+        presign: whether pre-signed URLs are handed out (never, here).
+        background: do tasks and token drops in threads; False does them before the call returns.
+        defects: names of CATALOG_DEFECTS to switch on; others are ignored here (the server has its own).
+    """
+
+    profile: Literal["lakefs", "design"] = "lakefs"
+    signing_key: str = field(default="local-signing-secret", repr=False)
+    link_expiry: timedelta = timedelta(hours=24)
+    slice_names_max: int = 50_000
+    slice_age_max: timedelta = timedelta(hours=1)
+    prepare_file_bytes_max: int = 20 << 20
+    prepare_interval: timedelta = timedelta(minutes=1)
+    prepare_flush_rows: int = 100_000
+    range_bytes_min: int = 0
+    range_bytes_max: int = 20 << 20
+    range_raggedness: int = 50_000
+    branch_cache: timedelta = timedelta(milliseconds=500)
+    write_tries: int = 3
+    commit_tries: int = 10
+    task_expiry: timedelta = timedelta(hours=24)
+    presign: bool = False
+    background: bool = True
+    defects: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.profile not in ("lakefs", "design"):
+            raise ConfigError(f"profile {self.profile!r} is unknown; use 'lakefs' or 'design'")
+        for name in ("slice_names_max", "prepare_flush_rows", "write_tries", "commit_tries"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1")
+
+    def defect(self, name: str) -> bool:
+        """Say whether a defect is switched on."""
+        return name in self.defects
