@@ -1,0 +1,171 @@
+"""What a user may ask of a collection, and every margin that safety rests on, in one place each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dredge.errors import ConfigError
+
+MIN_AGE_HOURS = 24.0
+"""lakeFS lets an uploader link an address for 24 hours after it handed it out; younger objects may still come alive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Safety:
+    """All margins that safety rests on.
+
+    Attributes:
+        clock_skew_seconds_max: largest difference between this machine's clock and the store's.
+        mark_age_hours_max: a mark older than this cannot be swept.
+        lease_seconds: how long a lease lives without being renewed.
+        heads_every_seconds: while deleting, how often branch heads are looked at.
+        gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop marker.
+        recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
+        scan_rounds_max: how often the staging scan is repeated while branches come and go.
+        scan_deadline_seconds: bound on all rounds of one staging scan.
+        prepare_deadline_seconds: bound on one computation of active commits by the server.
+        identical_suspects_max: candidates whose content some branch head also has, looked into one by one; all are held
+            when there are more.
+        identical_stats_max: questions asked of the server about them; the rest is held.
+        canary_branches: branches that the canaries are taken from.
+        canary_objects: canaries a branch.
+        staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.
+    """
+
+    clock_skew_seconds_max: float = 300
+    mark_age_hours_max: float = 12
+    lease_seconds: float = 3600
+    heads_every_seconds: float = 5
+    gate_every_seconds: float = 3
+    recheck_rounds_max: int = 10
+    scan_rounds_max: int = 5
+    scan_deadline_seconds: float = 4 * 3600
+    prepare_deadline_seconds: float = 1200
+    identical_suspects_max: int = 50_000
+    identical_stats_max: int = 20_000
+    canary_branches: int = 32
+    canary_objects: int = 20
+    staged_rows_plenty: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Sizes that only speed and memory depend on.
+
+    Attributes:
+        tasks_per_core: tasks a step makes for each task that can run at once.
+        listing_rows_max: rows after which one listing stops and its remainder is split by key range.
+        listing_rounds_max: rounds of such splitting; what is left then is listed whole.
+        part_rows: rows of a listing part.
+        candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
+        shard_values: live hashes in one shard (8 bytes each in every worker).
+        delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
+        threads: requests in flight in one task.
+        explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed ones.
+    """
+
+    tasks_per_core: int = 1
+    listing_rows_max: int = 200_000
+    listing_rounds_max: int = 6
+    part_rows: int = 250_000
+    candidate_rows: int = 100_000
+    shard_values: int = 32 << 20
+    delete_keys: int = 8_000
+    threads: int = 8
+    explain_ranges_max: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCConfig:
+    """What a user asks for.
+
+    Attributes:
+        repository: name in lakeFS.
+        mode: "clean" reads everything.
+        dry_run: plan and report, delete nothing.
+        min_age_hours: objects younger than this are never candidates; at least 24.
+        unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories that nobody
+            else writes to.
+        max_delete_objects: more candidates than this hold the run; None is no limit.
+        max_delete_bytes: more bytes than this hold the run.
+        max_delete_percent: a larger share of the listed objects than this holds the run.
+        run_root: URI of the folder for run folders; None is the place inside the namespace that lakeFS's own collector uses.
+        keep_tags: commits that a tag names stay active.
+        warn_on_foreign_overlaps: two *other* repositories whose namespaces overlap are a warning instead of a stop.
+        safety: margins.
+        tuning: sizes.
+    """
+
+    repository: str
+    mode: str = "clean"
+    dry_run: bool = True
+    min_age_hours: float = MIN_AGE_HOURS
+    unsafe_min_age_seconds: float | None = None
+    max_delete_objects: int | None = None
+    max_delete_bytes: int | None = None
+    max_delete_percent: float | None = None
+    run_root: str | None = None
+    keep_tags: bool = True
+    warn_on_foreign_overlaps: bool = False
+    safety: Safety = field(default_factory=Safety)
+    tuning: Tuning = field(default_factory=Tuning)
+
+    def __post_init__(self) -> None:
+        if not self.repository:
+            raise ConfigError("repository is empty; name the lakeFS repository to collect")
+        if self.mode != "clean":
+            raise ConfigError(
+                f"mode {self.mode!r} is not known; this version collects with mode 'clean' (optimized runs come later)"
+            )
+        if self.unsafe_min_age_seconds is None:
+            if self.min_age_hours < MIN_AGE_HOURS:
+                raise ConfigError(
+                    f"min_age_hours is {self.min_age_hours:g}, but lakeFS lets uploads be linked for {MIN_AGE_HOURS:g} h: a"
+                    " shorter age can delete live objects. On a repository that nobody writes to, for a test, pass"
+                    " unsafe_min_age_seconds instead."
+                )
+        elif self.unsafe_min_age_seconds < 0:
+            raise ConfigError("unsafe_min_age_seconds must not be negative")
+        for name in ("max_delete_objects", "max_delete_bytes", "max_delete_percent"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"{name} must not be negative; leave it empty for no limit")
+        if self.max_delete_percent is not None and self.max_delete_percent > 100:
+            raise ConfigError("max_delete_percent is a share of all listed objects, at most 100")
+
+    @property
+    def min_age_seconds(self) -> float:
+        """The minimum age in force."""
+        return (
+            self.min_age_hours * 3600 if self.unsafe_min_age_seconds is None else self.unsafe_min_age_seconds
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object, without secrets."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> GCConfig:
+        """From a JSON object, such as `to_json` made or a DAG's params.
+
+        Raises:
+            ConfigError: an unknown name, or a value that does not fit.
+        """
+        plain = dict(value)
+        plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
+        plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
+        return _from(cls, plain, "")
+
+
+def _from[T](kind: type[T], value: Mapping[str, Any], where: str) -> T:
+    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise ConfigError(f"unknown setting {where}{unknown[0]}; known are {', '.join(sorted(known))}")
+    try:
+        return kind(**value)
+    except TypeError as error:
+        raise ConfigError(f"settings do not fit: {error}") from None

@@ -1,0 +1,95 @@
+"""The plan of a run: a value that later steps read, without secrets, never changed once written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dredge.gc.config import GCConfig
+from dredge.runs.lease import LeaseGrant
+
+PLAN = "plan.json"
+RUNS = "_lakefs/retention/gc/unified"
+"""Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
+STATE = "_lakefs/retention/gc/dredge"
+"""Lease and committed index, relative to the namespace, whatever run root a user names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run works on.
+
+    Attributes:
+        run_id: descending xid of the store's time, so that newer runs sort first.
+        repository: name in lakeFS.
+        namespace: URI of the repository's storage namespace, as lakeFS words it.
+        run_uri: URI of the run folder.
+        created_at: the store's time when the plan was made.
+        cutoff: only objects last modified strictly before this are candidates.
+        store_ahead_seconds: the store's clock minus this machine's.
+        lease: the right to run.
+        config: what the user asked for.
+        default_branch: the repository's.
+        namespaces: storage namespace of every repository of the server, by name, when the plan was made.
+    """
+
+    run_id: str
+    repository: str
+    namespace: str
+    run_uri: str
+    created_at: datetime
+    cutoff: datetime
+    store_ahead_seconds: float
+    lease: LeaseGrant
+    config: GCConfig
+    default_branch: str
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing may be deleted."""
+        return self.config.dry_run
+
+    @property
+    def mode(self) -> str:
+        """The kind of run."""
+        return self.config.mode
+
+    def to_json(self) -> dict[str, Any]:
+        """As the JSON object of `plan.json`."""
+        return {
+            "format": 1,
+            "run_id": self.run_id,
+            "repository": self.repository,
+            "namespace": self.namespace,
+            "run_uri": self.run_uri,
+            "mode": self.mode,
+            "dry_run": self.dry_run,
+            "created_at": self.created_at.isoformat(),
+            "cutoff": self.cutoff.isoformat(),
+            "min_age_seconds": self.config.min_age_seconds,
+            "store_ahead_seconds": self.store_ahead_seconds,
+            "lease": self.lease.to_json(),
+            "config": self.config.to_json(),
+            "default_branch": self.default_branch,
+            "namespaces": dict(self.namespaces),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Plan:
+        """From the object that `to_json` made."""
+        return cls(
+            run_id=value["run_id"],
+            repository=value["repository"],
+            namespace=value["namespace"],
+            run_uri=value["run_uri"],
+            created_at=datetime.fromisoformat(value["created_at"]),
+            cutoff=datetime.fromisoformat(value["cutoff"]),
+            store_ahead_seconds=value["store_ahead_seconds"],
+            lease=LeaseGrant.from_json(value["lease"]),
+            config=GCConfig.from_json(value["config"]),
+            default_branch=value["default_branch"],
+            namespaces=value["namespaces"],
+        )

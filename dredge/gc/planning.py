@@ -1,0 +1,168 @@
+"""The first step: the right to run, the store's time, the cutoff, and the plan."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timedelta
+
+from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
+from dredge.gc.config import GCConfig
+from dredge.gc.context import Context, make_lease, open_state
+from dredge.gc.namespaces import check_namespaces
+from dredge.gc.plan import PLAN, RUNS, Plan
+from dredge.graveler.xid import new_descending_xid
+from dredge.lakefs import LakeFS, LakeFSClient, Repository
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.lease import LeaseGrant
+from dredge.storage import StorageOptions, open_writer, store_clock
+
+log = logging.getLogger("dredge")
+
+
+def acquire_lease(
+    config: GCConfig,
+    holder: str,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+) -> LeaseGrant:
+    """Take the exclusive right to work on a repository.
+
+    Args:
+        config: names the repository.
+        holder: who asks, such as the id of the DAG run.
+        client: None reads the environment.
+        options: None reads the environment.
+
+    Raises:
+        LeaseHeldError: another run has it.
+        NotFoundError: there is no such repository.
+    """
+    repository = (client or LakeFSClient.from_env()).repository(config.repository)
+    state = open_state(repository.namespace, options)
+    grant = make_lease(state, config.safety.lease_seconds).acquire(holder)
+    log.info("lease of %s taken by %s, number %d", config.repository, holder, grant.fencing)
+    return grant
+
+
+def plan_run(
+    config: GCConfig,
+    lease: LeaseGrant | None = None,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Plan:
+    """Fix what a run works on, and write it as `plan.json` into a new run folder.
+
+    Args:
+        config: what the user asks for.
+        lease: the right, when it was taken before; None takes it, with the run id as holder.
+        client: None reads the environment.
+        options: None reads the environment.
+        clock: this machine's clock.
+
+    Returns:
+        The plan; its `run_uri` is all that later steps need.
+
+    Raises:
+        ConfigError: the configuration does not fit.
+        NotFoundError: there is no such repository.
+        RefusedError: clocks differ too much, or namespaces overlap.
+        LeaseHeldError: another run works on the repository.
+    """
+    server = client or LakeFSClient.from_env()
+    repository = server.repository(config.repository)
+    namespaces = {found.name: found.namespace for found in server.repositories()}
+    if repository.read_only:
+        raise RefusedError(
+            f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection. Nothing was deleted."
+        )
+    for warning in check_namespaces(repository.name, namespaces, config.warn_on_foreign_overlaps):
+        log.warning("%s", warning)
+    state = open_state(repository.namespace, options)
+    before = clock()
+    now = store_clock(state, "")
+    ahead = (now - before).total_seconds()
+    check_clocks(ahead, config.safety.clock_skew_seconds_max)
+    run_id = new_descending_xid(now)
+    door = make_lease(state, config.safety.lease_seconds)
+    grant = door.acquire(f"run {run_id}") if lease is None else door.renew(lease)
+    plan = Plan(
+        run_id=run_id,
+        repository=repository.name,
+        namespace=repository.namespace,
+        run_uri=_run_uri(config, repository, run_id),
+        created_at=now,
+        cutoff=cutoff(now, config),
+        store_ahead_seconds=ahead,
+        lease=grant,
+        config=config,
+        default_branch=repository.default_branch,
+        namespaces=namespaces,
+    )
+    folder = RunFolder(open_writer(plan.run_uri, options), run_id)
+    folder.writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+    log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
+    return plan
+
+
+def release_lease(context: Context) -> None:
+    """Give the right back; does nothing when it has gone to somebody else."""
+    context.lease.release(context.plan.lease)
+
+
+def release_grant(
+    config: GCConfig, grant: LeaseGrant, client: LakeFS | None = None, options: StorageOptions | None = None
+) -> None:
+    """Give a right back when the run never came to a plan.
+
+    Args:
+        config: names the repository.
+        grant: the right.
+        client: None reads the environment.
+        options: None reads the environment.
+    """
+    try:
+        repository = (client or LakeFSClient.from_env()).repository(config.repository)
+    except (NotFoundError, RefusedError) as error:
+        log.warning("the lease of %s is left to expire: %s", config.repository, error)
+        return
+    door = make_lease(open_state(repository.namespace, options), config.safety.lease_seconds)
+    try:
+        door.release(grant)
+    except LeaseHeldError as error:
+        log.warning("%s", error)
+
+
+def cutoff(now: datetime, config: GCConfig) -> datetime:
+    """The instant before which an object must have been modified to be a candidate.
+
+    Args:
+        now: the store's time.
+        config: for the minimum age.
+    """
+    return now - timedelta(seconds=config.min_age_seconds)
+
+
+def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
+    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and nobody knows which.
+
+    Args:
+        store_ahead_seconds: the store's clock minus this machine's.
+        seconds_max: largest difference, either way.
+
+    Raises:
+        RefusedError: they differ by more.
+    """
+    if abs(store_ahead_seconds) > seconds_max:
+        side = "ahead of" if store_ahead_seconds > 0 else "behind"
+        raise RefusedError(
+            f"the object store's clock is {abs(store_ahead_seconds):.0f} s {side} this machine's, more than {seconds_max:.0f} s."
+            " Ages of objects cannot be trusted. Nothing was deleted. Set the clocks right (NTP) and start again."
+        )
+
+
+def _run_uri(config: GCConfig, repository: Repository, run_id: str) -> str:
+    root = config.run_root or f"{repository.namespace.rstrip('/')}/{RUNS}"
+    return f"{root.rstrip('/')}/{run_id}"

@@ -1,0 +1,29 @@
+"""The only door to a lakeFS server: its calls, its pages, its odd answers, its errors."""
+
+from __future__ import annotations
+
+from dredge.lakefs.client import LakeFSClient
+from dredge.lakefs.model import (
+    Change,
+    Commit,
+    LakeFS,
+    ObjectStats,
+    PreparedCommits,
+    Ref,
+    Repository,
+    Rules,
+    UncommittedPage,
+)
+
+__all__ = [
+    "Change",
+    "Commit",
+    "LakeFS",
+    "LakeFSClient",
+    "ObjectStats",
+    "PreparedCommits",
+    "Ref",
+    "Repository",
+    "Rules",
+    "UncommittedPage",
+]

@@ -1,0 +1,241 @@
+"""A lakeFS server as a collector sees it: all pages, hidden branches, and the odd answers told apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from dredge.errors import ConfigError, FormatError, NotFoundError
+from dredge.lakefs.model import (
+    Change,
+    Commit,
+    ObjectStats,
+    PreparedCommits,
+    Ref,
+    Repository,
+    Rules,
+    UncommittedPage,
+)
+from dredge.lakefs.prepare import prepare_commits
+from dredge.lakefs.transport import Transport, refuse
+
+PAGE = 1000
+PREPARE_READ_SECONDS = 900.0
+"""A page of uncommitted addresses ends by size or after a minute by default, but a loaded server takes longer."""
+
+ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
+ACCESS_KEY = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
+SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
+
+
+class LakeFSClient:
+    """The calls of `LakeFS` over HTTP. Safe to use from threads.
+
+    Args:
+        endpoint: URL of the server, with or without `/api/v1`.
+        access_key_id: of the key pair.
+        secret_access_key: of the key pair.
+    """
+
+    def __init__(self, endpoint: str, access_key_id: str, secret_access_key: str) -> None:
+        self._settings = {ENDPOINT: endpoint, ACCESS_KEY: access_key_id, SECRET_KEY: secret_access_key}
+        self._transport = Transport(endpoint, access_key_id, secret_access_key)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> LakeFSClient:
+        """Make a client from the variables that lakectl reads.
+
+        Args:
+            environ: defaults to this process's.
+
+        Raises:
+            ConfigError: one is missing.
+        """
+        env = os.environ if environ is None else environ
+        missing = [name for name in (ENDPOINT, ACCESS_KEY, SECRET_KEY) if not env.get(name)]
+        if missing:
+            raise ConfigError(
+                f"the lakeFS connection is not set: {', '.join(missing)} missing in the environment"
+            )
+        return cls(env[ENDPOINT], env[ACCESS_KEY], env[SECRET_KEY])
+
+    def to_env(self) -> dict[str, str]:
+        """Give the variables that make `from_env` in a child process equal to this client (the secret included)."""
+        return dict(self._settings)
+
+    def __repr__(self) -> str:
+        return f"LakeFSClient({self._transport.base!r})"
+
+    def repositories(self) -> list[Repository]:
+        """Every repository of the server."""
+        return [_repository(item) for item in self._pages("/repositories", {}, {}, "repositories")]
+
+    def repository(self, name: str) -> Repository:
+        """One repository; raises NotFoundError, and RefusedError while it is being deleted."""
+        return _repository(
+            self._get("/repositories/{repository}", {"repository": name}, {}, f"repository {name}")
+        )
+
+    def branches(self, repository: str) -> list[Ref]:
+        """Every branch, hidden ones too, in name order."""
+        what = f"branches of {repository}"
+        path = "/repositories/{repository}/branches"
+        return [
+            _ref(item)
+            for item in self._pages(path, {"repository": repository}, {"show_hidden": "true"}, what)
+        ]
+
+    def tags(self, repository: str) -> list[Ref]:
+        """Every tag."""
+        path = "/repositories/{repository}/tags"
+        return [
+            _ref(item) for item in self._pages(path, {"repository": repository}, {}, f"tags of {repository}")
+        ]
+
+    def log(self, repository: str, ref: str) -> Iterator[Commit]:
+        """A ref's commit and all its ancestors, newest first; raises NotFoundError."""
+        names = {"repository": repository, "ref": ref}
+        path = "/repositories/{repository}/refs/{ref}/commits"
+        return (_commit(item) for item in self._pages(path, names, {}, f"log of {ref}"))
+
+    def commit(self, repository: str, commit_id: str) -> Commit:
+        """One commit; raises NotFoundError only when the record is really missing.
+
+        A server's commit cache can deny a full id while the record is there, until the entry ends; a shorter prefix of the
+        id is looked up past it.
+        """
+        path = "/repositories/{repository}/commits/{commit}"
+        what = f"commit {commit_id} of {repository}"
+        try:
+            return _commit(self._get(path, {"repository": repository, "commit": commit_id}, {}, what))
+        except NotFoundError:
+            if len(commit_id) != 64:
+                raise
+        found = _commit(self._get(path, {"repository": repository, "commit": commit_id[:63]}, {}, what))
+        return Commit(commit_id, found.parents, found.created_at, found.metarange_id, found.version)
+
+    def rules(self, repository: str) -> Rules | None:
+        """The garbage collection rules; None when there are none."""
+        names = {"repository": repository}
+        for path in ("/repositories/{repository}/settings/gc_rules", "/repositories/{repository}/gc/rules"):
+            answer = self._transport.call("GET", path, names=names)
+            if answer.status == 200:
+                value = answer.json()
+                branches = value.get("branches") or []  # the server writes null for none
+                return Rules(
+                    int(value["default_retention_days"]),
+                    {item["branch_id"]: int(item["retention_days"]) for item in branches},
+                )
+            if answer.status == 404 and answer.message != "invalid API endpoint":
+                self.repository(repository)  # a missing repository is no "no rules"
+                return None
+            if answer.status not in (404, 500):
+                raise refuse(answer, f"rules of {repository}")
+        raise refuse(answer, f"rules of {repository}")
+
+    def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
+        """Let the server write a page of uncommitted addresses; no token starts a new scan.
+
+        A page that is asked for twice only writes its file twice, so a busy server is asked again.
+        """
+        what = f"prepare_uncommitted of {repository}"
+        answer = self._transport.call(
+            "POST",
+            "/repositories/{repository}/gc/prepare_uncommited",
+            names={"repository": repository},
+            body={"continuation_token": token} if token else {},
+            retry=True,
+            read_seconds=PREPARE_READ_SECONDS,
+        )
+        if answer.status != 201:
+            raise refuse(answer, what)
+        value = answer.json()
+        run_id = value.get("run_id")
+        if not run_id:
+            raise FormatError(f"{what}: the answer names no run. Nothing was deleted.")
+        return UncommittedPage(
+            run_id, value.get("gc_uncommitted_location") or "", value.get("continuation_token") or None
+        )
+
+    def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
+        """Let the server compute the active commits; None when the repository has no rules. See `prepare`."""
+        return prepare_commits(self._transport, repository, deadline_seconds)
+
+    def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
+        """What a ref has under a path; raises NotFoundError."""
+        names = {"repository": repository, "ref": ref}
+        query = {"path": path, "user_metadata": "false"}
+        where = "/repositories/{repository}/refs/{ref}/objects/stat"
+        return _stats(self._get(where, names, query, f"{path!r} on {ref}"))
+
+    def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
+        """The next objects of a ref, in path order, after a path."""
+        names = {"repository": repository, "ref": ref}
+        query = {"after": after, "amount": amount, "user_metadata": "false"}
+        value = self._get(
+            "/repositories/{repository}/refs/{ref}/objects/ls", names, query, f"objects of {ref}"
+        )
+        return [_stats(item) for item in value["results"] if item["path_type"] == "object"]
+
+    def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
+        """The first differences between a branch's staging and its head."""
+        names = {"repository": repository, "branch": branch}
+        where = "/repositories/{repository}/branches/{branch}/diff"
+        value = self._get(where, names, {"amount": amount}, f"changes of {branch}")
+        return [Change(item["path"], item["type"]) for item in value["results"]]
+
+    def version(self) -> str:
+        """The server's version, for reports."""
+        value = self._get("/config", {}, {}, "configuration")
+        return str((value.get("version_config") or {}).get("version", ""))
+
+    def _get(self, path: str, names: Mapping[str, str], query: Mapping[str, Any], what: str) -> Any:
+        answer = self._transport.call("GET", path, names=names, query=query)
+        if answer.status != 200:
+            raise refuse(answer, what)
+        return answer.json()
+
+    def _pages(
+        self, path: str, names: Mapping[str, str], query: Mapping[str, Any], what: str
+    ) -> Iterator[dict[str, Any]]:
+        after = ""
+        while True:
+            value = self._get(path, names, {**query, "amount": PAGE, "after": after}, what)
+            yield from value["results"]
+            pagination = value["pagination"]
+            if not pagination["has_more"]:
+                return
+            following = pagination["next_offset"]
+            if not following or following == after:
+                raise FormatError(
+                    f"{what}: lakeFS says there is more but not where it goes on. Nothing was deleted."
+                )
+            after = following
+
+
+def _repository(value: Mapping[str, Any]) -> Repository:
+    return Repository(
+        value["id"], value["storage_namespace"], value.get("default_branch", ""), bool(value.get("read_only"))
+    )
+
+
+def _ref(value: Mapping[str, Any]) -> Ref:
+    return Ref(value["id"], value["commit_id"])
+
+
+def _commit(value: Mapping[str, Any]) -> Commit:
+    return Commit(
+        id=value["id"],
+        parents=tuple(value["parents"] or ()),
+        created_at=datetime.fromtimestamp(value["creation_date"], UTC),
+        metarange_id=value["meta_range_id"],
+        version=int(value.get("version", 1)),
+    )
+
+
+def _stats(value: Mapping[str, Any]) -> ObjectStats:
+    return ObjectStats(
+        value["path"], value["physical_address"], value["checksum"], int(value.get("size_bytes") or 0)
+    )

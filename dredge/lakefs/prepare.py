@@ -1,0 +1,152 @@
+"""prepare_commits: one question, many odd answers.
+
+    async 202 → poll: completed with result → done · completed with error "get gc rules: not found" → no rules
+                      completed with another error → refused · 404 (record gone) → refused · never completed → deadline
+    async 404 or 500 → a server without that endpoint: ask the sync one
+    sync 201 → done · 404 "get gc rules: not found" → no rules · another 404 → refused
+    sync 400 with two JSON documents → the second one is the result (pre-signing is off; the file was written)
+    connection dropped → refused: a branch head without its commit ends the server's process, and asking again ends it again
+
+Source: pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.lakefs.model import PreparedCommits
+from dredge.lakefs.transport import Answer, DroppedError, Transport, refuse
+from dredge.runs.clock import running_seconds
+
+_PATH = "/repositories/{repository}/gc/prepare_commits"
+_NO_RULES = "get gc rules: not found"
+_POLL_SECONDS = (0.1, 5.0)
+
+
+def prepare_commits(
+    transport: Transport,
+    repository: str,
+    deadline_seconds: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> PreparedCommits | None:
+    """Let the server compute the active commits and write them.
+
+    Args:
+        transport: to the server.
+        repository: name.
+        deadline_seconds: how long to wait for the result.
+        sleep: between polls.
+
+    Returns:
+        Where they are, or None when the repository has no rules, so that every commit is active.
+
+    Raises:
+        RefusedError: an answer that is neither; never read it as "nothing is committed".
+        UnavailableError: busy, or not finished in time.
+    """
+    names = {"repository": repository}
+    try:
+        started = transport.call("POST", f"{_PATH}/async", names=names, retry=False, own_connection=True)
+        if started.status == 202:
+            return _poll(transport, repository, started.json()["id"], deadline_seconds, sleep)
+        if started.status not in (404, 500):
+            raise refuse(started, f"prepare_commits of {repository}")
+        answer = transport.call(
+            "POST", _PATH, names=names, retry=False, own_connection=True, read_seconds=deadline_seconds
+        )
+    except DroppedError as error:
+        raise RefusedError(
+            f"prepare_commits of {repository}: {error}. lakeFS ends like this when a branch head has no commit record; it may"
+            " have restarted. Nothing was deleted, and it is not asked again. Read the lakeFS log; repair a broken branch by"
+            " a hard reset to a sound ref."
+        ) from None
+    return _sync_result(answer, repository)
+
+
+def _sync_result(answer: Answer, repository: str) -> PreparedCommits | None:
+    what = f"prepare_commits of {repository}"
+    if answer.status == 201:
+        return _result(answer.json(), what)
+    if answer.status == 404 and answer.message == _NO_RULES:
+        return None
+    if answer.status == 400:
+        for document in _documents(answer.text):
+            if document.get("gc_commits_location"):
+                return _result(document, what)
+    if answer.status == 404:
+        raise RefusedError(
+            f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It does not mean that"
+            " nothing is committed. Nothing was deleted. Check that the endpoint is a lakeFS server and reaches this repository."
+        )
+    raise refuse(answer, what)
+
+
+def _poll(
+    transport: Transport, repository: str, task: str, deadline_seconds: float, sleep: Callable[[float], None]
+) -> PreparedCommits | None:
+    what = f"prepare_commits of {repository} (task {task})"
+    deadline = running_seconds() + deadline_seconds
+    pause, longest = _POLL_SECONDS
+    while True:
+        try:
+            answer = transport.call(
+                "GET", f"{_PATH}/status", names={"repository": repository}, query={"id": task}
+            )
+        except UnavailableError as error:
+            raise DroppedError(f"while it computed the active commits: {error}") from None
+        if answer.status == 404:
+            raise RefusedError(
+                f"{what}: lakeFS knows the task no more ({answer.message!r}). That is no result. Nothing was deleted; start a"
+                " new run."
+            )
+        if answer.status != 200:
+            raise refuse(answer, what)
+        status = answer.json()
+        if status.get("completed"):
+            return _task_result(status, what)
+        if running_seconds() >= deadline:
+            raise UnavailableError(
+                f"{what}: not finished after {deadline_seconds:.0f} s. A task whose server died never finishes. Nothing was"
+                " deleted; read the lakeFS log before trying again."
+            )
+        sleep(pause)
+        pause = min(longest, pause * 2)
+
+
+def _task_result(status: Mapping[str, Any], what: str) -> PreparedCommits | None:
+    error = status.get("error")
+    if error:
+        text = str(error.get("message", ""))
+        if text == _NO_RULES:
+            return None
+        raise RefusedError(f"{what}: lakeFS failed with {text!r}. Nothing was deleted. Read the lakeFS log.")
+    if not status.get("result"):
+        raise FormatError(f"{what}: completed with neither result nor error. Nothing was deleted.")
+    return _result(status["result"], what)
+
+
+def _result(value: Mapping[str, Any], what: str) -> PreparedCommits:
+    location = value.get("gc_commits_location")
+    if not location:
+        raise FormatError(f"{what}: the answer names no file. Nothing was deleted.")
+    return PreparedCommits(str(value.get("run_id", "")), location)
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    """Every JSON object of a body that holds several, one after the other."""
+    decoder = json.JSONDecoder()
+    found, at = [], 0
+    while at < len(text):
+        while at < len(text) and text[at].isspace():
+            at += 1
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except ValueError:
+            break
+        if isinstance(value, dict):
+            found.append(value)
+    return found

@@ -1,0 +1,1 @@
+"""What all collectors share: run folders, step summaries, task runners, ledger, limits, lease, report."""

@@ -1,0 +1,221 @@
+"""The exclusive right to work on a repository: one object, changed only by conditional puts.
+
+    absent, released or expired --acquire--> held by H with fencing number n+1, until T
+    held by H --renew by H--> held until T'
+    held by H --release by H--> released (the number stays, so that it never repeats)
+
+Expiry is counted by the store's clock. The fencing number grows with every new holder: work that carries an old one knows
+that it has been overtaken, and stops. Two holders cannot both win a conditional put.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dredge.errors import ConflictError, DredgeError, FormatError, LeaseHeldError, NotFoundError
+from dredge.storage import ObjectReader, ObjectWriter
+
+log = logging.getLogger("dredge")
+
+LEASE = "lease.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGrant:
+    """A right that was given.
+
+    Attributes:
+        holder: who has it.
+        fencing: number of this right; larger than that of every earlier one.
+        expires_at: by the store's clock.
+    """
+
+    holder: str
+    fencing: int
+    expires_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"holder": self.holder, "fencing": self.fencing, "expires_at": self.expires_at.isoformat()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> LeaseGrant:
+        """From the object that `to_json` made."""
+        return cls(value["holder"], value["fencing"], datetime.fromisoformat(value["expires_at"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What the lease object says; holder "" means released."""
+
+    holder: str
+    fencing: int
+    expires_at: datetime
+    etag: str
+
+
+class Lease:
+    """The lease object of a repository.
+
+    Args:
+        writer: on the folder that holds it.
+        ttl: how long a right lives without being renewed.
+        clock: the store's time.
+        key: name of the object.
+    """
+
+    def __init__(
+        self, writer: ObjectWriter, ttl: timedelta, clock: Callable[[], datetime], key: str = LEASE
+    ) -> None:
+        self._writer = writer
+        self._ttl = ttl
+        self._clock = clock
+        self._key = key
+
+    def acquire(self, holder: str) -> LeaseGrant:
+        """Take the right, or take it over when it has expired.
+
+        A holder that asks again gets it too, under a new number: what its earlier attempt may still be doing is fenced off.
+
+        Raises:
+            LeaseHeldError: somebody else has it.
+        """
+        now = self._clock()
+        held = self._read()
+        if held is None:
+            return self._write(holder, 1, now, None)
+        if held.holder not in ("", holder) and held.expires_at > now:
+            raise LeaseHeldError(
+                f"{self._writer.uri}/{self._key}: {held.holder} works on this repository until"
+                f" {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for it to end; if it"
+                " died, the lease can be taken over after that time."
+            )
+        if held.holder not in ("", holder):
+            log.warning("the lease of %s expired at %s and is taken over", held.holder, held.expires_at)
+        return self._write(holder, held.fencing + 1, now, held)
+
+    def renew(self, grant: LeaseGrant) -> LeaseGrant:
+        """Prolong a right, also an expired one that nobody has taken.
+
+        Raises:
+            LeaseHeldError: it has gone to somebody else.
+        """
+        return self._write(grant.holder, grant.fencing, self._clock(), self._mine(grant))
+
+    def check(self, grant: LeaseGrant, now: datetime | None = None) -> None:
+        """Look whether a right still stands.
+
+        Args:
+            grant: the right.
+            now: the store's time; with it an expired right does not stand.
+
+        Raises:
+            LeaseHeldError: it does not.
+        """
+        check_lease(self._writer, self._key, grant, now)
+
+    def release(self, grant: LeaseGrant) -> None:
+        """Give a right back; nothing happens when it has gone to somebody else already."""
+        held = self._read()
+        if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
+            return
+        try:
+            self._write("", held.fencing, self._clock(), held)
+        except LeaseHeldError:
+            log.info("the lease was taken over before it could be given back")
+
+    @contextmanager
+    def kept(self, grant: LeaseGrant) -> Iterator[None]:
+        """Renew a right in the background while a long step runs. A renewal that fails is logged: the sweep has its gate."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(self._ttl.total_seconds() / 4):
+                try:
+                    self.renew(grant)
+                except DredgeError as error:
+                    log.warning("the lease could not be renewed: %s", error)
+
+        thread = threading.Thread(target=beat, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _mine(self, grant: LeaseGrant) -> _Held:
+        held = self._read()
+        if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
+            raise _lost(self._writer, self._key, grant, held)
+        return held
+
+    def _read(self) -> _Held | None:
+        return _read(self._writer, self._key)
+
+    def _write(self, holder: str, fencing: int, now: datetime, old: _Held | None) -> LeaseGrant:
+        expires = now + self._ttl
+        data = json.dumps(
+            {
+                "holder": holder,
+                "fencing": fencing,
+                "written_at": now.isoformat(),
+                "expires_at": expires.isoformat(),
+            }
+        ).encode()
+        try:
+            if old is None:
+                self._writer.put_if_absent(self._key, data)
+            else:
+                self._writer.put_if_match(self._key, data, old.etag)
+        except ConflictError:
+            raise LeaseHeldError(
+                f"{self._writer.uri}/{self._key}: somebody else changed the lease at the same moment. Nothing was touched."
+                " Try again when the other run has ended."
+            ) from None
+        return LeaseGrant(holder, fencing, expires)
+
+
+def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime | None = None) -> None:
+    """Look whether a right still stands, with a reader only; see `Lease.check`."""
+    held = _read(reader, key)
+    if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
+        raise _lost(reader, key, grant, held)
+    if now is not None and now >= held.expires_at:
+        raise LeaseHeldError(
+            f"{reader.uri}/{key}: the lease of {grant.holder} expired at {held.expires_at:%H:%M:%S} UTC and was not renewed."
+            " Nothing more was deleted. Run the step again; it goes on where it stopped."
+        )
+
+
+def _read(reader: ObjectReader, key: str) -> _Held | None:
+    # The tag is read first: when the object changes in between, the conditional put on the older tag fails.
+    try:
+        etag = reader.stat(key).etag
+        data = reader.get(key)
+    except NotFoundError:
+        return None
+    try:
+        value = json.loads(data)
+        return _Held(
+            value["holder"], value["fencing"], datetime.fromisoformat(value["expires_at"]), etag or ""
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then remove the object."
+        ) from None
+
+
+def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: _Held | None) -> LeaseHeldError:
+    now = f"{held.holder or 'nobody'} (number {held.fencing})" if held is not None else "nobody"
+    return LeaseHeldError(
+        f"{reader.uri}/{key}: the lease of {grant.holder} (number {grant.fencing}) is lost, it is held by {now}."
+        " Nothing more was deleted. Start a new run when the other one has ended."
+    )

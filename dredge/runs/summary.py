@@ -1,0 +1,161 @@
+"""What a step leaves behind: its summary, and the parts it wrote.
+
+A summary is written last. Who reads a step takes the parts that its summary names, and nothing else that lies in the
+folder: leftovers of a killed attempt are therefore harmless.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from dredge.errors import FormatError
+
+type Status = Literal["success", "dry_run", "held", "partial"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """One file that a step wrote.
+
+    Attributes:
+        name: key relative to the run folder.
+        rows: rows in it (values, for files of bare numbers).
+        size_bytes: length.
+        sha256: of its bytes, hex.
+    """
+
+    name: str
+    rows: int
+    size_bytes: int
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"name": self.name, "rows": self.rows, "size_bytes": self.size_bytes, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PartInfo:
+        """From the object that `to_json` made."""
+        return cls(value["name"], value["rows"], value["size_bytes"], value["sha256"])
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """What a step did.
+
+    Attributes:
+        step: its name, which is also its folder.
+        run_id: the run it belongs to.
+        status: "success"; "dry_run" where a wet run would have changed something; "held" when a limit keeps the run from
+            going on by itself; "partial" when some objects could not be deleted. Only the first two count as complete.
+        counts: figures by name, unit last (`candidates_objects`, `candidates_bytes`).
+        parts: files that belong to the result.
+        inputs: digest of each step this one read, by step.
+        warnings: sentences for the report.
+        details: further small facts, JSON.
+        started_at: aware UTC.
+        finished_at: aware UTC.
+    """
+
+    step: str
+    run_id: str
+    status: Status
+    started_at: datetime
+    finished_at: datetime
+    counts: Mapping[str, int] = field(default_factory=dict)
+    parts: tuple[PartInfo, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that matters to a reader: not of times and warnings."""
+        matter = {
+            "step": self.step,
+            "run_id": self.run_id,
+            "status": self.status,
+            "counts": dict(self.counts),
+            "parts": [part.to_json() for part in self.parts],
+            "inputs": dict(self.inputs),
+            "details": self.details,
+        }
+        return hashlib.sha256(json.dumps(matter, sort_keys=True, default=str).encode()).hexdigest()
+
+    @property
+    def seconds(self) -> float:
+        """How long the step took."""
+        return (self.finished_at - self.started_at).total_seconds()
+
+    def part(self, name: str) -> PartInfo:
+        """Give the part of that name.
+
+        Raises:
+            FormatError: the step wrote none.
+        """
+        for part in self.parts:
+            if part.name == name:
+                return part
+        raise FormatError(f"run {self.run_id}: step {self.step} names no part {name}. Run the step again.")
+
+    def parts_below(self, prefix: str) -> list[PartInfo]:
+        """Give the parts whose name starts with a prefix, in the order they were recorded."""
+        return [part for part in self.parts if part.name.startswith(prefix)]
+
+    def as_xcom(self) -> dict[str, Any]:
+        """What an orchestrator may keep: figures, no lists of files."""
+        return {
+            "step": self.step,
+            "run_id": self.run_id,
+            "status": self.status,
+            "counts": dict(self.counts),
+            "warnings": list(self.warnings),
+            "digest": self.digest,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object, digest included."""
+        return {
+            "step": self.step,
+            "run_id": self.run_id,
+            "status": self.status,
+            "started_at": self.started_at.isoformat(),
+            "finished_at": self.finished_at.isoformat(),
+            "counts": dict(self.counts),
+            "parts": [part.to_json() for part in self.parts],
+            "inputs": dict(self.inputs),
+            "warnings": list(self.warnings),
+            "details": dict(self.details),
+            "digest": self.digest,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StepSummary:
+        """From the object that `to_json` made.
+
+        Raises:
+            FormatError: the digest does not fit, so the file was damaged or edited.
+        """
+        summary = cls(
+            step=value["step"],
+            run_id=value["run_id"],
+            status=value["status"],
+            started_at=datetime.fromisoformat(value["started_at"]),
+            finished_at=datetime.fromisoformat(value["finished_at"]),
+            counts=value["counts"],
+            parts=tuple(PartInfo.from_json(part) for part in value["parts"]),
+            inputs=value["inputs"],
+            warnings=tuple(value["warnings"]),
+            details=value["details"],
+        )
+        if summary.digest != value["digest"]:
+            raise FormatError(
+                f"run {summary.run_id}: the summary of step {summary.step} does not fit its own digest. Start a new run."
+            )
+        return summary

@@ -1,0 +1,101 @@
+"""How the work of a step is spread: a plain function over many small task descriptions.
+
+A *partition function* has the shape `fn(config, task) -> result`: a module-level function, JSON in and JSON out. It opens
+its own stores, writes its rows itself as parts with names that follow from the task, and gives back counts and names, never
+rows. It can therefore run in this process, in another one, or in a Spark worker, and again after a failure.
+
+Who runs it is the caller's choice:
+
+    LocalRunner()             in this process; tests, small repositories, the floor of the benchmarks
+    LocalRunner(processes=4)  in fresh processes
+    a Spark runner            in the workers of a cluster (spark_jobs)
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+type Json = dict[str, Any]
+type PartitionFunction = Callable[[Json, Json], Json]
+
+
+class TaskRunner(Protocol):
+    """Runs a partition function over tasks."""
+
+    @property
+    def default_parallelism(self) -> int:
+        """How many tasks can run at once."""
+
+    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+        """Run `fn(config, task)` for every task.
+
+        Args:
+            name: of the step, for logs and the engine's own pages.
+            fn: module-level function.
+            config: the same for all tasks; JSON, no secrets.
+            tasks: one a call; JSON, no secrets.
+
+        Returns:
+            The results in the order of the tasks. An exception of any task is raised after all have stopped.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRunner:
+    """Runs tasks on this machine.
+
+    Args:
+        processes: 0 runs every task in this process, one after the other; n runs n at once in fresh processes.
+    """
+
+    processes: int = 0
+
+    @property
+    def default_parallelism(self) -> int:
+        """How many tasks run at once."""
+        return max(1, self.processes)
+
+    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+        """Run the tasks; see `TaskRunner.run`."""
+        if self.processes == 0 or len(tasks) <= 1:
+            return [fn(config, task) for task in tasks]
+        # Spawned, not forked: the storage clients own threads and must not be inherited.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(self.processes, len(tasks)), mp_context=context) as pool:
+            futures = [pool.submit(fn, config, task) for task in tasks]
+            done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in waiting:
+                future.cancel()
+            wait(futures)
+        failed = next((future.exception() for future in done if future.exception() is not None), None)
+        if failed is not None:
+            raise failed
+        return [future.result() for future in futures]
+
+
+def deal[T](items: Iterable[T], hands: int) -> list[list[T]]:
+    """Deal items round robin into at most `hands` lists, none empty: neighbours go to different tasks.
+
+    Args:
+        items: in any order.
+        hands: at least 1.
+    """
+    everything = list(items)
+    count = max(1, min(hands, len(everything)))
+    return [everything[hand::count] for hand in range(count)] if everything else []
+
+
+def cut[T](items: Sequence[T], pieces: int) -> list[list[T]]:
+    """Cut items into at most `pieces` runs of neighbours of nearly equal length, none empty.
+
+    Args:
+        items: in the order that neighbours should keep.
+        pieces: at least 1.
+    """
+    count = max(1, min(pieces, len(items)))
+    bounds = [len(items) * piece // count for piece in range(count + 1)]
+    return [list(items[low:high]) for low, high in zip(bounds, bounds[1:], strict=False) if high > low]
