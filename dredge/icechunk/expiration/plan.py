@@ -1,0 +1,278 @@
+"""An expiration plan: what a rule would do to a history, as a value to print, store, approve and apply.
+
+This is the dry run that the library does not have. Making a plan reads nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from dredge.errors import ConfigError
+from dredge.icechunk.expiration.rules import Request, rule_named
+from dredge.icechunk.format.snapshots import instant, micros
+from dredge.icechunk.history import MAIN, History, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class RefChange:
+    """What happens to one ref, and why.
+
+    Args:
+        action: "unchanged", "shortened", "held" (expired, kept as it is), "re-parented" (expired, kept,
+            collapsed onto the root) or "deleted".
+        snapshots_before: length of its ancestry now.
+        snapshots_after: length of its ancestry afterwards; 0 when the ref goes.
+    """
+
+    ref: Ref
+    action: str
+    reason: str
+    snapshots_before: int
+    snapshots_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A snapshot that gets another parent."""
+
+    snapshot: str
+    old_parent: str
+    new_parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What a collection after the expiration would delete: objects and bytes by kind, age aside."""
+
+    snapshots: int
+    manifests: int
+    chunks: int
+    transaction_logs: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class ExpirationPlan:
+    """The plan of one expiration.
+
+    Args:
+        rule: "document", "spec_v1" or "spec_v2".
+        threshold: snapshots strictly older are expired.
+        before: the history that the plan was made for.
+        after: the history that results.
+        released: what the rule reports, by id (module `rules`).
+        edits: by snapshot id.
+        refs: every ref, tags first.
+        frees: what a collection would then free; None unless asked for.
+    """
+
+    rule: str
+    threshold: datetime
+    delete_expired_branches: bool
+    delete_expired_tags: bool
+    before: History
+    after: History
+    released: tuple[str, ...]
+    edits: tuple[Edit, ...]
+    refs: tuple[RefChange, ...]
+    frees: Freed | None = None
+
+    @property
+    def refs_deleted(self) -> tuple[Ref, ...]:
+        """Give the refs that go."""
+        return tuple(change.ref for change in self.refs if change.action == "deleted")
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether applying the plan would change nothing."""
+        return not self.released and not self.edits and not self.refs_deleted
+
+    @cached_property
+    def held(self) -> tuple[str, ...]:
+        """Give the reported snapshots that a ref still reaches afterwards: collection keeps them."""
+        reachable = self.after.reachable()
+        return tuple(snapshot for snapshot in self.released if snapshot in reachable)
+
+    def ancestries(self) -> dict[str, list[str]]:
+        """Give each remaining ref's ancestry afterwards, newest first."""
+        return {ref.label: self.after.ancestry(ref.tip) for ref in self.after.refs}
+
+    @cached_property
+    def digest(self) -> str:
+        """Give a hash that binds an approval to this plan and to the history it was made for."""
+        decided = [
+            self.rule,
+            str(micros(self.threshold)),
+            f"{self.delete_expired_branches} {self.delete_expired_tags}",
+            self.before.digest,
+            *self.released,
+            *(f"{edit.snapshot} {edit.old_parent} {edit.new_parent}" for edit in self.edits),
+            *(f"{ref.label} {ref.tip}" for ref in self.refs_deleted),
+        ]
+        return hashlib.sha256("\n".join(decided).encode()).hexdigest()
+
+    def with_freed(self, frees: Freed) -> ExpirationPlan:
+        """Give the same plan with the estimate of what collection would free; the digest stays."""
+        return replace(self, frees=frees)
+
+    def as_json(self, *, ancestry: bool = True) -> dict[str, Any]:
+        """Give the plan as JSON data.
+
+        Args:
+            ancestry: include each ref's ancestry afterwards, which is long for long histories.
+        """
+        found: dict[str, Any] = {
+            "rule": self.rule,
+            "spec_version": self.before.spec_version,
+            "threshold": self.threshold.isoformat(),
+            "delete_expired_branches": self.delete_expired_branches,
+            "delete_expired_tags": self.delete_expired_tags,
+            "digest": self.digest,
+            "snapshots": len(self.before.snapshots),
+            "released": list(self.released),
+            "released_but_held": list(self.held),
+            "edited": [
+                {"snapshot": edit.snapshot, "old_parent": edit.old_parent, "new_parent": edit.new_parent}
+                for edit in self.edits
+            ],
+            "refs_deleted": [ref.label for ref in self.refs_deleted],
+            "refs": [
+                {
+                    "ref": change.ref.label,
+                    "tip": change.ref.tip,
+                    "action": change.action,
+                    "reason": change.reason,
+                    "snapshots_before": change.snapshots_before,
+                    "snapshots_after": change.snapshots_after,
+                }
+                for change in self.refs
+            ],
+        }
+        if self.frees is not None:
+            found["collection_would_free"] = {
+                "snapshots": self.frees.snapshots,
+                "manifests": self.frees.manifests,
+                "chunks": self.frees.chunks,
+                "transaction_logs": self.frees.transaction_logs,
+                "bytes": self.frees.size_bytes,
+            }
+        if ancestry:
+            found["ancestry_after"] = self.ancestries()
+        return found
+
+    def dumps(self) -> str:
+        """Give the plan as JSON text."""
+        return json.dumps(self.as_json(), indent=2)
+
+
+def default_rule(history: History) -> str:
+    """Name the rule that the library applies to a repository of this spec version."""
+    return "spec_v1" if history.spec_version == 1 else "spec_v2"
+
+
+def plan_expiration(
+    history: History,
+    threshold: datetime,
+    *,
+    rule: str | None = None,
+    delete_expired_branches: bool = False,
+    delete_expired_tags: bool = False,
+) -> ExpirationPlan:
+    """Plan an expiration; changes nothing.
+
+    Args:
+        history: the repository's history.
+        threshold: aware; snapshots strictly older are expired.
+        rule: "document", "spec_v1" or "spec_v2"; None takes the library's rule for the spec version.
+        delete_expired_branches: delete branches whose tip is expired; never main.
+        delete_expired_tags: delete tags whose tip is expired; their names can never be used again.
+
+    Returns:
+        The plan; empty when nothing is expired.
+
+    Raises:
+        ConfigError: a naive threshold, or an unknown rule.
+        FormatError: parents are missing or form a cycle.
+        RefusedError: a snapshot is not strictly newer than its parent.
+    """
+    if threshold.tzinfo is None or threshold.utcoffset() is None:
+        raise ConfigError(f"the threshold {threshold.isoformat()} has no time zone; give an aware time")
+    name = rule or default_rule(history)
+    apply = rule_named(name)
+    history.check()
+    outcome = apply(history, Request(micros(threshold), delete_expired_branches, delete_expired_tags))
+    edits = tuple(
+        Edit(snapshot, history.snapshots[snapshot].parent_id or "", parent)
+        for snapshot, parent in sorted(outcome.edits.items())
+    )
+    before, after = _Depths(history), _Depths(outcome.after)
+    changes = []
+    for ref in history.refs:
+        gone = ref in outcome.refs_deleted
+        lengths = before.of(ref.tip), 0 if gone else after.of(ref.tip)
+        expired = history.snapshots[ref.tip].flushed_at < micros(threshold)
+        action, reason = _explain(ref, name, gone, expired, ref.tip in outcome.edits, lengths)
+        changes.append(RefChange(ref, action, reason, *lengths))
+    return ExpirationPlan(
+        rule=name,
+        threshold=threshold,
+        delete_expired_branches=delete_expired_branches,
+        delete_expired_tags=delete_expired_tags,
+        before=history,
+        after=outcome.after,
+        released=tuple(sorted(outcome.released)),
+        edits=edits,
+        refs=tuple(changes),
+    )
+
+
+def _explain(
+    ref: Ref, rule: str, gone: bool, expired: bool, tip_edited: bool, lengths: tuple[int, int]
+) -> tuple[str, str]:
+    left = lengths[0] - lengths[1]
+    if gone:
+        return "deleted", "its tip is expired, and expired refs of this kind are to be deleted"
+    if expired and tip_edited:
+        return "re-parented", f"its tip is expired but stays; {left} older snapshots leave its history"
+    if left:
+        return "shortened", f"{left} expired snapshots leave its history"
+    if expired and lengths[0] == 1:
+        return "held", "its tip is a root, which is never released"
+    if expired and rule == "document":
+        return "held", "its tip is expired: the rule leaves such a ref and its whole history as they are"
+    if expired:
+        kept = (
+            "main is never deleted"
+            if ref.label == f"branch:{MAIN}"
+            else "deleting expired refs was not asked for"
+        )
+        return "held", f"its tip is expired but stays ({kept}), already directly above the root"
+    return "unchanged", "nothing but the root is expired on its path"
+
+
+class _Depths:
+    """Lengths of ancestries; each snapshot is visited once."""
+
+    def __init__(self, history: History) -> None:
+        self.snapshots = history.snapshots
+        self.known: dict[str, int] = {}
+
+    def of(self, tip: str) -> int:
+        trail = []
+        node: str | None = tip
+        while node is not None and node not in self.known:
+            trail.append(node)
+            node = self.snapshots[node].parent_id
+        depth = 0 if node is None else self.known[node]
+        for snapshot in reversed(trail):
+            depth += 1
+            self.known[snapshot] = depth
+        return self.known[tip]
+
+
+__all__ = ["Edit", "ExpirationPlan", "Freed", "RefChange", "default_rule", "instant", "plan_expiration"]

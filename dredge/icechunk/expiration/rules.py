@@ -1,0 +1,247 @@
+"""The three expiration rules, as pure functions of a history.
+
+    document   the founding design: for each ref with a living tip, the oldest non-expired snapshot on its
+               path gets the root as parent; a ref whose tip is expired keeps its whole history
+    spec_v1    what Icechunk does on spec 1 since 0.2.10: the same, and a tip that is expired itself gets the
+               root
+    spec_v2    what Icechunk does on spec 2: over all snapshots at once; protected tips stay, every kept
+               snapshot whose direct parent goes gets the root
+
+A snapshot is expired when its time is strictly before the threshold. Roots are never released and never
+edited, main is never deleted, no edit can make a cycle: the only new parent ever given is the root of the
+edited snapshot's own path. The rules rely on times that fall strictly from child to parent
+(`History.check`): a path is a living part, then an expired part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from dredge.errors import ConfigError
+from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.history import MAIN, History, Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for.
+
+    Args:
+        threshold: microseconds since 1970; snapshots strictly older are expired.
+        delete_branches: also delete branches whose tip is expired.
+        delete_tags: also delete tags whose tip is expired.
+    """
+
+    threshold: int
+    delete_branches: bool = False
+    delete_tags: bool = False
+
+    def may_delete(self, ref: Ref) -> bool:
+        """Tell whether refs of this kind may be deleted; main never is."""
+        if ref.kind == "tag":
+            return self.delete_tags
+        return self.delete_branches and ref.name != MAIN
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a rule decides.
+
+    Args:
+        released: what the rule reports as expired: for `document` the snapshots that no ref reaches any
+            more, for `spec_v1` and `spec_v2` the set that the library returns.
+        edits: new parent by snapshot.
+        refs_deleted: refs that go.
+        after: the history that results.
+    """
+
+    released: frozenset[str]
+    edits: dict[str, str]
+    refs_deleted: frozenset[Ref]
+    after: History
+
+
+type Rule = Callable[[History, Request], Outcome]
+
+
+def document(history: History, request: Request) -> Outcome:
+    """Apply the design document's algorithm with its guards.
+
+    Deleting refs is the document's optional part: with the flags, refs whose tip is expired go, except main
+    and refs on a root, which hold nothing that could be freed.
+
+    Source: the design document "Basic expiration algorithm", pseudo-code and "Forbidden Expiration
+        Operations".
+    """
+    edits: dict[str, str] = {}
+    deleted: set[Ref] = set()
+    walker = _Walker(history, request.threshold)
+    for ref in history.refs:
+        if walker.is_expired(ref.tip):
+            if request.may_delete(ref) and history.snapshots[ref.tip].parent_id is not None:
+                deleted.add(ref)
+            continue
+        cut = walker.next_cut(ref.tip)
+        if cut is not None:
+            edits[cut] = walker.root_of(cut)
+    before = history.reachable()
+    kept = [ref.tip for ref in history.refs if ref not in deleted]
+    released = before - _with(history, edits, deleted).reachable_from(kept)
+    return Outcome(frozenset(released), edits, frozenset(deleted), _with(history, edits, deleted, released))
+
+
+def spec_v1(history: History, request: Request) -> Outcome:
+    """Apply the rule of Icechunk on spec 1, in its order: tags, then branches, by name.
+
+    Source: icechunk/src/ops/expiration_v1.rs (2.1), observed on 1.1.21 and 2.3.0.
+    """
+    edits: dict[str, str] = {}
+    released: set[str] = set()
+    deleted: set[Ref] = set()
+    walker = _Walker(history, request.threshold)
+    for ref in history.refs:
+        expired = walker.is_expired(ref.tip)
+        if expired and request.may_delete(ref):
+            deleted.add(ref)
+        cut = ref.tip if expired else walker.next_cut(ref.tip)
+        parent = None if cut is None else edits.get(cut, history.snapshots[cut].parent_id)
+        if cut is None or parent is None or history.snapshots[parent].parent_id is None:
+            continue
+        walker.collect(cut if expired else parent, released)
+        edits[cut] = walker.root_of(cut)
+    kept = [ref.tip for ref in history.refs if ref not in deleted]
+    gone = history.reachable() - _with(history, edits, deleted).reachable_from(kept)
+    return Outcome(frozenset(released), edits, frozenset(deleted), _with(history, edits, deleted, gone))
+
+
+def spec_v2(history: History, request: Request) -> Outcome:
+    """Apply the rule of Icechunk on spec 2: to every snapshot of the repo info, reachable or not.
+
+    Source: icechunk/src/ops/gc.rs, expire_v2 (2.1), observed on 2.3.0.
+    """
+    walker = _Walker(history, request.threshold)
+    protected = {
+        ref.tip
+        for ref in history.refs
+        if ref.label == f"branch:{MAIN}"
+        or not (request.delete_tags if ref.kind == "tag" else request.delete_branches)
+    }
+    expired = {
+        entry.id
+        for entry in history.snapshots.values()
+        if entry.parent_id is not None and walker.is_expired(entry.id)
+    }
+    released = expired - protected
+    edits = {
+        entry.id: walker.root_of(entry.id)
+        for entry in history.snapshots.values()
+        if entry.id not in released and entry.parent_id in released
+    }
+    deleted = {ref for ref in history.refs if request.may_delete(ref) and ref.tip in expired}
+    pruned = {snapshot: _pruned(history, snapshot) for snapshot in edits}
+    return Outcome(
+        frozenset(released), edits, frozenset(deleted), _with(history, edits, deleted, released, pruned)
+    )
+
+
+RULES: dict[str, Rule] = {"document": document, "spec_v1": spec_v1, "spec_v2": spec_v2}
+
+
+def rule_named(name: str) -> Rule:
+    """Find a rule.
+
+    Raises:
+        ConfigError: no such rule.
+    """
+    if name not in RULES:
+        raise ConfigError(f"unknown expiration rule {name!r}: choose one of {', '.join(RULES)}")
+    return RULES[name]
+
+
+class _Walker:
+    """Walks of one rule over one history; a snapshot is visited a few times, however many refs there are."""
+
+    def __init__(self, history: History, threshold: int) -> None:
+        self.snapshots = history.snapshots
+        self.threshold = threshold
+        self._roots: dict[str, str] = {}
+        self._living: set[str] = set()
+
+    def is_expired(self, snapshot: str) -> bool:
+        return self.snapshots[snapshot].flushed_at < self.threshold
+
+    def root_of(self, snapshot: str) -> str:
+        """Give the parentless snapshot at the end of a path."""
+        trail = []
+        node = snapshot
+        while node not in self._roots:
+            parent = self.snapshots[node].parent_id
+            if parent is None:
+                self._roots[node] = node
+                break
+            trail.append(node)
+            node = parent
+        self._roots.update(dict.fromkeys(trail, self._roots[node]))
+        return self._roots[snapshot]
+
+    def next_cut(self, tip: str) -> str | None:
+        """Give the oldest living snapshot on a living tip's path, when something but the root lies below it.
+
+        None also when another ref led here before: the cut is known then.
+        """
+        node = tip
+        while True:
+            if node in self._living:
+                return None
+            self._living.add(node)
+            parent = self.snapshots[node].parent_id
+            if parent is None:
+                return None
+            if self.is_expired(parent):
+                return node if self.snapshots[parent].parent_id is not None else None
+            node = parent
+
+    def collect(self, start: str, into: set[str]) -> None:
+        """Add the snapshots from here down to, not including, the root; stops where it was before."""
+        node = start
+        while node not in into:
+            parent = self.snapshots[node].parent_id
+            if parent is None:
+                return
+            into.add(node)
+            node = parent
+
+
+def _with(
+    history: History,
+    edits: dict[str, str],
+    deleted: Iterable[Ref],
+    gone: Iterable[str] = (),
+    pruned: dict[str, tuple[str, ...]] | None = None,
+) -> History:
+    snapshots: dict[str, SnapshotEntry] = dict(history.snapshots)
+    for snapshot in gone:
+        del snapshots[snapshot]
+    for snapshot, parent in edits.items():
+        if snapshot in snapshots:
+            entry = snapshots[snapshot]
+            logs = entry.pruned if pruned is None else pruned[snapshot]
+            snapshots[snapshot] = replace(entry, parent_id=parent, pruned=logs)
+    labels = {ref.label for ref in deleted}
+    return replace(
+        history,
+        snapshots=snapshots,
+        branches={name: tip for name, tip in history.branches.items() if f"branch:{name}" not in labels},
+        tags={name: tip for name, tip in history.tags.items() if f"tag:{name}" not in labels},
+    )
+
+
+def _pruned(history: History, snapshot: str) -> tuple[str, ...]:
+    """Give the logs that an edited snapshot inherits: those of all ancestors but the root, oldest first."""
+    path = list(history.path(snapshot))
+    logs: list[str] = []
+    for entry in reversed(path[1:]):
+        if entry.parent_id is not None:
+            logs += [*entry.pruned, entry.id]
+    return (*logs, *path[0].pruned)

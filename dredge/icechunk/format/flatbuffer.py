@@ -1,0 +1,204 @@
+"""Read a flatbuffer by slot number, with every offset checked: no generated code, no schema compiler.
+
+    root        u32 at byte 0 → position of the root table
+    table       i32 at its position: distance back to its vtable; fields follow inline
+    vtable      u16 length of the vtable, u16 length of the table, then one u16 a slot: offset in the table,
+                0 = absent
+    reference   u32 at the field: distance forward to a table, string or vector
+    vector      u32 count, then the items; a string is a vector of bytes
+
+All numbers are little endian. A wrong offset is a FormatError that names the file and the place, never a
+wrong value.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dredge.errors import FormatError
+
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_I32 = struct.Struct("<i")
+_U64 = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Where a vector's items lie: position of the first, and how many."""
+
+    start: int
+    count: int
+
+
+class Buffer:
+    """A flatbuffer and the name of the file that it came from."""
+
+    __slots__ = ("data", "name", "size")
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.name = name
+        self.size = len(data)
+
+    def root(self) -> Table:
+        """Give the root table."""
+        return self.table_at(self.follow(0))
+
+    def fail(self, what: str, place: int) -> FormatError:
+        """Build the error for a place in the decoded body."""
+        return FormatError(f"{self.name}: {what} at byte {place} of the decoded body ({self.size} bytes)")
+
+    def u32(self, place: int) -> int:
+        """Read a u32."""
+        if not 0 <= place <= self.size - 4:
+            raise self.fail("number outside the buffer", place)
+        return int(_U32.unpack_from(self.data, place)[0])
+
+    def follow(self, place: int) -> int:
+        """Follow the reference that lies at a place."""
+        target = place + self.u32(place)
+        if target > self.size - 4:
+            raise self.fail("reference leads outside the buffer", place)
+        return target
+
+    def vector_at(self, place: int, item_bytes: int) -> Vector:
+        """Check and give the vector that lies at a place."""
+        count = self.u32(place)
+        if place + 4 + count * item_bytes > self.size:
+            raise self.fail(f"vector of {count} items runs over the end", place)
+        return Vector(place + 4, count)
+
+    def table_at(self, place: int) -> Table:
+        """Check and give the table that lies at a place."""
+        if not 0 <= place <= self.size - 4:
+            raise self.fail("table outside the buffer", place)
+        vtable = place - _I32.unpack_from(self.data, place)[0]
+        if not 0 <= vtable <= self.size - 4:
+            raise self.fail("table with its vtable outside the buffer", place)
+        vtable_bytes, table_bytes = struct.unpack_from("<HH", self.data, vtable)
+        if (
+            vtable_bytes < 4
+            or vtable_bytes % 2
+            or vtable + vtable_bytes > self.size
+            or place + table_bytes > self.size
+        ):
+            raise self.fail("damaged vtable", vtable)
+        return Table(self, place, vtable, vtable_bytes, table_bytes)
+
+
+class Table:
+    """One table; fields are asked for by slot number."""
+
+    __slots__ = ("buffer", "place", "table_bytes", "vtable", "vtable_bytes")
+
+    def __init__(self, buffer: Buffer, place: int, vtable: int, vtable_bytes: int, table_bytes: int) -> None:
+        self.buffer = buffer
+        self.place = place
+        self.vtable = vtable
+        self.vtable_bytes = vtable_bytes
+        self.table_bytes = table_bytes
+
+    def field(self, slot: int, size: int) -> int:
+        """Give the place of a field of so many bytes, or 0 when it is absent."""
+        entry = 4 + 2 * slot
+        if entry + 2 > self.vtable_bytes:
+            return 0
+        offset = int(_U16.unpack_from(self.buffer.data, self.vtable + entry)[0])
+        if not offset:
+            return 0
+        if offset < 4 or offset + size > self.table_bytes:
+            raise self.buffer.fail(f"slot {slot} lies outside its table", self.place)
+        return self.place + offset
+
+    def u8(self, slot: int, default: int = 0) -> int:
+        """Read a u8."""
+        place = self.field(slot, 1)
+        return self.buffer.data[place] if place else default
+
+    def u32(self, slot: int, default: int = 0) -> int:
+        """Read a u32."""
+        place = self.field(slot, 4)
+        return int(_U32.unpack_from(self.buffer.data, place)[0]) if place else default
+
+    def i32(self, slot: int, default: int = 0) -> int:
+        """Read an i32."""
+        place = self.field(slot, 4)
+        return int(_I32.unpack_from(self.buffer.data, place)[0]) if place else default
+
+    def u64(self, slot: int, default: int = 0) -> int:
+        """Read a u64."""
+        place = self.field(slot, 8)
+        return int(_U64.unpack_from(self.buffer.data, place)[0]) if place else default
+
+    def inline(self, slot: int, size: int) -> bytes | None:
+        """Read a struct that lies inside the table, or None."""
+        place = self.field(slot, size)
+        return self.buffer.data[place : place + size] if place else None
+
+    def required_inline(self, slot: int, size: int, what: str) -> bytes:
+        """Read a struct that must be there."""
+        value = self.inline(slot, size)
+        if value is None:
+            raise self.buffer.fail(f"no {what} (slot {slot})", self.place)
+        return value
+
+    def vector(self, slot: int, item_bytes: int) -> Vector | None:
+        """Give a vector of items of a fixed size, or None."""
+        place = self.field(slot, 4)
+        return self.buffer.vector_at(self.buffer.follow(place), item_bytes) if place else None
+
+    def bytes_of(self, slot: int) -> bytes:
+        """Read a vector of bytes; an absent one is empty."""
+        found = self.vector(slot, 1)
+        return self.buffer.data[found.start : found.start + found.count] if found else b""
+
+    def text(self, slot: int) -> str | None:
+        """Read a string, or None."""
+        found = self.vector(slot, 1)
+        if found is None:
+            return None
+        try:
+            return self.buffer.data[found.start : found.start + found.count].decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.buffer.fail("string is not UTF-8", found.start) from None
+
+    def required_text(self, slot: int, what: str) -> str:
+        """Read a string that must be there."""
+        value = self.text(slot)
+        if value is None:
+            raise self.buffer.fail(f"no {what} (slot {slot})", self.place)
+        return value
+
+    def structs(self, slot: int, item_bytes: int) -> Iterator[bytes]:
+        """Read a vector of structs one by one; an absent one is empty."""
+        found = self.vector(slot, item_bytes)
+        if found is not None:
+            for place in range(found.start, found.start + found.count * item_bytes, item_bytes):
+                yield self.buffer.data[place : place + item_bytes]
+
+    def table(self, slot: int) -> Table | None:
+        """Follow a reference to a table, or None."""
+        place = self.field(slot, 4)
+        return self.buffer.table_at(self.buffer.follow(place)) if place else None
+
+    def tables(self, slot: int) -> Iterator[Table]:
+        """Read a vector of tables one by one; an absent one is empty."""
+        found = self.vector(slot, 4)
+        if found is not None:
+            for place in range(found.start, found.start + found.count * 4, 4):
+                yield self.buffer.table_at(self.buffer.follow(place))
+
+    def texts(self, slot: int) -> Iterator[str]:
+        """Read a vector of strings one by one; an absent one is empty."""
+        found = self.vector(slot, 4)
+        if found is None:
+            return
+        for place in range(found.start, found.start + found.count * 4, 4):
+            inner = self.buffer.vector_at(self.buffer.follow(place), 1)
+            try:
+                yield self.buffer.data[inner.start : inner.start + inner.count].decode("utf-8")
+            except UnicodeDecodeError:
+                raise self.buffer.fail("string is not UTF-8", inner.start) from None

@@ -1,0 +1,181 @@
+"""A manifest: where each chunk of its arrays lies. References come out as arrays, a column a field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, open_file
+from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
+from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
+from dredge.icechunk.format.snapshots import check_name
+from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, encode_id
+
+DIMENSIONS_MAX = 256
+
+type Views = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16], npt.NDArray[np.uint32]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayRefs:
+    """The chunk references of one array, in the file's order (by coordinate).
+
+    Args:
+        node_id: the array.
+        kind: NATIVE, INLINE or VIRTUAL (module `kernels`).
+        ids: the chunk's id, shape (n, 12); zeros unless native.
+        offsets: where the chunk begins in its object or file, bytes.
+        lengths: its size, bytes.
+        coords: chunk coordinates, shape (n, dimensions).
+        places: where each reference's table lies in the body.
+        buffer: the decoded body, for what is read one by one.
+    """
+
+    node_id: str
+    kind: npt.NDArray[np.uint8]
+    ids: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+    coords: npt.NDArray[np.uint32]
+    places: npt.NDArray[np.int64]
+    buffer: Buffer
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def location(self, row: int) -> str | None:
+        """Give a virtual chunk's location; None when it has none or when it is stored compressed."""
+        return self.buffer.table_at(int(self.places[row])).text(5)
+
+    def inline(self, row: int) -> bytes:
+        """Give an inline chunk's bytes."""
+        return self.buffer.table_at(int(self.places[row])).bytes_of(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    """What a manifest says."""
+
+    id: str
+    spec_version: int
+    arrays: tuple[ArrayRefs, ...]
+
+    def __len__(self) -> int:
+        return sum(len(array) for array in self.arrays)
+
+
+def parse_manifest(
+    data: bytes, name: str, *, limits: Limits = LIMITS, walk: Callable[..., int] | None = None
+) -> Manifest:
+    """Read a manifest.
+
+    Args:
+        data: the whole file.
+        name: its key; when it ends with an id, the file must hold that id.
+        limits: sizes above which the file is refused.
+        walk: the loop over the references; the compiled one unless a test brings another.
+
+    Raises:
+        FormatError: bytes that are no sound manifest, or a manifest under another one's name.
+    """
+    buffer, spec_version, manifest_id = _open(data, name, limits)
+    views = _views(buffer.data)
+    loop = walk or compiled("walk_refs")
+    arrays = tuple(_array(buffer, views, table, refs, loop) for table, refs in _arrays(buffer, limits))
+    return Manifest(manifest_id, spec_version, arrays)
+
+
+def native_chunk_hashes(
+    data: bytes, name: str, *, limits: Limits = LIMITS, loop: Callable[..., int] | None = None
+) -> npt.NDArray[np.uint64]:
+    """Give the first 64 bits of the id of every native chunk that a manifest refers to, sorted, each once.
+
+    Args:
+        data: the whole file.
+        name: its key.
+        limits: sizes above which the file is refused.
+        loop: the loop over the references; the compiled one unless a test brings another.
+
+    Raises:
+        FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.
+    """
+    buffer, _, _ = _open(data, name, limits)
+    views = _views(buffer.data)
+    vectors = [refs for _, refs in _arrays(buffer, limits)]
+    out = np.empty(sum(refs.count for refs in vectors), dtype=np.uint64)
+    filled = np.zeros(1, dtype=np.int64)
+    run = loop or compiled("native_hashes")
+    for refs in vectors:
+        damaged = run(*views, refs.start, refs.count, out, filled)
+        if damaged >= 0:
+            raise buffer.fail("damaged chunk reference", damaged)
+    return np.unique(out[: filled[0]])
+
+
+def _open(data: bytes, name: str, limits: Limits) -> tuple[Buffer, int, str]:
+    opened = open_file(data, name, FileType.MANIFEST, limits)
+    buffer = Buffer(opened.body, name)
+    manifest_id = encode_id(buffer.root().required_inline(0, ID_BYTES, "id"))
+    check_name(manifest_id, name)
+    return buffer, opened.spec_version, manifest_id
+
+
+def _arrays(buffer: Buffer, limits: Limits) -> Iterator[tuple[Table, Vector]]:
+    for table in buffer.root().tables(1):
+        refs = table.vector(1, 4)
+        if refs is None:
+            raise buffer.fail("array without a vector of references", table.place)
+        if refs.count > limits.rows_max:
+            raise buffer.fail(
+                f"{refs.count} references, more than the limit of {limits.rows_max},", table.place
+            )
+        if refs.start & 3:
+            raise buffer.fail("misaligned vector of references", refs.start)
+        yield table, refs
+
+
+def _views(body: bytes) -> Views:
+    data = np.frombuffer(body, dtype=np.uint8)
+    padded = np.zeros(len(data) + 8 - len(data) % 8, dtype=np.uint8)
+    padded[: len(data)] = data
+    return padded[: len(data)], padded.view("<u2"), padded.view("<u4")
+
+
+def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Callable[..., int]) -> ArrayRefs:
+    dimensions = 0
+    if refs.count:
+        index = buffer.table_at(buffer.follow(refs.start)).vector(0, 4)
+        dimensions = index.count if index else 0
+        if dimensions > DIMENSIONS_MAX:
+            raise buffer.fail(f"chunk reference of {dimensions} dimensions", refs.start)
+    found = ArrayRefs(
+        node_id=encode_id(table.required_inline(0, NODE_ID_BYTES, "node id")),
+        kind=np.zeros(refs.count, dtype=np.uint8),
+        ids=np.zeros((refs.count, ID_BYTES), dtype=np.uint8),
+        offsets=np.zeros(refs.count, dtype=np.uint64),
+        lengths=np.zeros(refs.count, dtype=np.uint64),
+        coords=np.zeros((refs.count, dimensions), dtype=np.uint32),
+        places=np.zeros(refs.count, dtype=np.int64),
+        buffer=buffer,
+    )
+    damaged = walk(
+        *views,
+        refs.start,
+        refs.count,
+        dimensions,
+        found.kind,
+        found.ids,
+        found.offsets,
+        found.lengths,
+        found.coords,
+        found.places,
+    )
+    if damaged >= 0:
+        raise buffer.fail("damaged chunk reference", damaged)
+    return found
+
+
+__all__ = ["INLINE", "NATIVE", "VIRTUAL", "ArrayRefs", "Manifest", "native_chunk_hashes", "parse_manifest"]

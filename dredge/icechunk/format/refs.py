@@ -1,0 +1,65 @@
+"""The refs of spec 1: a small JSON file a branch or tag.
+
+refs/branch.<name>/ref.json           {"snapshot":"<id>"}, replaced by a conditional write
+refs/tag.<name>/ref.json              the same, written once
+refs/tag.<name>/ref.json.deleted      empty; the tag is gone and its name can never be used again
+"""
+
+from __future__ import annotations
+
+import json
+
+from dredge.errors import FormatError
+from dredge.icechunk.ids import is_id
+
+REFS_FOLDER = "refs/"
+REF_BYTES_MAX = 4096
+
+
+def ref_key(kind: str, name: str) -> str:
+    """Give the key of a branch's or tag's file."""
+    return f"{REFS_FOLDER}{kind}.{name}/ref.json"
+
+
+def parse_ref(data: bytes, key: str) -> str:
+    """Read the snapshot id out of a ref file.
+
+    Raises:
+        FormatError: not the JSON of a ref, or no object id in it.
+    """
+    if len(data) > REF_BYTES_MAX:
+        raise FormatError(f"{key}: {len(data)} bytes are too many for a ref")
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise FormatError(f"{key}: not JSON") from None
+    snapshot = value.get("snapshot") if isinstance(value, dict) else None
+    if not isinstance(snapshot, str) or not is_id(snapshot):
+        raise FormatError(f"{key}: holds no snapshot id")
+    return snapshot
+
+
+def live_refs(keys: list[str]) -> dict[tuple[str, str], str]:
+    """Choose the live refs among the keys below `refs/`.
+
+    Returns:
+        Key of the file by ("branch" or "tag", name); deleted tags are left out.
+
+    Raises:
+        FormatError: a key that is no ref: what it means is unknown, so nothing may be judged unreachable.
+    """
+    present = set(keys)
+    found: dict[tuple[str, str], str] = {}
+    for key in keys:
+        folder, _, file = key.removeprefix(REFS_FOLDER).rpartition("/")
+        kind, dot, name = folder.partition(".")
+        if (
+            file not in ("ref.json", "ref.json.deleted")
+            or not dot
+            or not name
+            or kind not in ("branch", "tag")
+        ):
+            raise FormatError(f"{key}: not the key of a branch or a tag")
+        if file == "ref.json" and not (kind == "tag" and f"{key}.deleted" in present):
+            found[kind, name] = key
+    return found

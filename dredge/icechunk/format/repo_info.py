@@ -1,0 +1,137 @@
+"""The repo info of spec 2: every ref, every snapshot with parent and time, and the log of operations.
+
+It is the only object that changes. Each change first copies the old one to `overwritten/`; `latest_updates`
+names those copies, newest first, and `repo_before_updates` names the copy with the updates before them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.errors import FormatError
+from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, open_file
+from dredge.icechunk.format.flatbuffer import Buffer, Table
+from dredge.icechunk.ids import ID_BYTES, encode_id
+
+REPO_KEY = "repo"
+
+UPDATE_KINDS = (
+    "none",
+    "repository initialised",
+    "repository migrated",
+    "configuration changed",
+    "metadata changed",
+    "tag created",
+    "tag deleted",
+    "branch created",
+    "branch deleted",
+    "branch reset",
+    "commit",
+    "amend",
+    "detached snapshot",
+    "collection ran",
+    "expiration ran",
+    "feature flag changed",
+    "status changed",
+)
+AVAILABILITY = ("online", "read-only", "offline")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEntry:
+    """A snapshot in the repo info.
+
+    Args:
+        flushed_at: microseconds since 1970.
+        pruned: ids of expired ancestors whose transaction logs this snapshot still needs, oldest first.
+    """
+
+    id: str
+    parent_id: str | None
+    flushed_at: int
+    message: str
+    pruned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An entry of the operations log; `backup` names the file in `overwritten/` with the state before it."""
+
+    kind: str
+    updated_at: int
+    backup: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RepoInfo:
+    """What the repo info says."""
+
+    spec_version: int
+    snapshots: tuple[SnapshotEntry, ...]
+    branches: dict[str, str]
+    tags: dict[str, str]
+    deleted_tags: tuple[str, ...]
+    availability: str
+    updates: tuple[Update, ...]
+    before_updates: str | None
+
+
+def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: Limits = LIMITS) -> RepoInfo:
+    """Read a repo info file, the current one or a copy in `overwritten/`.
+
+    Raises:
+        FormatError: bytes that are no sound repo info, a parent or a ref that points outside the list of
+            snapshots, or an id that is listed twice.
+    """
+    buffer = Buffer(open_file(data, name, FileType.REPO_INFO, limits).body, name)
+    root = buffer.root()
+    tables = list(root.tables(4))
+    ids = [encode_id(table.required_inline(0, ID_BYTES, "snapshot id")) for table in tables]
+    if len(set(ids)) != len(ids):
+        raise FormatError(f"{name}: lists a snapshot twice")
+    status = root.table(5)
+    availability = status.u8(0) if status else 0
+    if availability >= len(AVAILABILITY):
+        raise buffer.fail(f"unknown availability {availability}", root.place)
+    return RepoInfo(
+        spec_version=root.u8(0),
+        snapshots=tuple(_entry(table, ids) for table in tables),
+        branches=_refs(root, 2, ids),
+        tags=_refs(root, 1, ids),
+        deleted_tags=tuple(root.texts(3)),
+        availability=AVAILABILITY[availability],
+        updates=tuple(_update(table) for table in root.tables(7)),
+        before_updates=root.text(8),
+    )
+
+
+def _entry(table: Table, ids: list[str]) -> SnapshotEntry:
+    parent = table.i32(1)  # an absent slot means the first snapshot, not "no parent"
+    if parent >= len(ids):
+        raise table.buffer.fail(f"parent {parent} of {len(ids)} snapshots", table.place)
+    return SnapshotEntry(
+        id=encode_id(table.required_inline(0, ID_BYTES, "snapshot id")),
+        parent_id=ids[parent] if parent >= 0 else None,
+        flushed_at=table.u64(2),
+        message=table.required_text(3, "message"),
+        pruned=tuple(encode_id(raw) for raw in table.structs(5, ID_BYTES)),
+    )
+
+
+def _refs(root: Table, slot: int, ids: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for table in root.tables(slot):
+        name, index = table.required_text(0, "ref name"), table.u32(1)
+        if index >= len(ids):
+            raise table.buffer.fail(f"ref {name!r} points to snapshot {index} of {len(ids)}", table.place)
+        if name in found:
+            raise table.buffer.fail(f"ref {name!r} is listed twice", table.place)
+        found[name] = ids[index]
+    return found
+
+
+def _update(table: Table) -> Update:
+    kind = table.u8(0)
+    return Update(
+        UPDATE_KINDS[kind] if kind < len(UPDATE_KINDS) else f"kind {kind}", table.u64(2), table.text(3)
+    )

@@ -1,0 +1,158 @@
+"""The history of a repository: snapshots with their parents and times, and the refs that hold them.
+
+A `History` is a value, read once; every rule and every plan is a function of it. Spec 1 keeps parents in the
+snapshot files, spec 2 in the repo info; here they look alike. In spec 1 a history holds what the refs reach,
+in spec 2 every snapshot that the repo info lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from dredge.errors import FormatError, RefusedError
+from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.snapshots import instant
+
+MAIN = "main"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """A branch or a tag."""
+
+    kind: str
+    name: str
+    tip: str
+
+    @property
+    def label(self) -> str:
+        """Give "branch:main" or "tag:v1"."""
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Snapshots by id, and refs by name.
+
+    Args:
+        spec_version: 1 or 2.
+        snapshots: by id; parents are ids of this mapping.
+        branches: tip by name.
+        tags: tip by name.
+        availability: "online" unless a spec 2 repository was set read-only or offline.
+    """
+
+    spec_version: int
+    snapshots: Mapping[str, SnapshotEntry]
+    branches: Mapping[str, str]
+    tags: Mapping[str, str]
+    availability: str = "online"
+
+    @cached_property
+    def refs(self) -> tuple[Ref, ...]:
+        """Give tags, then branches, each sorted by name: the order in which Icechunk works."""
+        return tuple(Ref("tag", name, tip) for name, tip in sorted(self.tags.items())) + tuple(
+            Ref("branch", name, tip) for name, tip in sorted(self.branches.items())
+        )
+
+    def path(self, tip: str) -> Iterator[SnapshotEntry]:
+        """Walk from a snapshot to its root, both included.
+
+        Raises:
+            FormatError: a parent is missing, or the parents form a cycle.
+        """
+        node: str | None = tip
+        steps = 0
+        child = "a ref"
+        while node is not None:
+            entry = self.snapshots.get(node)
+            if entry is None:
+                raise FormatError(f"snapshot {node}, named by {child}, is missing")
+            if steps > len(self.snapshots):
+                raise FormatError(f"the parents of snapshot {tip} form a cycle through {node}")
+            yield entry
+            steps += 1
+            child, node = f"snapshot {node} as its parent", entry.parent_id
+
+    def ancestry(self, tip: str) -> list[str]:
+        """Give the ids from a snapshot to its root, newest first."""
+        return [entry.id for entry in self.path(tip)]
+
+    def reachable(self) -> set[str]:
+        """Give every snapshot that some ref reaches."""
+        return self.reachable_from(ref.tip for ref in self.refs)
+
+    def reachable_from(self, tips: Iterable[str]) -> set[str]:
+        """Give every snapshot that one of the tips reaches; each is visited once."""
+        seen: set[str] = set()
+        for tip in tips:
+            node: str | None = tip
+            while node is not None and node not in seen:
+                entry = self.snapshots.get(node)
+                if entry is None:
+                    raise FormatError(f"snapshot {node} is missing")
+                seen.add(node)
+                node = entry.parent_id
+        return seen
+
+    def children(self) -> dict[str | None, list[str]]:
+        """Give each snapshot's children, oldest first; the roots stand under None."""
+        found: dict[str | None, list[str]] = {}
+        for entry in sorted(self.snapshots.values(), key=lambda entry: (entry.flushed_at, entry.id)):
+            found.setdefault(entry.parent_id, []).append(entry.id)
+        return found
+
+    def check(self) -> None:
+        """Make sure that rules may be applied.
+
+        Raises:
+            FormatError: a ref or a parent names a missing snapshot, or parents form a cycle.
+            RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning
+                there.
+        """
+        for ref in self.refs:
+            if ref.tip not in self.snapshots:
+                raise FormatError(f"{ref.label} points to snapshot {ref.tip}, which is missing")
+        self._check_cycles()
+        for entry in self.snapshots.values():
+            if entry.parent_id is None:
+                continue
+            parent = self.snapshots[entry.parent_id]
+            if entry.flushed_at <= parent.flushed_at:
+                raise RefusedError(
+                    f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
+                    f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
+                    " Nothing was changed. Such a history cannot be expired by time: delete the refs holding"
+                    " it, or copy their contents into a new commit."
+                )
+
+    def _check_cycles(self) -> None:
+        done: set[str] = set()
+        for start in self.snapshots:
+            trail: list[str] = []
+            on_trail: set[str] = set()
+            node: str | None = start
+            while node is not None and node not in done:
+                if node in on_trail:
+                    raise FormatError(f"the parents of snapshot {start} form a cycle through {node}")
+                entry = self.snapshots.get(node)
+                if entry is None:
+                    raise FormatError(f"snapshot {trail[-1]} has the parent {node}, which is missing")
+                trail.append(node)
+                on_trail.add(node)
+                node = entry.parent_id
+            done.update(trail)
+
+    @cached_property
+    def digest(self) -> str:
+        """Give a hash of refs, parents and times: equal histories have equal digests."""
+        lines = [f"spec {self.spec_version}"]
+        lines += [f"{ref.label} {ref.tip}" for ref in self.refs]
+        lines += [
+            f"{entry.id} {entry.parent_id} {entry.flushed_at} {','.join(entry.pruned)}"
+            for _, entry in sorted(self.snapshots.items())
+        ]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,314 @@
+"""Files that the real library writes decode to what it says; damaged ones are refused, never misread."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dredge.errors import FormatError
+from dredge.icechunk.format import kernels
+from dredge.icechunk.format.envelope import (
+    HEADER_BYTES,
+    FileType,
+    Limits,
+    close_file,
+    decoded_bytes_bound,
+    open_file,
+)
+from dredge.icechunk.format.manifests import INLINE, NATIVE, VIRTUAL, native_chunk_hashes, parse_manifest
+from dredge.icechunk.format.refs import live_refs, parse_ref
+from dredge.icechunk.format.repo_info import parse_repo_info
+from dredge.icechunk.format.snapshots import micros, parse_snapshot, with_parent
+from dredge.icechunk.format.transactions import parse_transaction_log
+from dredge.icechunk.ids import ROOT_ID, encode_ids, hashes_of
+from tests.support.icechunk import local_storage, quiet
+
+PARSERS = {
+    "snapshots": lambda data, name: parse_snapshot(data, name, nodes=True),
+    "manifests": parse_manifest,
+    "transactions": parse_transaction_log,
+    "repo": parse_repo_info,
+}
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A repository with native, inline and virtual chunks, two commits and a tag."""
+    import zarr
+
+    icechunk = quiet()
+    folder = tmp_path_factory.mktemp("lake")
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "data.bin").write_bytes(bytes(64))
+    container = f"file://{folder}/elsewhere/"
+    config = icechunk.RepositoryConfig.default()
+    config.inline_chunk_threshold_bytes = 16
+    config.set_virtual_chunk_container(
+        icechunk.VirtualChunkContainer(container, icechunk.local_filesystem_store(f"{folder}/elsewhere"))
+    )
+    repo = icechunk.Repository.create(
+        local_storage(folder / "repo"), config=config, spec_version=request.param
+    )
+    session = repo.writable_session("main")
+    group = zarr.group(session.store)
+    group.create_array("grid", shape=(20, 30), chunks=(2, 3), dtype="i8", compressors=None)[:] = 7
+    group.create_array("deep/small", shape=(4,), chunks=(1,), dtype="i8", compressors=None)[:] = 1
+    group.create_array("away", shape=(2, 2, 2), chunks=(1, 2, 2), dtype="i8", compressors=None)
+    session.store.set_virtual_ref("away/c/0/0/0", container + "data.bin", offset=32, length=32)
+    session.commit("first", metadata={"who": "me", "n": 3})
+    repo.create_tag("v1", repo.lookup_branch("main"))
+    session = repo.writable_session("main")
+    zarr.open_group(session.store)["grid"][0, 0] = 9
+    session.commit("second")
+    repo.create_branch("side", repo.lookup_tag("v1"))
+    repo.delete_branch("side")
+    return folder / "repo", repo
+
+
+def files(folder: Path, kind: str) -> Iterator[tuple[str, bytes]]:
+    for path in sorted((folder / kind).iterdir()):
+        yield f"{kind}/{path.name}", path.read_bytes()
+
+
+def test_snapshots_decode_to_what_the_library_says(lake: tuple[Path, Any]) -> None:
+    folder, repo = lake
+    seen = {}
+    for name, data in files(folder, "snapshots"):
+        snapshot = parse_snapshot(data, name, nodes=True)
+        seen[snapshot.id] = snapshot
+        said = repo.inspect_snapshot(snapshot.id)
+        assert snapshot.message == said["commit_message"]
+        assert [[node.path, node.kind] for node in snapshot.nodes] == [
+            [node["path"], node["node_type"]] for node in said["nodes"]
+        ]
+        listed = {
+            info.id: (info.size_bytes, info.num_chunk_refs) for info in repo.list_manifest_files(snapshot.id)
+        }
+        assert {info.id: (info.size_bytes, info.refs) for info in snapshot.manifests} == listed
+        for info in snapshot.manifests:
+            assert (folder / "manifests" / info.id).stat().st_size == info.size_bytes
+    for info in repo.ancestry(branch="main"):
+        assert seen[info.id].flushed_at == micros(info.written_at)
+        if repo.spec_version == 1:
+            assert seen[info.id].parent_id == info.parent_id
+        else:
+            assert seen[info.id].parent_id is None
+    grid = next(node for node in seen[repo.lookup_branch("main")].nodes if node.path == "/grid")
+    assert grid.shape == (20, 30)
+    assert grid.manifests[0].extents == ((0, 10), (0, 10))
+    assert json.loads(grid.user_data)["zarr_format"] == 3
+
+
+def test_manifests_decode_to_arrays_of_native_inline_and_virtual_chunks(lake: tuple[Path, Any]) -> None:
+    folder, repo = lake
+    on_disk = {path.name for path in (folder / "chunks").iterdir()}
+    kinds = set()
+    native: set[str] = set()
+    for name, data in files(folder, "manifests"):
+        manifest = parse_manifest(data, name)
+        said = repo.inspect_manifest(manifest.id)
+        assert len(manifest) == said["total_chunk_refs"]
+        for array in manifest.arrays:
+            kinds |= set(array.kind.tolist())
+            native |= set(encode_ids(array.ids[array.kind == NATIVE]).to_pylist())
+            assert sorted(map(tuple, array.coords.tolist())) == [tuple(row) for row in array.coords.tolist()]
+            for row in np.flatnonzero(array.kind == VIRTUAL):
+                assert array.location(row) in (None, f"file://{folder.parent}/elsewhere/data.bin")
+                assert (array.offsets[row], array.lengths[row]) == (32, 32)
+            for row in np.flatnonzero(array.kind == INLINE):
+                assert array.inline(row) == (1).to_bytes(8, "little")
+                assert array.lengths[row] == 8
+            for row in np.flatnonzero(array.kind == NATIVE):
+                assert array.lengths[row] == 48
+    assert kinds == {NATIVE, INLINE, VIRTUAL}
+    assert native == on_disk
+
+
+def test_fast_path_finds_exactly_the_native_chunks(lake: tuple[Path, Any]) -> None:
+    for name, data in files(lake[0], "manifests"):
+        arrays = parse_manifest(data, name).arrays
+        expected = np.unique(np.concatenate([hashes_of(array.ids[array.kind == NATIVE]) for array in arrays]))
+        assert native_chunk_hashes(data, name).tolist() == expected.tolist()
+
+
+def test_compiled_loops_equal_the_same_loops_in_python(lake: tuple[Path, Any]) -> None:
+    for name, data in files(lake[0], "manifests"):
+        fast, slow = parse_manifest(data, name), parse_manifest(data, name, walk=kernels.walk_refs)
+        for one, two in zip(fast.arrays, slow.arrays, strict=True):
+            for column in ("kind", "ids", "offsets", "lengths", "coords", "places"):
+                assert (getattr(one, column) == getattr(two, column)).all()
+        slow_hashes = native_chunk_hashes(data, name, loop=kernels.native_hashes)
+        assert native_chunk_hashes(data, name).tolist() == slow_hashes.tolist()
+
+
+def test_transaction_logs_name_what_a_commit_changed(lake: tuple[Path, Any]) -> None:
+    folder, repo = lake
+    logs = {
+        log.id: log
+        for log in (parse_transaction_log(data, name) for name, data in files(folder, "transactions"))
+    }
+    first, second = logs[repo.lookup_tag("v1")], logs[repo.lookup_branch("main")]
+    assert len(first.new_arrays) == 3
+    assert len(first.new_groups) == 2
+    ((_, chunks),) = second.updated_chunks.items()
+    assert chunks.tolist() == [[0, 0]]
+    assert second.new_arrays == second.deleted_arrays == second.moves == ()
+    assert (ROOT_ID in logs) == (repo.spec_version == 2)
+
+
+def test_repo_info_and_refs_decode_to_what_the_library_says(lake: tuple[Path, Any]) -> None:
+    folder, repo = lake
+    if repo.spec_version == 1:
+        keys = [str(path.relative_to(folder)) for path in (folder / "refs").rglob("*") if path.is_file()]
+        tips = {ref: parse_ref((folder / key).read_bytes(), key) for ref, key in live_refs(keys).items()}
+        assert tips == {("branch", "main"): repo.lookup_branch("main"), ("tag", "v1"): repo.lookup_tag("v1")}
+        return
+    info = parse_repo_info((folder / "repo").read_bytes())
+    assert info.branches == {"main": repo.lookup_branch("main")}
+    assert info.tags == {"v1": repo.lookup_tag("v1")}
+    assert info.availability == "online"
+    assert [update.kind for update in info.updates][:2] == ["branch deleted", "branch created"]
+    parents = {entry.id: entry.parent_id for entry in info.snapshots}
+    for said in repo.ancestry(branch="main"):
+        assert parents[said.id] == said.parent_id
+    for update in info.updates[1:]:
+        assert update.backup is not None
+        parse_repo_info((folder / "overwritten" / update.backup).read_bytes(), update.backup)
+
+
+def samples(folder: Path) -> Iterator[tuple[str, str, bytes]]:
+    for kind in ("snapshots", "manifests", "transactions"):
+        name, data = max(files(folder, kind), key=lambda pair: len(pair[1]))
+        yield kind, name, data
+    if (folder / "repo").exists():
+        yield "repo", "repo", (folder / "repo").read_bytes()
+
+
+def test_truncated_files_are_refused_at_every_length(lake: tuple[Path, Any]) -> None:
+    for kind, name, data in samples(lake[0]):
+        for length in [*range(60), *range(60, len(data), 7), len(data) - 1]:
+            with pytest.raises(FormatError, match=name.split("/")[-1]):
+                PARSERS[kind](data[:length], name)
+
+
+def test_damaged_bodies_are_refused_or_read_but_never_crash(lake: tuple[Path, Any]) -> None:
+    rng = random.Random(11)
+    refused = 0
+    for kind, name, data in samples(lake[0]):
+        opened = open_file(data, name, FileType(data[37]))
+        for _ in range(150):
+            body = bytearray(opened.body)
+            for _ in range(rng.choice([1, 1, 4])):
+                body[rng.randrange(len(body))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            try:
+                damaged = close_file(opened.header, bytes(body))
+                PARSERS[kind](damaged, name)
+                if kind == "manifests":
+                    native_chunk_hashes(damaged, name)
+            except FormatError:
+                refused += 1
+    assert refused > 50
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (0, 0, "wrong magic"),
+        (36, 3, "unknown spec version 3"),
+        (37, 2, "is a manifest, expected a snapshot"),
+        (37, 9, "unknown file type 9"),
+        (38, 0, "unknown compression 0"),
+        (39, 0, "no zstd frame"),
+    ],
+)
+def test_wrong_headers_are_named(lake: tuple[Path, Any], at: int, value: int, message: str) -> None:
+    name, data = next(files(lake[0], "snapshots"))
+    wrong = bytearray(data)
+    wrong[at] = value
+    with pytest.raises(FormatError, match=message):
+        parse_snapshot(bytes(wrong), name)
+
+
+def test_file_under_another_objects_name_is_refused(lake: tuple[Path, Any]) -> None:
+    (_, first), (second, _) = list(files(lake[0], "snapshots"))[:2]
+    with pytest.raises(FormatError, match="holds the object"):
+        parse_snapshot(first, second)
+
+
+def test_bytes_after_the_frame_are_refused(lake: tuple[Path, Any]) -> None:
+    name, data = next(files(lake[0], "snapshots"))
+    with pytest.raises(FormatError, match="1 bytes after the end"):
+        parse_snapshot(data + b"x", name)
+
+
+def test_frames_without_a_declared_size_are_read(lake: tuple[Path, Any]) -> None:
+    # Releases before 2.3 write such frames.
+    import cramjam
+
+    for kind, name, data in samples(lake[0]):
+        opened = open_file(data, name, FileType(data[37]))
+        stream = cramjam.zstd.Compressor(3)
+        stream.compress(opened.body)
+        undeclared = opened.header + bytes(stream.finish())
+        assert open_file(undeclared, name, FileType(data[37])).body == opened.body
+        PARSERS[kind](undeclared, name)
+
+
+def test_small_file_that_claims_gigabytes_is_refused_unread(lake: tuple[Path, Any]) -> None:
+    name, data = next(files(lake[0], "snapshots"))
+    repeated = ((128 * 1024) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    frame = bytes.fromhex("28b52ffd") + bytes([0x00, 0x58]) + repeated * 40_000 + (1).to_bytes(3, "little")
+    assert decoded_bytes_bound(frame, 0, "bomb") == 40_000 * 128 * 1024
+    with pytest.raises(FormatError, match="decodes to up to 5242880000 bytes"):
+        parse_snapshot(data[:HEADER_BYTES] + frame, name)
+
+
+def test_limits_refuse_big_files_and_long_vectors(lake: tuple[Path, Any]) -> None:
+    name, data = max(files(lake[0], "manifests"), key=lambda pair: len(pair[1]))
+    with pytest.raises(FormatError, match="more than the limit of 100"):
+        parse_manifest(data, name, limits=Limits(file_bytes_max=100))
+    with pytest.raises(FormatError, match="more than the limit of 1000"):
+        parse_manifest(data, name, limits=Limits(body_bytes_max=1000))
+    with pytest.raises(FormatError, match="references, more than the limit of 3"):
+        parse_manifest(data, name, limits=Limits(rows_max=3))
+
+
+def test_in_place_edit_changes_only_the_parent(lake: tuple[Path, Any]) -> None:
+    folder, repo = lake
+    snapshot = repo.lookup_branch("main")
+    name = f"snapshots/{snapshot}"
+    data = (folder / name).read_bytes()
+    if repo.spec_version == 2:
+        with pytest.raises(FormatError, match="does not hold its parent"):
+            with_parent(data, name, ROOT_ID)
+        return
+    before, edited = parse_snapshot(data, name, nodes=True), with_parent(data, name, ROOT_ID)
+    assert edited[:HEADER_BYTES] == data[:HEADER_BYTES]
+    assert parse_snapshot(edited, name, nodes=True) == replace(before, parent_id=ROOT_ID)
+    root = f"snapshots/{ROOT_ID}"
+    with pytest.raises(ValueError, match="never edited"):
+        with_parent((folder / root).read_bytes(), root, snapshot)
+
+
+def test_refs_files_are_strict() -> None:
+    ok = b'{"snapshot":"1CECHNKREP0F1RSTCMT0"}'
+    assert parse_ref(ok, "refs/branch.main/ref.json") == ROOT_ID
+    for wrong in (b"", b"[]", b'{"snapshot":1}', b'{"snapshot":"short"}', b"{" * 5000):
+        with pytest.raises(FormatError, match=r"ref\.json"):
+            parse_ref(wrong, "refs/branch.main/ref.json")
+    keys = [
+        "refs/tag.a/ref.json",
+        "refs/tag.a/ref.json.deleted",
+        "refs/tag.b.c/ref.json",
+        "refs/branch.main/ref.json",
+    ]
+    assert set(live_refs(keys)) == {("tag", "b.c"), ("branch", "main")}
+    with pytest.raises(FormatError, match="not the key of a branch or a tag"):
+        live_refs(["refs/branch.main/ZZZZZZZZ.json"])

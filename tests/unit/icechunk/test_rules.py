@@ -1,0 +1,170 @@
+"""The three rules give what the real library, and the design document, gave on 37 histories."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
+from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.history import History
+from tests.support.icechunk import Graph, graph_of, history_of, micros_of, scenarios
+
+SCENARIOS = scenarios()
+LINEAR = Graph((("1", "0", 1), ("2", "1", 2), ("3", "2", 3), ("4", "3", 4)), {"main": "4"})
+
+
+def at(time: float) -> datetime:
+    return instant(micros_of(time))
+
+
+def plans(scenario: dict[str, Any], rule: str, *, deletions: bool) -> list[ExpirationPlan]:
+    """Plan the scenario's steps one after another."""
+    history = history_of(graph_of(scenario), 2 if rule == "spec_v2" else 1)
+    made = []
+    for step in scenario["steps"]:
+        plan = plan_expiration(
+            history,
+            at(step["threshold"]),
+            rule=rule,
+            delete_expired_branches=deletions and step["delete_expired_branches"],
+            delete_expired_tags=deletions and step["delete_expired_tags"],
+        )
+        made.append(plan)
+        history = plan.after
+    return made
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["id"])
+@pytest.mark.parametrize("rule", ["spec_v1", "spec_v2"])
+def test_rule_gives_what_the_library_gave(scenario: dict[str, Any], rule: str) -> None:
+    observed = scenario["observed"][rule.replace("_v", "")]["steps"]
+    for plan, step in zip(plans(scenario, rule, deletions=True), observed, strict=True):
+        assert set(plan.released) == set(step["released"])
+        assert plan.ancestries() == step["ancestry_after"]
+        deleted = {f"branch:{name}" for name in step["deleted_branches"]}
+        deleted |= {f"tag:{name}" for name in step["deleted_tags"]}
+        assert {ref.label for ref in plan.refs_deleted} == deleted
+        edits = [{"id": edit.snapshot, "new_parent": edit.new_parent} for edit in plan.edits]
+        assert sorted(edits, key=str) == sorted(step["edited"], key=str)
+        if rule == "spec_v2":
+            assert set(plan.after.snapshots) == set(step["repo_info_snapshots"])
+            pruned = {
+                entry.id: sorted(entry.pruned) for entry in plan.after.snapshots.values() if entry.pruned
+            }
+            assert pruned == {name: sorted(logs) for name, logs in step["pruned_ancestor_tx_logs"].items()}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["id"])
+def test_document_rule_gives_what_its_pseudo_code_gives(scenario: dict[str, Any]) -> None:
+    for plan, step in zip(
+        plans(scenario, "document", deletions=False), scenario["seed_document_pseudocode"], strict=True
+    ):
+        edits = [{"id": edit.snapshot, "new_parent": edit.new_parent} for edit in plan.edits]
+        assert sorted(edits, key=str) == sorted(step["edited"], key=str)
+        assert plan.ancestries() == step["ancestry_after"]
+        assert set(plan.released) == set(step["no_longer_reachable"])
+
+
+def test_documents_sample_frees_two_and_five_more_when_the_tags_go() -> None:
+    history = history_of(graph_of(SCENARIOS[0]), 1)
+    kept = plan_expiration(history, at(7.5), rule="document")
+    assert set(kept.released) == {"6", "7"}
+    gone = plan_expiration(history, at(7.5), rule="document", delete_expired_tags=True)
+    assert set(gone.released) == {"1", "2", "3", "4", "5", "6", "7"}
+    assert [ref.label for ref in gone.refs_deleted] == ["tag:tag1", "tag:tag2"]
+
+
+@pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])
+def test_threshold_before_the_root_changes_nothing(rule: str) -> None:
+    # The founding algorithm made the root its own descendant here.
+    plan = plan_expiration(history_of(LINEAR, 1), at(-1), rule=rule)
+    assert plan.is_empty
+    assert plan.refs[0].action == "unchanged"
+
+
+@pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])
+def test_root_is_never_released_or_edited_and_main_never_deleted(rule: str) -> None:
+    plan = plan_expiration(
+        history_of(LINEAR, 1), at(99), rule=rule, delete_expired_branches=True, delete_expired_tags=True
+    )
+    assert "0" not in plan.released
+    assert "0" not in [edit.snapshot for edit in plan.edits]
+    assert plan.after.branches == {"main": "4"}
+    assert plan.ancestries()["branch:main"][-1] == "0"
+
+
+def test_document_rule_never_releases_what_a_ref_points_to() -> None:
+    graph = Graph(LINEAR.nodes, {"main": "4", "old": "2"}, {"keep": "1"})
+    plan = plan_expiration(history_of(graph, 1), at(3.5), rule="document")
+    assert set(plan.released) == {"3"}
+    assert plan.ancestries()["branch:old"] == ["2", "1", "0"]
+
+
+@pytest.mark.parametrize("rule", ["document", "spec_v1", "spec_v2"])
+def test_snapshot_not_newer_than_its_parent_stops_the_plan_and_is_named(rule: str) -> None:
+    graph = Graph((("1", "0", 1), ("2", "1", 9), ("3", "2", 3)), {"main": "3"})
+    with pytest.raises(RefusedError, match=r"snapshot 3 .* not newer than its parent 2"):
+        plan_expiration(history_of(graph, 1), at(5), rule=rule)
+
+
+def test_root_newer_than_its_children_stops_the_plan() -> None:
+    entries = {"0": SnapshotEntry("0", None, 1000, ""), "1": SnapshotEntry("1", "0", 10, "")}
+    with pytest.raises(RefusedError, match="clock was wrong"):
+        plan_expiration(History(2, entries, {"main": "1"}, {}), instant(500))
+
+
+def test_parents_that_form_a_cycle_are_refused() -> None:
+    entries = {"1": SnapshotEntry("1", "2", 2, ""), "2": SnapshotEntry("2", "1", 1, "")}
+    with pytest.raises(FormatError, match="cycle"):
+        plan_expiration(History(2, entries, {"main": "1"}, {}), instant(500))
+
+
+def test_missing_parent_is_refused_and_named() -> None:
+    entries = {"1": SnapshotEntry("1", "gone", 2, "")}
+    with pytest.raises(FormatError, match="snapshot 1 has the parent gone"):
+        plan_expiration(History(2, entries, {"main": "1"}, {}), instant(500))
+
+
+def test_ref_to_a_missing_snapshot_is_refused_and_named() -> None:
+    with pytest.raises(FormatError, match="tag:t points to snapshot gone"):
+        plan_expiration(
+            History(2, {"1": SnapshotEntry("1", None, 2, "")}, {"main": "1"}, {"t": "gone"}), instant(5)
+        )
+
+
+def test_naive_threshold_and_unknown_rule_are_refused() -> None:
+    history = history_of(LINEAR, 1)
+    with pytest.raises(ConfigError, match="time zone"):
+        plan_expiration(history, datetime(2026, 1, 1))
+    with pytest.raises(ConfigError, match="unknown expiration rule"):
+        plan_expiration(history, at(1), rule="spec_v9")
+
+
+def test_second_plan_with_the_same_threshold_is_empty() -> None:
+    for rule in ("document", "spec_v1", "spec_v2"):
+        first = plan_expiration(history_of(LINEAR, 1), at(3.5), rule=rule)
+        assert not first.is_empty
+        assert plan_expiration(first.after, at(3.5), rule=rule).is_empty
+
+
+def test_digest_changes_with_the_history_and_with_the_decision() -> None:
+    history = history_of(LINEAR, 1)
+    plan = plan_expiration(history, at(2.5))
+    assert plan.digest == plan_expiration(history, at(2.5)).digest
+    assert plan.digest != plan_expiration(history, at(3.5)).digest
+    moved = history_of(Graph(LINEAR.nodes, {"main": "4", "other": "4"}), 1)
+    assert plan.digest != plan_expiration(moved, at(2.5)).digest
+
+
+def test_json_has_released_edits_refs_and_ancestries() -> None:
+    found = plan_expiration(history_of(graph_of(SCENARIOS[0]), 1), at(7.5), rule="spec_v1").as_json()
+    assert found["released"] == ["1", "2", "3", "4", "5", "6", "7"]
+    assert found["released_but_held"] == ["3", "5"]
+    assert {"snapshot": "12", "old_parent": "5", "new_parent": "0"} in found["edited"]
+    assert found["ancestry_after"]["branch:qa"] == ["8", "0"]
+    assert {change["ref"]: change["action"] for change in found["refs"]}["tag:tag1"] == "re-parented"
