@@ -10,7 +10,8 @@ from typing import Any
 from dredge.errors import ConfigError
 
 MIN_AGE_HOURS = 24.0
-"""lakeFS lets an uploader link an address for 24 hours after it handed it out; younger objects may still come alive."""
+"""lakeFS lets an uploader link an address for 24 hours after it handed it out; younger objects may still come
+alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +23,14 @@ class Safety:
         mark_age_hours_max: a mark older than this cannot be swept.
         lease_seconds: how long a lease lives without being renewed.
         heads_every_seconds: while deleting, how often branch heads are looked at.
-        gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop marker.
+        gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
+            marker.
         recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
         scan_rounds_max: how often the staging scan is repeated while branches come and go.
         scan_deadline_seconds: bound on all rounds of one staging scan.
         prepare_deadline_seconds: bound on one computation of active commits by the server.
-        identical_suspects_max: candidates whose content some branch head also has, looked into one by one; all are held
-            when there are more.
+        identical_suspects_max: candidates whose content some branch head also has, looked into one by one;
+            all are held when there are more.
         identical_stats_max: questions asked of the server about them; the rest is held.
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
@@ -64,7 +66,8 @@ class Tuning:
         shard_values: live hashes in one shard (8 bytes each in every worker).
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
-        explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed ones.
+        explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed
+            ones.
     """
 
     tasks_per_core: int = 1
@@ -87,14 +90,16 @@ class GCConfig:
         mode: "clean" reads everything.
         dry_run: plan and report, delete nothing.
         min_age_hours: objects younger than this are never candidates; at least 24.
-        unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories that nobody
-            else writes to.
+        unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories
+            that nobody else writes to.
         max_delete_objects: more candidates than this hold the run; None is no limit.
         max_delete_bytes: more bytes than this hold the run.
         max_delete_percent: a larger share of the listed objects than this holds the run.
-        run_root: URI of the folder for run folders; None is the place inside the namespace that lakeFS's own collector uses.
+        run_root: URI of the folder for run folders; None is the place inside the namespace that lakeFS's own
+            collector uses.
         keep_tags: commits that a tag names stay active.
-        warn_on_foreign_overlaps: two *other* repositories whose namespaces overlap are a warning instead of a stop.
+        warn_on_foreign_overlaps: two *other* repositories whose namespaces overlap are a warning instead of a
+            stop.
         safety: margins.
         tuning: sizes.
     """
@@ -118,14 +123,15 @@ class GCConfig:
             raise ConfigError("repository is empty; name the lakeFS repository to collect")
         if self.mode != "clean":
             raise ConfigError(
-                f"mode {self.mode!r} is not known; this version collects with mode 'clean' (optimized runs come later)"
+                f"mode {self.mode!r} is not known; this version collects with mode 'clean' (optimized runs"
+                " come later)"
             )
         if self.unsafe_min_age_seconds is None:
             if self.min_age_hours < MIN_AGE_HOURS:
                 raise ConfigError(
-                    f"min_age_hours is {self.min_age_hours:g}, but lakeFS lets uploads be linked for {MIN_AGE_HOURS:g} h: a"
-                    " shorter age can delete live objects. On a repository that nobody writes to, for a test, pass"
-                    " unsafe_min_age_seconds instead."
+                    f"min_age_hours is {self.min_age_hours:g}, but lakeFS lets uploads be linked for"
+                    f" {MIN_AGE_HOURS:g} h: a shorter age can delete live objects. On a repository that"
+                    " nobody writes to, for a test, pass unsafe_min_age_seconds instead."
                 )
         elif self.unsafe_min_age_seconds < 0:
             raise ConfigError("unsafe_min_age_seconds must not be negative")

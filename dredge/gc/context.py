@@ -129,7 +129,8 @@ class Context:
             runner: spreads the tasks.
             step: name of the step, for logs and progress.
             fn: the partition function.
-            config: its configuration; the doors' URIs are added (`run_uri`, `run_id`, `namespace`, `state_uri`).
+            config: its configuration; the doors' URIs are added (`run_uri`, `run_id`, `namespace`,
+                `state_uri`).
             tasks: one a call; nothing is started when there are none.
             unit: what is counted.
             total: of how many.

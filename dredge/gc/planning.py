@@ -76,7 +76,8 @@ def plan_run(
     namespaces = {found.name: found.namespace for found in server.repositories()}
     if repository.read_only:
         raise RefusedError(
-            f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection. Nothing was deleted."
+            f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection."
+            " Nothing was deleted."
         )
     for warning in check_namespaces(repository.name, namespaces, config.warn_on_foreign_overlaps):
         log.warning("%s", warning)
@@ -146,7 +147,8 @@ def cutoff(now: datetime, config: GCConfig) -> datetime:
 
 
 def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
-    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and nobody knows which.
+    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and
+    nobody knows which.
 
     Args:
         store_ahead_seconds: the store's clock minus this machine's.
@@ -158,8 +160,9 @@ def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
     if abs(store_ahead_seconds) > seconds_max:
         side = "ahead of" if store_ahead_seconds > 0 else "behind"
         raise RefusedError(
-            f"the object store's clock is {abs(store_ahead_seconds):.0f} s {side} this machine's, more than {seconds_max:.0f} s."
-            " Ages of objects cannot be trusted. Nothing was deleted. Set the clocks right (NTP) and start again."
+            f"the object store's clock is {abs(store_ahead_seconds):.0f} s {side} this machine's, more than"
+            f" {seconds_max:.0f} s. Ages of objects cannot be trusted. Nothing was deleted. Set the clocks"
+            " right (NTP) and start again."
         )
 
 

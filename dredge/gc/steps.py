@@ -10,11 +10,11 @@
     check_limits(context)                             guards
     bulk_delete(context, runner)                      re-check, then sweep (only reports in a dry run)
     verify(context)                                   what was deleted is gone, what lives is there
-    save_report(context)                              report.json, report.html, summary.json; also for failed runs
-    release_lease(context)
+    save_report(context)                              report.json, report.html, summary.json; also for failed
+    runs release_lease(context)
 
-Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed. It raises an
-error of `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
+Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed.
+It raises an error of `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
 """
 
 from __future__ import annotations

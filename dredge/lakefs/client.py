@@ -23,7 +23,8 @@ from dredge.lakefs.transport import Transport, refuse
 
 PAGE = 1000
 PREPARE_READ_SECONDS = 900.0
-"""A page of uncommitted addresses ends by size or after a minute by default, but a loaded server takes longer."""
+"""A page of uncommitted addresses ends by size or after a minute by default, but a loaded server takes
+longer."""
 
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
 ACCESS_KEY = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
@@ -62,7 +63,8 @@ class LakeFSClient:
         return cls(env[ENDPOINT], env[ACCESS_KEY], env[SECRET_KEY])
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables that make `from_env` in a child process equal to this client (the secret included)."""
+        """Give the variables that make `from_env` in a child process equal to this client (the secret
+        included)."""
         return dict(self._settings)
 
     def __repr__(self) -> str:
@@ -103,8 +105,8 @@ class LakeFSClient:
     def commit(self, repository: str, commit_id: str) -> Commit:
         """One commit; raises NotFoundError only when the record is really missing.
 
-        A server's commit cache can deny a full id while the record is there, until the entry ends; a shorter prefix of the
-        id is looked up past it.
+        A server's commit cache can deny a full id while the record is there, until the entry ends; a shorter
+        prefix of the id is looked up past it.
         """
         path = "/repositories/{repository}/commits/{commit}"
         what = f"commit {commit_id} of {repository}"

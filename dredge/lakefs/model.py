@@ -53,7 +53,8 @@ class Commit:
 
     @property
     def main_parent(self) -> str | None:
-        """The parent that retention follows: the last one of a version 0 commit, else the first; None at the root.
+        """The parent that retention follows: the last one of a version 0 commit, else the first; None at the
+        root.
 
         Source: pkg/graveler/retention/active_commits.go
         """

@@ -1,11 +1,13 @@
 """prepare_commits: one question, many odd answers.
 
     async 202 → poll: completed with result → done · completed with error "get gc rules: not found" → no rules
-                      completed with another error → refused · 404 (record gone) → refused · never completed → deadline
+                      completed with another error → refused · 404 (record gone) → refused · never completed →
+                      deadline
     async 404 or 500 → a server without that endpoint: ask the sync one
     sync 201 → done · 404 "get gc rules: not found" → no rules · another 404 → refused
     sync 400 with two JSON documents → the second one is the result (pre-signing is off; the file was written)
-    connection dropped → refused: a branch head without its commit ends the server's process, and asking again ends it again
+    connection dropped → refused: a branch head without its commit ends the server's process, and asking again
+    ends it again
 
 Source: pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention
 """
@@ -60,9 +62,9 @@ def prepare_commits(
         )
     except DroppedError as error:
         raise RefusedError(
-            f"prepare_commits of {repository}: {error}. lakeFS ends like this when a branch head has no commit record; it may"
-            " have restarted. Nothing was deleted, and it is not asked again. Read the lakeFS log; repair a broken branch by"
-            " a hard reset to a sound ref."
+            f"prepare_commits of {repository}: {error}. lakeFS ends like this when a branch head has no"
+            " commit record; it may have restarted. Nothing was deleted, and it is not asked again. Read"
+            " the lakeFS log; repair a broken branch by a hard reset to a sound ref."
         ) from None
     return _sync_result(answer, repository)
 
@@ -79,8 +81,9 @@ def _sync_result(answer: Answer, repository: str) -> PreparedCommits | None:
                 return _result(document, what)
     if answer.status == 404:
         raise RefusedError(
-            f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It does not mean that"
-            " nothing is committed. Nothing was deleted. Check that the endpoint is a lakeFS server and reaches this repository."
+            f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It"
+            " does not mean that nothing is committed. Nothing was deleted. Check that the endpoint is a"
+            " lakeFS server and reaches this repository."
         )
     raise refuse(answer, what)
 
@@ -100,8 +103,8 @@ def _poll(
             raise DroppedError(f"while it computed the active commits: {error}") from None
         if answer.status == 404:
             raise RefusedError(
-                f"{what}: lakeFS knows the task no more ({answer.message!r}). That is no result. Nothing was deleted; start a"
-                " new run."
+                f"{what}: lakeFS knows the task no more ({answer.message!r}). That is no result. Nothing"
+                " was deleted; start a new run."
             )
         if answer.status != 200:
             raise refuse(answer, what)
@@ -110,8 +113,8 @@ def _poll(
             return _task_result(status, what)
         if running_seconds() >= deadline:
             raise UnavailableError(
-                f"{what}: not finished after {deadline_seconds:.0f} s. A task whose server died never finishes. Nothing was"
-                " deleted; read the lakeFS log before trying again."
+                f"{what}: not finished after {deadline_seconds:.0f} s. A task whose server died never"
+                " finishes. Nothing was deleted; read the lakeFS log before trying again."
             )
         sleep(pause)
         pause = min(longest, pause * 2)

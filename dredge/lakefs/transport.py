@@ -1,7 +1,9 @@
-"""One HTTP request to lakeFS through the official SDK: signed, pooled, bounded in time, retried only where that is safe.
+"""One HTTP request to lakeFS through the official SDK: signed, pooled, bounded in time, retried only where
+that is safe.
 
-The SDK's generated models are not used: they refuse answers that real servers give (`"branches": null`, two JSON documents
-in one body) and cost more than the requests. Its client signs and sends; answers come back raw.
+The SDK's generated models are not used: they refuse answers that real servers give (`"branches": null`, two
+JSON documents in one body) and cost more than the requests. Its client signs and sends; answers come back
+raw.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Answer:
             return json.loads(self.text)
         except ValueError:
             raise FormatError(
-                f"the server's answer ({self.status}) is not JSON: {self.text[:200]!r}. Is the endpoint a lakeFS server?"
+                f"the server's answer ({self.status}) is not JSON: {self.text[:200]!r}. Is the endpoint a"
+                " lakeFS server?"
             ) from None
 
     @property

@@ -15,6 +15,7 @@ def utc_now() -> datetime:
 
 
 def running_seconds() -> float:
-    """Seconds that go on while the machine sleeps, for "how long ago": unlike `time.monotonic`, a suspended machine ages."""
+    """Seconds that go on while the machine sleeps, for "how long ago": unlike `time.monotonic`, a suspended
+    machine ages."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)

@@ -95,7 +95,8 @@ class RunFolder:
         table = read_parquet(self.read_bytes(part), columns)
         if table.num_rows != part.rows:
             raise FormatError(
-                f"run {self.run_id}: {part.name} has {table.num_rows} rows, {part.rows} were written. Start a new run."
+                f"run {self.run_id}: {part.name} has {table.num_rows} rows, {part.rows} were written. Start"
+                " a new run."
             )
         return table
 
@@ -106,7 +107,8 @@ class RunFolder:
         return (self.read_part(part, columns) for part in parts)
 
     def write_summary(self, summary: StepSummary) -> None:
-        """Write a step's summary; from then on the step is complete (or, by its status, known to be incomplete)."""
+        """Write a step's summary; from then on the step is complete (or, by its status, known to be
+        incomplete)."""
         name = SUCCESS if summary.status in _COMPLETE else INCOMPLETE
         self.write_json(f"{summary.step}/{name}", summary.to_json())
 
@@ -155,7 +157,8 @@ class RunFolder:
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """Write a table as parquet. Hashes do not compress, texts do not repeat: no dictionaries, no statistics."""
+    """Write a table as parquet. Hashes do not compress, texts do not repeat: no dictionaries, no
+    statistics."""
     codecs = {field.name: "NONE" if pa.types.is_uint64(field.type) else "ZSTD" for field in table.schema}
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression=codecs, use_dictionary=False, write_statistics=False)

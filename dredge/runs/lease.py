@@ -4,8 +4,8 @@
     held by H --renew by H--> held until T'
     held by H --release by H--> released (the number stays, so that it never repeats)
 
-Expiry is counted by the store's clock. The fencing number grows with every new holder: work that carries an old one knows
-that it has been overtaken, and stops. Two holders cannot both win a conditional put.
+Expiry is counted by the store's clock. The fencing number grows with every new holder: work that carries an
+old one knows that it has been overtaken, and stops. Two holders cannot both win a conditional put.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Lease:
     def acquire(self, holder: str) -> LeaseGrant:
         """Take the right, or take it over when it has expired.
 
-        A holder that asks again gets it too, under a new number: what its earlier attempt may still be doing is fenced off.
+        A holder that asks again gets it too, under a new number: what its earlier attempt may still be doing
+        is fenced off.
 
         Raises:
             LeaseHeldError: somebody else has it.
@@ -94,8 +95,8 @@ class Lease:
         if held.holder not in ("", holder) and held.expires_at > now:
             raise LeaseHeldError(
                 f"{self._writer.uri}/{self._key}: {held.holder} works on this repository until"
-                f" {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for it to end; if it"
-                " died, the lease can be taken over after that time."
+                f" {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for"
+                " it to end; if it died, the lease can be taken over after that time."
             )
         if held.holder not in ("", holder):
             log.warning("the lease of %s expired at %s and is taken over", held.holder, held.expires_at)
@@ -133,7 +134,8 @@ class Lease:
 
     @contextmanager
     def kept(self, grant: LeaseGrant) -> Iterator[None]:
-        """Renew a right in the background while a long step runs. A renewal that fails is logged: the sweep has its gate."""
+        """Renew a right in the background while a long step runs. A renewal that fails is logged: the sweep
+        has its gate."""
         stop = threading.Event()
 
         def beat() -> None:
@@ -177,8 +179,8 @@ class Lease:
                 self._writer.put_if_match(self._key, data, old.etag)
         except ConflictError:
             raise LeaseHeldError(
-                f"{self._writer.uri}/{self._key}: somebody else changed the lease at the same moment. Nothing was touched."
-                " Try again when the other run has ended."
+                f"{self._writer.uri}/{self._key}: somebody else changed the lease at the same moment."
+                " Nothing was touched. Try again when the other run has ended."
             ) from None
         return LeaseGrant(holder, fencing, expires)
 
@@ -190,8 +192,8 @@ def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime
         raise _lost(reader, key, grant, held)
     if now is not None and now >= held.expires_at:
         raise LeaseHeldError(
-            f"{reader.uri}/{key}: the lease of {grant.holder} expired at {held.expires_at:%H:%M:%S} UTC and was not renewed."
-            " Nothing more was deleted. Run the step again; it goes on where it stopped."
+            f"{reader.uri}/{key}: the lease of {grant.holder} expired at {held.expires_at:%H:%M:%S} UTC and"
+            " was not renewed. Nothing more was deleted. Run the step again; it goes on where it stopped."
         )
 
 
@@ -209,13 +211,14 @@ def _read(reader: ObjectReader, key: str) -> _Held | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
-            f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then remove the object."
+            f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then"
+            " remove the object."
         ) from None
 
 
 def _lost(reader: ObjectReader, key: str, grant: LeaseGrant, held: _Held | None) -> LeaseHeldError:
     now = f"{held.holder or 'nobody'} (number {held.fencing})" if held is not None else "nobody"
     return LeaseHeldError(
-        f"{reader.uri}/{key}: the lease of {grant.holder} (number {grant.fencing}) is lost, it is held by {now}."
-        " Nothing more was deleted. Start a new run when the other one has ended."
+        f"{reader.uri}/{key}: the lease of {grant.holder} (number {grant.fencing}) is lost, it is held by"
+        f" {now}. Nothing more was deleted. Start a new run when the other one has ended."
     )

@@ -59,8 +59,8 @@ def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, S
         summary = folder.read_summary(name)
         if summary is None:
             raise RefusedError(
-                f"run {folder.run_id}: step {step} needs the result of {name}, which is not complete. Nothing was deleted."
-                f" Run {name} first."
+                f"run {folder.run_id}: step {step} needs the result of {name}, which is not complete."
+                f" Nothing was deleted. Run {name} first."
             )
         found[name] = summary
     return found
@@ -74,7 +74,8 @@ def perform(
     Args:
         folder: of the run.
         step: its name.
-        inputs: steps that must be complete. When one of them was done again with another result, so is this one.
+        inputs: steps that must be complete. When one of them was done again with another result, so is this
+            one.
         body: does the work and notes it in the record.
         clock: for the summary's times.
 

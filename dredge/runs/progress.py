@@ -1,4 +1,5 @@
-"""How far a long step is: tasks leave a small file every few seconds, the driver reads them and logs one line.
+"""How far a long step is: tasks leave a small file every few seconds, the driver reads them and logs one
+line.
 
 It works for every runner alike, because it needs nothing but the run folder.
 """

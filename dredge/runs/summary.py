@@ -1,6 +1,7 @@
 """What a step leaves behind: its summary, and the parts it wrote.
 
-A summary is written last. Who reads a step takes the parts that its summary names, and nothing else that lies in the
+A summary is written last. Who reads a step takes the parts that its summary names, and nothing else that lies
+in the
 folder: leftovers of a killed attempt are therefore harmless.
 """
 
@@ -51,8 +52,9 @@ class StepSummary:
     Attributes:
         step: its name, which is also its folder.
         run_id: the run it belongs to.
-        status: "success"; "dry_run" where a wet run would have changed something; "held" when a limit keeps the run from
-            going on by itself; "partial" when some objects could not be deleted. Only the first two count as complete.
+        status: "success"; "dry_run" where a wet run would have changed something; "held" when a limit keeps
+            the run from going on by itself; "partial" when some objects could not be deleted. Only the first
+            two count as complete.
         counts: figures by name, unit last (`candidates_objects`, `candidates_bytes`).
         parts: files that belong to the result.
         inputs: digest of each step this one read, by step.
@@ -156,6 +158,7 @@ class StepSummary:
         )
         if summary.digest != value["digest"]:
             raise FormatError(
-                f"run {summary.run_id}: the summary of step {summary.step} does not fit its own digest. Start a new run."
+                f"run {summary.run_id}: the summary of step {summary.step} does not fit its own digest."
+                " Start a new run."
             )
         return summary

@@ -1,8 +1,9 @@
 """How the work of a step is spread: a plain function over many small task descriptions.
 
-A *partition function* has the shape `fn(config, task) -> result`: a module-level function, JSON in and JSON out. It opens
-its own stores, writes its rows itself as parts with names that follow from the task, and gives back counts and names, never
-rows. It can therefore run in this process, in another one, or in a Spark worker, and again after a failure.
+A *partition function* has the shape `fn(config, task) -> result`: a module-level function, JSON in and JSON
+out. It opens its own stores, writes its rows itself as parts with names that follow from the task, and gives
+back counts and names, never rows. It can therefore run in this process, in another one, or in a Spark worker,
+and again after a failure.
 
 Who runs it is the caller's choice:
 
@@ -13,6 +14,7 @@ Who runs it is the caller's choice:
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
@@ -49,7 +51,8 @@ class LocalRunner:
     """Runs tasks on this machine.
 
     Args:
-        processes: 0 runs every task in this process, one after the other; n runs n at once in fresh processes.
+        processes: 0 runs every task in this process, one after the other; n runs n at once in fresh
+            processes.
     """
 
     processes: int = 0
@@ -98,4 +101,4 @@ def cut[T](items: Sequence[T], pieces: int) -> list[list[T]]:
     """
     count = max(1, min(pieces, len(items)))
     bounds = [len(items) * piece // count for piece in range(count + 1)]
-    return [list(items[low:high]) for low, high in zip(bounds, bounds[1:], strict=False) if high > low]
+    return [list(items[low:high]) for low, high in itertools.pairwise(bounds) if high > low]
