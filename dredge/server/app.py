@@ -1,0 +1,53 @@
+"""The ASGI application: the route table around one catalog."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from dredge.graveler.errors import UnsupportedError
+from dredge.server import answers
+from dredge.server.calls import Backend, Call
+from dredge.server.endpoint import Endpoint, Operation
+from dredge.server.failures import INVALID_ENDPOINT, NOT_IMPLEMENTED
+from dredge.server.hooks import Hooks
+from dredge.server.routes import BASE_PATH, OPERATIONS, UNBUILT
+
+
+def create_app(backend: Backend, hooks: Hooks | None = None) -> Starlette:
+    """Build the application.
+
+    Args:
+        backend: catalog, accounts, settings.
+        hooks: doors for tests; none by default.
+    """
+    hooks = Hooks() if hooks is None else hooks
+    unbuilt = [Operation(method, path, not_built) for method, path in UNBUILT]
+    routes: list[BaseRoute] = [
+        Route(BASE_PATH + operation.path, Endpoint(operation, backend, hooks), methods=[operation.method])
+        for operation in (*OPERATIONS, *unbuilt)
+    ]
+    app = Starlette(
+        routes=[*routes, Route("/_health", _alive)],
+        exception_handlers={404: _unknown, 405: _unknown},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def not_built(call: Call) -> Response:
+    """Any call that lakeFS has and this server has not."""
+    raise UnsupportedError(NOT_IMPLEMENTED)
+
+
+async def _alive(request: Request) -> Response:
+    return PlainTextResponse("alive!")
+
+
+async def _unknown(request: Request, failure: Exception) -> Response:
+    """No such path, or no such method on it: the same words for both, as on a real server."""
+    assert isinstance(failure, HTTPException)
+    return answers.error(404, INVALID_ENDPOINT)

@@ -1,0 +1,136 @@
+"""A folder that holds a whole small lakeFS: metadata, objects, and the key pair to use it with.
+
+    <folder>/kv.db         key-value store (SQLite)
+    <folder>/objects/      storage namespaces, one folder a repository
+    <folder>/server.json   key pair and signing key, readable by its owner only
+
+The file is written once. So a server that is started again knows its users, and addresses it handed out can
+be linked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from dredge.errors import ConfigError, FormatError
+
+SECRETS_FILE = "server.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A key pair and the user it belongs to.
+
+    Attributes:
+        access_key_id: shown in logs and answers.
+        secret_access_key: never shown, except once when it was generated.
+        user_name: becomes the committer of commits.
+    """
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    user_name: str = "admin"
+
+    def __post_init__(self) -> None:
+        if not (self.access_key_id and self.secret_access_key and self.user_name):
+            raise ConfigError("access key id, secret access key and user name must not be empty")
+
+    @classmethod
+    def generate(cls, user_name: str = "admin") -> Credentials:
+        """Make a new key pair of the shape lakeFS uses (20 and 40 characters)."""
+        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+        key = "AKIAJ" + "".join(secrets.choice(alphabet) for _ in range(14)) + "Q"
+        return cls(key, secrets.token_urlsafe(30), user_name)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """What lies where in the folder.
+
+    Attributes:
+        path: the folder, absolute.
+        credentials: the key pair.
+        signing_key: of tokens and handed-out addresses.
+        created: the key pair was made just now: the moment to show it.
+    """
+
+    path: str
+    credentials: Credentials
+    signing_key: str = field(repr=False)
+    created: bool = False
+
+    @property
+    def kv_url(self) -> str:
+        """URL of the key-value store."""
+        return f"sqlite://{quote(self.path)}/kv.db"
+
+    @property
+    def objects(self) -> str:
+        """Folder of the storage namespaces."""
+        return f"{self.path}/objects"
+
+    @property
+    def secrets_path(self) -> str:
+        """File with the key pair."""
+        return f"{self.path}/{SECRETS_FILE}"
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], credentials: Credentials | None = None) -> DataFolder:
+        """Make the folder, or find it again.
+
+        Args:
+            folder: where.
+            credentials: use these and do not keep them; None keeps a pair in the folder.
+
+        Raises:
+            ConfigError: the folder cannot be made or read.
+            FormatError: its secrets file is damaged.
+        """
+        path = Path(os.path.abspath(folder))
+        try:
+            (path / "objects").mkdir(parents=True, exist_ok=True)
+            kept, created = _read_or_make(path / SECRETS_FILE)
+        except OSError as problem:
+            raise ConfigError(f"the data folder {path} cannot be used: {problem}") from problem
+        try:
+            own = Credentials(kept["access_key_id"], kept["secret_access_key"], kept["user_name"])
+            signing_key = str(kept["signing_key"])
+        except (KeyError, TypeError) as problem:
+            raise _damaged(path / SECRETS_FILE) from problem
+        return cls(str(path), credentials or own, signing_key, created and credentials is None)
+
+
+def _read_or_make(path: Path) -> tuple[dict[str, str], bool]:
+    """Read the secrets, or write new ones; of two processes that start at once one writes."""
+    made = Credentials.generate()
+    fresh = {
+        "access_key_id": made.access_key_id,
+        "secret_access_key": made.secret_access_key,
+        "signing_key": secrets.token_urlsafe(32),
+        "user_name": made.user_name,
+    }
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(json.dumps(fresh, indent=1) + "\n")
+        os.link(draft, path)
+    except FileExistsError:
+        try:
+            return json.loads(path.read_text()), False
+        except ValueError as problem:
+            raise _damaged(path) from problem
+    finally:
+        draft.unlink()
+    return fresh, True
+
+
+def _damaged(path: Path) -> FormatError:
+    return FormatError(
+        f"{path} is not a key file of this server. Restore it, or remove it to get a new key pair."
+    )

@@ -1,0 +1,130 @@
+"""Health, setup, login, configuration: what is about the server and not about a repository."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from starlette.responses import Response
+
+from dredge.server import answers, shapes
+from dredge.server.calls import Call
+from dredge.server.failures import RequestError, UnauthorizedError
+
+# The release whose API, files and behaviour this server has.
+LAKEFS_VERSION = "1.84.0"
+
+
+def health(call: Call) -> Response:
+    """GET /healthcheck."""
+    return answers.empty(204)
+
+
+def get_setup_state(call: Call) -> Response:
+    """GET /setup_lakefs."""
+    return answers.answer(
+        200,
+        {
+            "comm_prefs_missing": False,
+            "login_config": {
+                "RBAC": "none",
+                "fallback_login_label": "",
+                "fallback_login_url": "",
+                "login_cookie_names": ["internal_auth_session"],
+                "login_failed_message": "The credentials don't match.",
+                "login_url": "",
+                "login_url_method": "none",
+                "logout_url": "/logout",
+            },
+            "state": "initialized" if call.backend.accounts.initialized else "not_initialized",
+        },
+    )
+
+
+def setup(call: Call) -> Response:
+    """POST /setup_lakefs: the only answer that ever holds a secret key."""
+    if not call.body["username"]:
+        raise RequestError("empty user display name")
+    key = call.body.get("key")
+    pair = (key["access_key_id"], key["secret_access_key"]) if key else None
+    made, created = call.backend.accounts.setup(call.body["username"], pair)
+    return answers.answer(
+        200,
+        {
+            "access_key_id": made.access_key_id,
+            "creation_date": shapes.seconds(created),
+            "secret_access_key": made.secret_access_key,
+        },
+    )
+
+
+def login(call: Call) -> Response:
+    """POST /auth/login."""
+    token, expires = call.backend.accounts.login(call.body["access_key_id"], call.body["secret_access_key"])
+    return answers.answer(200, {"token": token, "token_expiration": shapes.seconds(expires)})
+
+
+def get_user(call: Call) -> Response:
+    """GET /user."""
+    if call.user is None:
+        raise UnauthorizedError
+    user = {
+        "creation_date": shapes.seconds(call.user.created),
+        "friendly_name": call.user.name,
+        "id": call.user.name,
+    }
+    return answers.answer(200, {"user": user})
+
+
+def get_config(call: Call) -> Response:
+    """GET /config."""
+    return answers.answer(
+        200,
+        {
+            "capabilities_config": {},
+            "storage_config": _storage_config(call),
+            "storage_config_list": [],
+            "ui_config": {},
+            "version_config": _version_config(),
+        },
+    )
+
+
+def get_storage_config(call: Call) -> Response:
+    """GET /config/storage (deprecated)."""
+    return answers.answer(200, _storage_config(call))
+
+
+def get_version(call: Call) -> Response:
+    """GET /config/version (deprecated)."""
+    return answers.answer(200, _version_config())
+
+
+def get_garbage_collection_config(call: Call) -> Response:
+    """GET /config/garbage-collection."""
+    expiry = call.backend.settings.catalog.link_expiry
+    return answers.answer(200, {"grace_period": int(expiry.total_seconds())})
+
+
+@cache
+def _version_config() -> dict[str, Any]:
+    return {"version": LAKEFS_VERSION, "version_context": f"Dredge {version('dredge')}, embedded lakeFS"}
+
+
+def _storage_config(call: Call) -> dict[str, Any]:
+    """Nothing is pre-signed here and no import is offered, so clients send bytes through the server."""
+    namespaces = call.backend.namespaces
+    return {
+        "blockstore_description": "",
+        "blockstore_id": "",
+        "blockstore_namespace_ValidityRegex": namespaces.pattern,
+        "blockstore_namespace_example": namespaces.example,
+        "blockstore_type": namespaces.blockstore,
+        "default_namespace_prefix": "",
+        "import_support": False,
+        "import_validity_regex": namespaces.pattern,
+        "pre_sign_multipart_upload": False,
+        "pre_sign_support": False,
+        "pre_sign_support_ui": False,
+    }

@@ -1,0 +1,328 @@
+"""Put a server together and run it: in the foreground (`serve`) or in a thread (`ThreadedServer`)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+from starlette.applications import Starlette
+
+from dredge.errors import ConfigError, ConflictError, UnavailableError
+from dredge.graveler.catalog import Catalog
+from dredge.kv import Store, open_store
+from dredge.server.accounts import Accounts
+from dredge.server.app import create_app
+from dredge.server.calls import Backend
+from dredge.server.folders import Credentials
+from dredge.server.hooks import Hooks
+from dredge.server.settings import ServerSettings, split_listen
+from dredge.server.stores import Namespaces
+from dredge.storage import ObjectWriter
+
+type Clock = Callable[[], datetime]
+type OpenNamespace = Callable[[str], ObjectWriter]
+
+API_PATH = "/api/v1"
+SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION = b"kv-internal-metadata", b"kv/schema/version", b"4"
+STOP_SECONDS = 10  # for requests under way when the server is told to stop
+START_SECONDS = 30
+
+
+def utc_now() -> datetime:
+    """This machine's clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Everything behind one listening socket; `close` lets go of what was opened for it."""
+
+    app: Starlette
+    backend: Backend
+    hooks: Hooks
+    kv: Store
+    resources: ExitStack
+
+    @classmethod
+    def build(
+        cls,
+        settings: ServerSettings,
+        *,
+        kv: Store | None = None,
+        open_namespace: OpenNamespace | None = None,
+        clock: Clock = utc_now,
+        hooks: Hooks | None = None,
+    ) -> Service:
+        """Open the stores and wire the application.
+
+        Args:
+            settings: of the server.
+            kv: instead of `settings.kv_url`; stays open.
+            open_namespace: instead of the block store of the settings, for doors that tests wrap.
+            clock: the time, aware UTC.
+            hooks: shown every request.
+
+        Raises:
+            ConfigError: a store is of another lakeFS schema, or a URL is wrong.
+        """
+        with ExitStack() as opening:
+            if kv is None:
+                kv = open_store(settings.kv_url)
+                opening.callback(kv.close)
+            check_schema(kv)
+            namespaces = Namespaces(settings)
+            catalog = Catalog(kv, open_namespace or namespaces.open, clock, settings.catalog_settings)
+            opening.callback(catalog.close)
+            accounts = Accounts(
+                settings.credentials,
+                signing_key=settings.signing_key,
+                login_seconds=settings.login_seconds,
+                clock=clock,
+                kv=kv,
+            )
+            backend = Backend(catalog, settings, accounts, namespaces)
+            hooks = Hooks() if hooks is None else hooks
+            return cls(create_app(backend, hooks), backend, hooks, kv, opening.pop_all())
+
+    def close(self) -> None:
+        """Finish background work and close the stores that `build` opened."""
+        self.resources.close()
+
+
+def check_schema(kv: Store) -> None:
+    """Mark a new store with lakeFS's schema version, and refuse one of another version.
+
+    Raises:
+        ConfigError: another version is there.
+    """
+    try:
+        kv.set_if(SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, None)
+    except ConflictError:
+        found = kv.get(SCHEMA_PARTITION, SCHEMA_KEY)
+        if found != SCHEMA_VERSION:
+            raise ConfigError(
+                f"the key-value store has lakeFS schema {found.decode(errors='replace')}, this server needs "
+                f"{SCHEMA_VERSION.decode()}. Nothing was changed."
+            ) from None
+
+
+def bind(listen: str) -> socket.socket:
+    """Take the listening socket, so that a used port is an error before anything is opened.
+
+    Raises:
+        UnavailableError: the address cannot be had.
+    """
+    host, port = split_listen(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as problem:
+        raise UnavailableError(f"cannot listen on {listen}: {problem.strerror or problem}") from problem
+
+
+def url_of(listening: socket.socket) -> str:
+    """The URL that clients on this machine use for a listening socket."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _server_of(service: Service) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            service.app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+    )
+
+
+def serve(settings: ServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Run until SIGTERM or SIGINT; requests under way are finished first, a second signal ends them.
+
+    Args:
+        settings: of the server.
+        on_ready: called with the server's URL when it accepts connections.
+
+    Raises:
+        UnavailableError: the address is taken.
+        ConfigError: a store cannot be used.
+    """
+    listening = bind(settings.listen)
+    try:
+        service = Service.build(settings)
+    except BaseException:
+        listening.close()
+        raise
+    try:
+        asyncio.run(_serve(_server_of(service), listening, on_ready))
+    finally:
+        service.close()
+
+
+async def _serve(
+    server: uvicorn.Server, listening: socket.socket, on_ready: Callable[[str], None] | None
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit, server.should_exit = server.should_exit, True
+
+    # uvicorn's own handling ends the process by the signal; a graceful stop shall end it with 0.
+    server.capture_signals = _no_capture  # type: ignore[method-assign,assignment]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    url = url_of(listening)
+    running = asyncio.ensure_future(server.serve(sockets=[listening]))
+    while not server.started and not running.done():
+        await asyncio.sleep(0.005)
+    if on_ready is not None and not running.done():
+        on_ready(url)
+    await running
+
+
+def _no_capture() -> ExitStack:
+    return ExitStack()
+
+
+class ThreadedServer:
+    """A server in a thread of this process, on a free port; a context manager.
+
+        with ThreadedServer(ServerSettings.for_folder(tmp_path)) as server:
+            client = lakefs_sdk.client.LakeFSClient(host=server.endpoint, …)
+
+    Args:
+        settings: of the server; without credentials it gets a generated key pair. The port of `listen` is
+            kept.
+        kv, open_namespace, clock, hooks: see `Service.build`.
+        keep_unset: leave a server without credentials as it is, to be set up through the API.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        kv: Store | None = None,
+        open_namespace: OpenNamespace | None = None,
+        clock: Clock = utc_now,
+        hooks: Hooks | None = None,
+        keep_unset: bool = False,
+    ) -> None:
+        if settings.credentials is None and not keep_unset:
+            settings = replace(settings, credentials=Credentials.generate())
+        self.settings = settings
+        self.hooks = Hooks() if hooks is None else hooks
+        self._kv = kv
+        self._open_namespace = open_namespace
+        self._clock = clock
+        self._service: Service | None = None
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """`http://host:port` of the running server."""
+        return self._url
+
+    @property
+    def endpoint(self) -> str:
+        """The URL with the API's path, as clients want it."""
+        return self._url + API_PATH
+
+    @property
+    def access_key_id(self) -> str:
+        """Key id of the one user."""
+        return self._credentials.access_key_id
+
+    @property
+    def secret_access_key(self) -> str:
+        """Secret of the one user."""
+        return self._credentials.secret_access_key
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog behind the API, to look at or to work on beside the clients."""
+        return self._running.backend.catalog
+
+    @property
+    def kv(self) -> Store:
+        """The key-value store."""
+        return self._running.kv
+
+    def start(self) -> Self:
+        """Start, and return when connections are accepted.
+
+        Raises:
+            UnavailableError: the address is taken, or the server did not come up in time.
+        """
+        listening = bind(self.settings.listen)
+        self._url = url_of(listening)
+        try:
+            self._service = Service.build(
+                self.settings,
+                kv=self._kv,
+                open_namespace=self._open_namespace,
+                clock=self._clock,
+                hooks=self.hooks,
+            )
+        except BaseException:
+            listening.close()
+            raise
+        self._server = _server_of(self._service)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listening]}, name="embedded-lakefs", daemon=True
+        )
+        self._thread.start()
+        deadline = time.monotonic() + START_SECONDS
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.stop()
+                raise UnavailableError(f"the embedded server at {self._url} did not start")
+            time.sleep(0.002)
+        return self
+
+    def stop(self) -> None:
+        """Finish requests under way, stop, and close the stores. Doing it twice does nothing more."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(STOP_SECONDS + 5)
+        if self._service is not None:
+            self._service.close()
+        self._server = self._thread = self._service = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _running(self) -> Service:
+        if self._service is None:
+            raise ConfigError("the embedded server is not running")
+        return self._service
+
+    @property
+    def _credentials(self) -> Credentials:
+        if self.settings.credentials is None:
+            raise ConfigError("the embedded server has no credentials; it waits for its setup")
+        return self.settings.credentials

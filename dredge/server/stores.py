@@ -1,0 +1,83 @@
+"""Which storage namespaces this server opens, and with what; all others are refused untouched."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+from dredge.graveler.errors import InvalidValueError
+from dredge.server.settings import ServerSettings
+from dredge.storage import ObjectWriter, StorageOptions, open_writer
+
+_S3_NAMESPACE = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)"
+
+
+class NamespaceRefusedError(InvalidValueError):
+    """A namespace outside of the block store that this server is for."""
+
+
+class Namespaces:
+    """Opens writers for storage namespaces, one a namespace, and keeps them.
+
+    Local namespaces are `file:///abs/folder` URIs below the base folder, read literally as everywhere in
+    Dredge; `..`, `.`, empty parts, characters with a meaning in URIs and links that lead out of the base
+    are refused. S3 namespaces are `s3://bucket/prefix`.
+
+    Args:
+        settings: block store, base folder, S3 options.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.blockstore = settings.blockstore
+        self._base = os.path.realpath(settings.local_base) if settings.local_base else ""
+        self._options = settings.storage or StorageOptions.from_env()
+        self._writers: dict[str, ObjectWriter] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def example(self) -> str:
+        """A namespace that would be taken."""
+        return f"file://{self._base}/example" if self.blockstore == "local" else "s3://example-bucket/"
+
+    @property
+    def pattern(self) -> str:
+        """What a namespace must match (clients show it; `check` decides)."""
+        return f"^file://{re.escape(self._base)}/" if self.blockstore == "local" else "^s3://"
+
+    def check(self, uri: str) -> None:
+        """See whether a namespace may be used here.
+
+        Raises:
+            NamespaceRefusedError: 400.
+        """
+        allowed = self._is_local(uri) if self.blockstore == "local" else re.match(_S3_NAMESPACE, uri)
+        if not allowed:
+            raise NamespaceRefusedError(
+                f"storage namespace {uri!r}: failed to match required regex {self.pattern}: invalid namespace"
+            )
+
+    def open(self, uri: str) -> ObjectWriter:
+        """Give the writer of a namespace.
+
+        Raises:
+            NamespaceRefusedError: 400.
+        """
+        with self._lock:
+            known = self._writers.get(uri)
+        if known is not None:
+            return known
+        self.check(uri)
+        writer = open_writer(uri, self._options)
+        with self._lock:
+            return self._writers.setdefault(uri, writer)
+
+    def _is_local(self, uri: str) -> bool:
+        prefix = "file://"
+        if not uri.startswith(prefix + "/") or any(mark in uri for mark in "?#%"):
+            return False
+        path = uri.removeprefix(prefix).rstrip("/")
+        parts = path.split("/")[1:]
+        if not parts or any(part in ("", ".", "..") for part in parts):
+            return False
+        return os.path.realpath(path).startswith(self._base + "/")
