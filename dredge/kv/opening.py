@@ -1,0 +1,45 @@
+"""Open a key-value store by URL. Drivers are named here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from dredge.errors import ConfigError
+from dredge.kv.model import Store
+
+type Opener = Callable[[str], Store]
+
+
+def _open_memory(url: str) -> Store:
+    from dredge.kv.memory import MemoryKV
+
+    return MemoryKV()
+
+
+def _open_sqlite(url: str) -> Store:
+    from dredge.kv.sqlite import SQLiteKV
+
+    path = unquote(url.removeprefix("sqlite://"))
+    if not path.startswith("/"):
+        raise ConfigError(f"{url!r} must name an absolute file: sqlite:///folder/file.db")
+    return SQLiteKV(path)
+
+
+DRIVERS: dict[str, Opener] = {"memory": _open_memory, "sqlite": _open_sqlite}
+"""Scheme to driver; a new driver adds itself here and to the conformance suite."""
+
+
+def open_store(url: str) -> Store:
+    """Open a key-value store.
+
+    Args:
+        url: `memory://` (a new, empty store) or `sqlite:///absolute/path.db` (percent-coded).
+
+    Raises:
+        ConfigError: no such driver, or the place cannot be opened.
+    """
+    scheme = url.partition("://")[0]
+    if scheme not in DRIVERS:
+        raise ConfigError(f"no key-value driver for {scheme!r}; there are {', '.join(sorted(DRIVERS))}")
+    return DRIVERS[scheme](url)

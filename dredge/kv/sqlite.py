@@ -1,0 +1,181 @@
+"""A store in one SQLite file: the embedded default, for many threads and processes of one machine.
+
+One table, clustered by partition and key, which SQLite compares as bytes. Write-ahead logging lets readers go
+on while somebody writes; writers wait for each other. Every operation is one statement and its own
+transaction, so a conditional write is atomic without further locking.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from dredge.errors import ConfigError, FormatError, UnavailableError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+
+BUSY_SECONDS = 60.0
+_PAGE_KEYS = 500
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS kv (
+        partition BLOB NOT NULL,
+        key BLOB NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (partition, key)
+    ) WITHOUT ROWID
+"""
+
+
+class SQLiteKV:
+    """Connections to one file, lent to one operation at a time.
+
+    Args:
+        path: the file; made when it is new (its folder must exist).
+        busy_seconds: how long an operation waits for other writers before it gives up with UnavailableError.
+    """
+
+    def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._pid = os.getpid()
+        self._closed = False
+        with self._connection():
+            pass  # make the file now, so that a wrong path is an error here
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"SQLiteKV({self._path!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., SQLiteKV], tuple[str, float]]:
+        return SQLiteKV, (self._path, self._busy_seconds)
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        """Read a value; raises KeyNotFoundError."""
+        with self._connection() as db:
+            row = db.execute(
+                "SELECT value FROM kv WHERE partition = ? AND key = ?", (partition, key)
+            ).fetchone()
+        if row is None:
+            raise KeyNotFoundError(f"no key {key!r} in partition {partition!r}")
+        return bytes(row[0])
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """Go through a partition in byte order, a page a read."""
+        query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key LIMIT ?"
+        while True:
+            with self._connection() as db:
+                rows = db.execute(query, (partition, start, _PAGE_KEYS)).fetchall()
+            for key, value in rows:
+                yield Entry(key, value)
+            if len(rows) < _PAGE_KEYS:
+                return
+            start = rows[-1][0] + b"\0"
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        """Write a value, whatever was there."""
+        self._write("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (partition, key, value))
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        """Remove a key; it need not exist."""
+        self._write("DELETE FROM kv WHERE partition = ? AND key = ?", (partition, key))
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        """Write a value if the stored one is `predicate` (None: if the key does not exist)."""
+        if predicate is None:
+            changed = self._write("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", (partition, key, value))
+        else:
+            changed = self._write(
+                "UPDATE kv SET value = ? WHERE partition = ? AND key = ? AND value = ?",
+                (value, partition, key, predicate),
+            )
+        if changed != 1:
+            raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was written")
+
+    def close(self) -> None:
+        """Close all connections; the file stays."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._closed = True
+        if os.getpid() == self._pid:
+            for db in idle:
+                db.close()
+
+    def _write(self, statement: str, values: tuple[bytes, ...]) -> int:
+        with self._connection() as db:
+            return db.execute(statement, values).rowcount
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """Borrow a connection; SQLite's errors come out as ours."""
+        db: sqlite3.Connection | None = None
+        try:
+            db = self._borrow()
+            yield db
+        except sqlite3.OperationalError as error:
+            if "unable to open" in str(error) or "readonly" in str(error):
+                raise ConfigError(f"{self._path}: {error}") from error
+            raise UnavailableError(
+                f"{self._path}: {error}; other writers may be holding it, try again"
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise FormatError(f"{self._path} is no store of ours, or damaged: {error}") from error
+        finally:
+            if db is not None:
+                self._give_back(db)
+
+    def _borrow(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._closed:
+                raise ConfigError(f"{self._path}: the store is closed")
+            if self._pid != os.getpid():
+                # SQLite connections must not cross a fork, not even to be closed: leave the parent's alone.
+                _abandoned.extend(self._idle)
+                self._idle = []
+                self._pid = os.getpid()
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _give_back(self, db: sqlite3.Connection) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(db)
+                return
+        db.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # Changing the mode needs the file alone for a moment and does not wait for that by itself.
+            deadline = time.monotonic() + self._busy_seconds
+            while True:
+                try:
+                    db.execute("PRAGMA journal_mode = WAL")
+                    break
+                except sqlite3.OperationalError as error:
+                    if "locked" not in str(error) or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.01)
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(_SCHEMA)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+_abandoned: list[sqlite3.Connection] = []
+"""A forked child's copies of its parent's connections: kept, so that they are never closed here."""

@@ -1,0 +1,41 @@
+"""The only door to object storage: local folders, S3, and (through the same client, untested here) GCS and
+Azure.
+
+Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what they can do.
+"""
+
+from __future__ import annotations
+
+from dredge.storage.clock import store_clock
+from dredge.storage.memory import MemoryStore, forget_memory_store, memory_store
+from dredge.storage.model import (
+    LISTING_SCHEMA,
+    DeleteOutcome,
+    Level,
+    ObjectDeleter,
+    ObjectInfo,
+    ObjectReader,
+    ObjectStream,
+    ObjectWriter,
+)
+from dredge.storage.opening import open_deleter, open_reader, open_writer
+from dredge.storage.options import StorageOptions
+
+__all__ = [
+    "LISTING_SCHEMA",
+    "DeleteOutcome",
+    "Level",
+    "MemoryStore",
+    "ObjectDeleter",
+    "ObjectInfo",
+    "ObjectReader",
+    "ObjectStream",
+    "ObjectWriter",
+    "StorageOptions",
+    "forget_memory_store",
+    "memory_store",
+    "open_deleter",
+    "open_reader",
+    "open_writer",
+    "store_clock",
+]

@@ -1,0 +1,41 @@
+"""What a key may look like, and for whom it is a problem."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters (C0, DEL, C1), the line separators that XML 1.1 folds, and what XML 1.0 has no way to
+# write. White space at either end: some servers strip it from an XML element, and would delete another
+# object.
+_NOT_FOR_XML = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]|^\\s|\\s$")
+_ODD_SEGMENT = re.compile(r"(?:^|/)(?:\.{0,2})(?:/|$)")
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+
+
+def is_text(key: str) -> bool:
+    """Whether the key can be written as UTF-8 at all (a lone surrogate cannot)."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_plain(key: str) -> bool:
+    """Whether the key is its own normal form as a path: no empty, `.` or `..` segment, no outer slash."""
+    return _ODD_SEGMENT.search(key) is None
+
+
+def is_client_safe(key: str) -> bool:
+    """Whether obstore addresses exactly this key (it rewrites or refuses those that are not plain)."""
+    return is_plain(key) and _CONTROL.search(key) is None
+
+
+def is_xml_safe(key: str) -> bool:
+    """Whether the key survives the XML of a bulk delete in every server's parser."""
+    return _NOT_FOR_XML.search(key) is None
+
+
+def in_range(key: str, start_after: str, stop_before: str) -> bool:
+    """Whether start_after < key < stop_before in bytes of UTF-8 (= code points); "" is no bound."""
+    return (not start_after or key > start_after) and (not stop_before or key < stop_before)

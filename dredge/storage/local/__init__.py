@@ -1,0 +1,1 @@
+"""Objects as plain files below a folder."""

@@ -1,0 +1,247 @@
+"""Reader, writer and deleter of objects that are plain files below a folder.
+
+Writes are a hidden temporary file and then a rename or a link, so nobody sees half an object. They are not
+forced to the disk: after a power cut the newest ones may be missing or empty, which every reader of ours
+detects.
+
+An etag here is inode, time and size. It changes with every write through this driver and is cheap to list,
+but equal content has different tags: `content_etag` is False.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, Self
+
+import pyarrow as pa
+
+from dredge.errors import ConfigError, NotFoundError
+from dredge.storage.local.folder import Folder, info_of, is_addressable, os_error
+from dredge.storage.local.listing import list_folder, list_folder_level
+from dredge.storage.local.publish import Unpublished
+from dredge.storage.location import Location
+from dredge.storage.model import DeleteOutcome, Level, ObjectInfo, SkippedName
+from dredge.storage.parallel import ordered_map
+
+CHUNK_BYTES = 1 << 20
+_NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+
+
+class LocalReader:
+    """Reads files below a folder as objects."""
+
+    content_etag = False
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._folder = Folder(location.root)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+        return self._location.uri
+
+    def stat(self, key: str) -> ObjectInfo:
+        """Look one object up; raises NotFoundError."""
+        self._check(key)
+        try:
+            return info_of(key, self._folder.stat(key))
+        except OSError as error:
+            raise os_error(error, f"stat of {key!r} in {self.uri}") from error
+
+    def get(self, key: str) -> bytes:
+        """Read one object whole; raises NotFoundError."""
+        with self._open(key) as file:
+            return file.read()
+
+    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+        """Read many objects in order; see `ObjectReader.get_many`."""
+        return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+        with self._open(key) as file:
+            file.seek(start)
+            return file.read(length)
+
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> LocalStream:
+        """Open an object for reading in pieces; raises NotFoundError."""
+        file = self._open(key)
+        file.seek(start)
+        return LocalStream(file, info_of(key, os.fstat(file.fileno())), length)
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """List recursively in key order; see `ObjectReader.list`."""
+        return list_folder(self._folder, prefix, start_after, stop_before, on_skipped)
+
+    def list_level(self, prefix: str = "") -> Level:
+        """List one level; see `ObjectReader.list_level`."""
+        return list_folder_level(self._folder, prefix)
+
+    def _check(self, key: str) -> None:
+        if not is_addressable(key):
+            raise NotFoundError(
+                f"{key!r} is no name that a file below {self.uri} can have, so there is no such object"
+            )
+
+    def _open(self, key: str) -> BinaryIO:
+        self._check(key)
+        try:
+            return open(self._folder.open_file(key), "rb")
+        except OSError as error:
+            raise os_error(error, f"reading {key!r} in {self.uri}") from error
+
+
+class LocalStream:
+    """An open file, read in pieces."""
+
+    def __init__(self, file: BinaryIO, info: ObjectInfo, length: int | None) -> None:
+        self._file = file
+        self._left = length
+        self.info = info
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._left is None or self._left > 0:
+            piece = self._file.read(CHUNK_BYTES if self._left is None else min(CHUNK_BYTES, self._left))
+            if not piece:
+                return
+            if self._left is not None:
+                self._left -= len(piece)
+            yield piece
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class LocalWriter(LocalReader):
+    """Reads and writes files below a folder as objects."""
+
+    def put(self, key: str, data: bytes) -> str | None:
+        """Write an object whole, replacing what was there."""
+        return self._write(key, lambda file: _write_all(file, [data])).etag
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        """Write an object that must not exist; raises ConflictError when it does."""
+        return self._write(key, lambda file: _write_all(file, [data]), if_absent=True).etag
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        """Replace an object that must still have `etag`; raises ConflictError otherwise."""
+        return self._write(key, lambda file: _write_all(file, [data]), if_match=etag).etag
+
+    def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
+        """Write an object from pieces in bounded memory."""
+        return self._write(key, lambda file: _write_all(file, chunks), if_absent=if_absent)
+
+    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
+        """Write an object from a local file in bounded memory."""
+        with open(path, "rb") as source:
+            return self._write(
+                key, lambda file: shutil.copyfileobj(source, file, CHUNK_BYTES), if_absent=if_absent
+            )
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        """Copy an object inside the folder; raises NotFoundError."""
+        with self._open(source) as opened:
+            return self._write(target, lambda file: shutil.copyfileobj(opened, file, CHUNK_BYTES))
+
+    def _write(
+        self, key: str, fill: Callable[[BinaryIO], None], if_absent: bool = False, if_match: str | None = None
+    ) -> ObjectInfo:
+        if not is_addressable(key):
+            raise ConfigError(f"{key!r} cannot be the name of a file below {self.uri}; nothing was written")
+        *parents, name = key.split("/")
+        try:
+            with Unpublished(self._folder, parents) as file:
+                fill(file.handle)
+                return info_of(key, file.publish(name, if_absent, if_match))
+        except OSError as error:
+            if error.errno in _NO_SUCH_FILE_POSSIBLE:
+                raise ConfigError(
+                    f"writing {key!r} in {self.uri}: {error.strerror}. A folder cannot hold this name beside "
+                    "what is in it; nothing was written"
+                ) from error
+            raise os_error(error, f"writing {key!r} in {self.uri}") from error
+
+
+def _write_all(file: BinaryIO, chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
+        file.write(chunk)
+
+
+class LocalDeleter:
+    """Deletes files below a folder, each by exactly its own name, and the folders that became empty."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._folder = Folder(location.root)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+        return self._location.uri
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        """Delete each key; see `ObjectDeleter.delete`."""
+        outcomes: dict[str, DeleteOutcome] = {}
+        by_folder: dict[str, list[str]] = {}
+        for key in dict.fromkeys(keys):
+            if is_addressable(key):
+                by_folder.setdefault(key.rpartition("/")[0], []).append(key)
+            else:
+                outcomes[key] = DeleteOutcome(key, "not_addressable")
+        for parent in sorted(by_folder):
+            parts = parent.split("/") if parent else []
+            outcomes.update(self._delete_in(parts, by_folder[parent]))
+        return [outcomes[key] for key in keys]
+
+    def _delete_in(self, parts: list[str], keys: list[str]) -> dict[str, DeleteOutcome]:
+        try:
+            with self._folder.directory(parts) as fd:
+                outcomes = {key: _unlink(fd, key) for key in keys}
+        except OSError as error:
+            return {key: _outcome(key, error) for key in keys}
+        if any(outcome.outcome == "deleted" for outcome in outcomes.values()):
+            self._folder.prune(parts)
+        return outcomes
+
+
+def _unlink(fd: int, key: str) -> DeleteOutcome:
+    name = key.rpartition("/")[2]
+    try:
+        # A folder or a link of this name is not the object.
+        if not stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+            return DeleteOutcome(key, "missing")
+        os.unlink(name, dir_fd=fd)
+    except OSError as error:
+        return _outcome(key, error)
+    return DeleteOutcome(key, "deleted")
+
+
+def _outcome(key: str, error: OSError) -> DeleteOutcome:
+    translated = os_error(error, "delete")
+    if isinstance(translated, NotFoundError):
+        return DeleteOutcome(key, "missing")
+    return DeleteOutcome(key, "failed", errno.errorcode.get(error.errno or 0, "OSError"), error.strerror)

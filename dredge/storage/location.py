@@ -1,0 +1,86 @@
+"""URIs of stores: which driver, which bucket or folder, which prefix."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from dredge.errors import ConfigError
+from dredge.storage.options import StorageOptions
+
+_URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_REMOTE_SCHEMES = frozenset({"gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "https"})
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A parsed URI.
+
+    Attributes:
+        driver: "local", "s3", "memory" or "remote".
+        bucket: S3 bucket, memory store's name, or the remote container's URL; "" for local.
+        root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
+        uri: the canonical form, without trailing slash.
+    """
+
+    driver: str
+    bucket: str
+    root: str
+    uri: str
+
+
+def parse_uri(uri: str, options: StorageOptions) -> Location:
+    """Parse a store's URI. The path is taken literally: no percent-decoding, no normalisation.
+
+    Args:
+        uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
+            (below `options.local_base`), an absolute path, `memory://name/prefix`, `gs://…`, `abfss://…`,
+            `https://…blob…`.
+        options: for `local_base`.
+
+    Raises:
+        ConfigError: not such a URI.
+    """
+    match = _URI.match(uri)
+    if match is None:
+        if os.path.isabs(uri):
+            return _local(uri)
+        raise ConfigError(f"{uri!r} is neither a URI (s3://…, file:///…) nor an absolute path")
+    scheme, rest = match[1].lower(), match[2]
+    if scheme in {"file", "local"}:
+        if rest.startswith("/"):
+            return _local(rest)
+        if scheme == "local" and rest:
+            if options.local_base is None:
+                raise ConfigError(f"{uri!r} needs a base folder for local stores (DREDGE_LOCAL_BASE)")
+            return _local(os.path.join(options.local_base, rest))
+        raise ConfigError(f"{uri!r} must name an absolute folder, such as file:///data/lake")
+    if scheme in _S3_SCHEMES or scheme == "memory":
+        bucket, _, path = rest.partition("/")
+        if not bucket:
+            raise ConfigError(f"{uri!r} names no bucket")
+        driver = "memory" if scheme == "memory" else "s3"
+        root = path.removesuffix("/")
+        return Location(driver, bucket, root, f"{driver}://{bucket}" + (f"/{root}" if root else ""))
+    if scheme in _REMOTE_SCHEMES:
+        return _remote(scheme, rest)
+    raise ConfigError(f"{uri!r}: no driver for {scheme}:// (s3, file, local, memory, gs, abfss, https blob)")
+
+
+def _local(path: str) -> Location:
+    if "\0" in path or ".." in path.split("/"):
+        raise ConfigError(f"{path!r} is not a plain absolute folder")
+    root = os.path.normpath(os.path.abspath(path))
+    return Location("local", "", root, f"file://{root}")
+
+
+def _remote(scheme: str, rest: str) -> Location:
+    host, _, path = rest.partition("/")
+    base = f"{scheme}://{host}"
+    if scheme in {"https", "azure", "az"} and ".blob." in host:
+        container, _, path = path.partition("/")
+        base = f"https://{host}/{container}"
+    root = path.removesuffix("/")
+    return Location("remote", base, root, base + (f"/{root}" if root else ""))

@@ -1,0 +1,251 @@
+"""A store in this process's memory, for tests: shared by all doors of one name, exact with any key."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Self
+
+import pyarrow as pa
+
+from dredge.errors import ConfigError, ConflictError, NotFoundError
+from dredge.storage.keys import in_range, is_text
+from dredge.storage.location import Location
+from dredge.storage.model import LISTING_SCHEMA, DeleteOutcome, Level, ObjectInfo, SkippedName
+
+BATCH_ROWS = 8192
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """The objects of one named store, by whole key.
+
+    Attributes:
+        objects: key to (content, time).
+        clock: gives the time of each write; tests set it.
+    """
+
+    objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def write(self, key: str, data: bytes, last_modified: datetime | None = None) -> None:
+        """Put an object, if wanted with a time of the caller's choice."""
+        with self.lock:
+            self.objects[key] = (bytes(data), last_modified or self.clock())
+
+
+_stores: dict[str, MemoryStore] = {}
+_stores_lock = threading.Lock()
+
+
+def memory_store(name: str) -> MemoryStore:
+    """The store of this name, made when it is new."""
+    with _stores_lock:
+        return _stores.setdefault(name, MemoryStore())
+
+
+def forget_memory_store(name: str) -> None:
+    """Drop a store with all it holds."""
+    with _stores_lock:
+        _stores.pop(name, None)
+
+
+def _etag(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+class MemoryReader:
+    """Reads objects of a memory store."""
+
+    content_etag = True
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._root = location.root + "/" if location.root else ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+        return self._location.uri
+
+    @property
+    def _store(self) -> MemoryStore:
+        return memory_store(self._location.bucket)
+
+    def stat(self, key: str) -> ObjectInfo:
+        """Look one object up; raises NotFoundError."""
+        data, modified = self._find(key)
+        return ObjectInfo(key, len(data), modified, _etag(data))
+
+    def get(self, key: str) -> bytes:
+        """Read one object whole; raises NotFoundError."""
+        return self._find(key)[0]
+
+    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+        """Read many objects in order."""
+        return ((key, self.get(key)) for key in keys)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+        return self.get(key)[start : start + length]
+
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> MemoryStream:
+        """Open an object for reading in pieces."""
+        data = self.get(key)
+        return MemoryStream(data[start : len(data) if length is None else start + length], self.stat(key))
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """List in key order; see `ObjectReader.list`."""
+        infos = [i for i in self._infos(prefix) if in_range(i.key, start_after, stop_before)]
+        for at in range(0, len(infos), BATCH_ROWS):
+            yield batch_of(infos[at : at + BATCH_ROWS])
+
+    def list_level(self, prefix: str = "") -> Level:
+        """List one level."""
+        level = Level([], [])
+        for info in self._infos(prefix):
+            name, slash, _ = info.key.removeprefix(prefix).partition("/")
+            if not slash:
+                level.objects.append(info)
+            elif level.folders[-1:] != [prefix + name + "/"]:
+                level.folders.append(prefix + name + "/")
+        return level
+
+    def _infos(self, prefix: str) -> Iterator[ObjectInfo]:
+        with self._store.lock:
+            names = sorted(self._store.objects)
+            found = {name: self._store.objects[name] for name in names}
+        start = bisect_left(names, self._root + prefix)
+        for name in names[start:]:
+            if not name.startswith(self._root + prefix):
+                return
+            data, modified = found[name]
+            yield ObjectInfo(name.removeprefix(self._root), len(data), modified, _etag(data))
+
+    def _find(self, key: str) -> tuple[bytes, datetime]:
+        with self._store.lock:
+            try:
+                return self._store.objects[self._root + key]
+            except KeyError:
+                raise NotFoundError(f"no object {key!r} in {self.uri}") from None
+
+
+def batch_of(infos: Sequence[ObjectInfo]) -> pa.RecordBatch:
+    """Rows of a listing as a batch."""
+    columns = {
+        "key": [i.key for i in infos],
+        "size": [i.size for i in infos],
+        "last_modified": [i.last_modified for i in infos],
+        "etag": [i.etag for i in infos],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=LISTING_SCHEMA)
+
+
+class MemoryStream:
+    """Bytes in one piece."""
+
+    def __init__(self, data: bytes, info: ObjectInfo) -> None:
+        self._data = data
+        self.info = info
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._data:
+            yield self._data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryWriter(MemoryReader):
+    """Reads and writes objects of a memory store."""
+
+    def put(self, key: str, data: bytes) -> str | None:
+        """Write an object."""
+        return self._write(key, data).etag
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        """Write an object that must not exist."""
+        return self._write(key, data, if_absent=True).etag
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        """Replace an object that must still have `etag`."""
+        return self._write(key, data, if_match=etag).etag
+
+    def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
+        """Write an object from pieces."""
+        return self._write(key, b"".join(chunks), if_absent=if_absent)
+
+    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
+        """Write an object from a local file."""
+        with open(path, "rb") as file:
+            return self._write(key, file.read(), if_absent=if_absent)
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        """Copy an object."""
+        return self._write(target, self.get(source))
+
+    def _write(
+        self, key: str, data: bytes, if_absent: bool = False, if_match: str | None = None
+    ) -> ObjectInfo:
+        if not key or not is_text(key):
+            raise ConfigError(
+                f"{key!r} cannot be the name of an object below {self.uri}; nothing was written"
+            )
+        with self._store.lock:
+            present = self._store.objects.get(self._root + key)
+            if if_absent and present is not None:
+                raise ConflictError(f"{key!r} exists already; nothing was written")
+            if if_match is not None and (present is None or _etag(present[0]) != if_match):
+                raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
+            self._store.write(self._root + key, data)
+            return self.stat(key)
+
+
+class MemoryDeleter:
+    """Deletes objects of a memory store."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._root = location.root + "/" if location.root else ""
+
+    def __repr__(self) -> str:
+        return f"MemoryDeleter({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+        return self._location.uri
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        """Delete each key."""
+        outcomes: dict[str, DeleteOutcome] = {}
+        store = memory_store(self._location.bucket)
+        with store.lock:
+            for key in dict.fromkeys(keys):
+                if not key or not is_text(key):
+                    outcomes[key] = DeleteOutcome(key, "not_addressable")
+                elif store.objects.pop(self._root + key, None) is None:
+                    outcomes[key] = DeleteOutcome(key, "missing")
+                else:
+                    outcomes[key] = DeleteOutcome(key, "deleted")
+        return [outcomes[key] for key in keys]

@@ -1,0 +1,185 @@
+"""The nouns of object storage: what a store holds, lists and answers, and who may do what.
+
+Three doors, three types, and nothing else. A reader has no way to write, a writer has no way to delete, a
+deleter can do nothing but delete. Who holds which is therefore visible in every signature, and true at run
+time as well.
+
+Keys are relative to the `uri` the door was opened with, raw text, never normalised: `a//b`, `a/./b` and
+`dir/` are three names like any other. Where a store cannot address such a name exactly, it says so
+(`not_addressable`) and touches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol, Self
+
+import pyarrow as pa
+
+LISTING_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string()),
+    ]
+)
+"""Columns of every listing batch; `key` is relative to the reader's URI, `etag` has no quotes."""
+
+type Outcome = Literal["deleted", "missing", "failed", "not_addressable"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a store knows about one object without reading it.
+
+    Attributes:
+        key: name relative to the door's URI, exact.
+        size: bytes.
+        last_modified: the store's own time, aware UTC.
+        etag: the store's tag without quotes; a hash of the content only where `content_etag` says so.
+    """
+
+    key: str
+    size: int
+    last_modified: datetime
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a store: folders (each ends with "/") and the objects directly in it, in key order."""
+
+    folders: list[str]
+    objects: list[ObjectInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOutcome:
+    """What became of one key.
+
+    Attributes:
+        key: as it was handed in.
+        outcome: "deleted" (the store confirmed it; S3 confirms absent keys too), "missing" (there was
+            nothing), "failed" (the object may still be there) or "not_addressable" (this store has no exact
+            way to name the key; nothing was sent).
+        code: the store's error code, for failed keys.
+        message: the store's words, for failed keys.
+        version_id: the delete marker's version, on a versioned bucket.
+    """
+
+    key: str
+    outcome: Outcome
+    code: str | None = None
+    message: str | None = None
+    version_id: str | None = None
+
+
+type SkippedName = Callable[[str], None]
+"""Called with a printable form of each name that a listing met but cannot give as a key."""
+
+
+class ObjectStream(Protocol):
+    """An open object: what is known of it, and its bytes in pieces. A context manager; close it."""
+
+    @property
+    def info(self) -> ObjectInfo:
+        """The object as it was when it was opened; `size` is the whole object's."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exc: object) -> None: ...
+    def close(self) -> None:
+        """Let go of the connection or file; further reading is undefined."""
+
+
+class ObjectReader(Protocol):
+    """Reads objects below one URI. Has no method that changes anything."""
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+
+    @property
+    def content_etag(self) -> bool:
+        """Whether equal content written in one piece gives equal etags (S3 yes, a local folder no)."""
+
+    def stat(self, key: str) -> ObjectInfo:
+        """Look one object up; raises NotFoundError."""
+
+    def get(self, key: str) -> bytes:
+        """Read one object whole; raises NotFoundError."""
+
+    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+        """Read many objects, in the order of `keys`; an error of any key is raised, none is skipped.
+
+        At most `concurrency` objects are held beyond the one being looked at.
+        """
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> ObjectStream:
+        """Open an object (or a part of it) for reading in pieces of bounded size; raises NotFoundError."""
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """List everything whose key starts with `prefix`, recursively, as batches of `LISTING_SCHEMA`.
+
+        Args:
+            prefix: plain text prefix of the key; "" is everything.
+            start_after: only keys strictly greater (in bytes of UTF-8); "" is no bound.
+            stop_before: only keys strictly smaller; "" is no bound.
+            on_skipped: told of names that no key can express (see `SkippedName`); without it they are logged.
+
+        Returns:
+            Batches, none empty, in byte order of the keys where the store gives it (S3, local and memory do).
+        """
+
+    def list_level(self, prefix: str = "") -> Level:
+        """List one level: what lies between `prefix` and the next "/"."""
+
+
+class ObjectWriter(ObjectReader, Protocol):
+    """Reads and writes objects below one URI. Cannot delete."""
+
+    def put(self, key: str, data: bytes) -> str | None:
+        """Write an object whole, replacing what was there; nobody sees a part of it. Returns the etag."""
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        """Write an object that must not exist; raises ConflictError when it does."""
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        """Replace an object that must still have `etag`; raises ConflictError when it has not, or is gone."""
+
+    def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
+        """Write an object from pieces in bounded memory; visible only when complete, not at all on error."""
+
+    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
+        """Write an object from a local file in bounded memory."""
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        """Copy an object inside the store, replacing `target`; raises NotFoundError."""
+
+
+class ObjectDeleter(Protocol):
+    """Deletes objects below one URI, and can do nothing else."""
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        """Delete each key by exactly its own name.
+
+        Returns:
+            One outcome a key, in the order of `keys`. A key's failure never raises; only an error that
+            concerns no single key (such as a missing bucket) does.
+        """

@@ -1,0 +1,93 @@
+"""How to reach a store: endpoint, region, credentials. The only place that reads them from an environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from dredge.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Settings of the object stores; secrets never show in `repr`.
+
+    Attributes:
+        endpoint_url: an S3-compatible server; None is AWS itself. Must not carry credentials.
+        region: None lets the client decide.
+        access_key_id: None means the SDK's own chain (profile, instance role).
+        secret_access_key: belongs to access_key_id.
+        session_token: for temporary credentials.
+        ca_bundle: path of a PEM file with certificate authorities to trust.
+        path_style: bucket in the path instead of the host name; None means "when endpoint_url is set".
+        local_base: folder for `local://name` URIs.
+        delete_requests: bulk delete requests in flight at once.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    ca_bundle: str | None = None
+    path_style: bool | None = None
+    local_base: str | None = None
+    delete_requests: int = 8
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url is not None:
+            parts = urlsplit(self.endpoint_url)
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise ConfigError(
+                    "the S3 endpoint must be a URL such as http://host:9000; nothing was touched"
+                )
+            if parts.username is not None or parts.password is not None:
+                raise ConfigError("the S3 endpoint must not carry credentials; give the key pair on its own")
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ConfigError("access key id and secret access key come together; one of them is missing")
+        if self.delete_requests < 1:
+            raise ConfigError("delete_requests must be at least 1")
+
+    @property
+    def uses_path_style(self) -> bool:
+        """Whether requests name the bucket in the path."""
+        return self.endpoint_url is not None if self.path_style is None else self.path_style
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
+        """Read the usual AWS variables (and DREDGE_LOCAL_BASE) from an environment.
+
+        Args:
+            environ: defaults to this process's.
+        """
+        env = os.environ if environ is None else environ
+
+        def first(*names: str) -> str | None:
+            return next((env[name] for name in names if env.get(name)), None)
+
+        return cls(
+            endpoint_url=first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+            region=first("AWS_REGION", "AWS_DEFAULT_REGION"),
+            access_key_id=first("AWS_ACCESS_KEY_ID"),
+            secret_access_key=first("AWS_SECRET_ACCESS_KEY"),
+            session_token=first("AWS_SESSION_TOKEN"),
+            ca_bundle=first("AWS_CA_BUNDLE"),
+            local_base=first("DREDGE_LOCAL_BASE"),
+        )
+
+    def to_env(self) -> dict[str, str]:
+        """Give the variables from which `from_env` makes these options in a child process, with secrets."""
+        values = {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ENDPOINT_URL_S3": self.endpoint_url,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_SESSION_TOKEN": self.session_token,
+            "AWS_CA_BUNDLE": self.ca_bundle,
+            "DREDGE_LOCAL_BASE": self.local_base,
+        }
+        return {name: value for name, value in values.items() if value is not None}

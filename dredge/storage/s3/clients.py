@@ -1,0 +1,137 @@
+"""The S3 clients of this process: built when first needed, shared by all doors, rebuilt after a fork.
+
+Two libraries share the work. boto3 does everything that must be exact about keys or answers: listing,
+deleting, looking up, conditional writes. obstore moves bytes (get, put) with a fifth of the CPU, but rewrites
+some keys, so it only gets keys that are their own normal form; and it hangs for ever in a child forked after
+its first use, so in such a child boto3 does that part as well.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dredge.storage import native
+from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
+from dredge.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from obstore.store import ClientConfig, S3Store
+
+POOL_CONNECTIONS = 64
+
+
+@dataclass(slots=True)
+class _Clients:
+    """What one process holds."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    boto3: dict[tuple[StorageOptions, bool], S3Client] = field(default_factory=dict)
+    obstore: dict[tuple[StorageOptions, str], S3Store] = field(default_factory=dict)
+
+
+_clients = _Clients()
+
+
+def _forget_parent() -> None:
+    """In a forked child: the parent's sockets are not ours, and threads we lack may hold its locks."""
+    global _clients
+    _clients = _Clients()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
+def s3_client(options: StorageOptions, retries: bool = True) -> S3Client:
+    """The boto3 client for these options.
+
+    Args:
+        options: endpoint, region, credentials.
+        retries: False for a client that reports throttling at once instead of waiting and trying again.
+    """
+    held = _clients
+    with held.lock:
+        client = held.boto3.get((options, retries))
+        if client is None:
+            client = held.boto3[options, retries] = _build_boto3(options, retries)
+        return client
+
+
+def bytes_client(options: StorageOptions, bucket: str) -> S3Store | None:
+    """The obstore client for one bucket; None where obstore must not be used (see the module's text)."""
+    held = _clients
+    if not native.usable():
+        return None
+    with held.lock:
+        store = held.obstore.get((options, bucket))
+        if store is None:
+            store = held.obstore[options, bucket] = _build_obstore(options, bucket)
+        return store
+
+
+def _session(options: StorageOptions) -> Any:
+    import boto3
+
+    return boto3.session.Session(
+        aws_access_key_id=options.access_key_id,
+        aws_secret_access_key=options.secret_access_key,
+        aws_session_token=options.session_token,
+        region_name=options.region,
+    )
+
+
+def _build_boto3(options: StorageOptions, retries: bool) -> S3Client:
+    from botocore.config import Config
+
+    from dredge.storage.s3.wire import install_hooks
+
+    client: S3Client = _session(options).client(
+        "s3",
+        endpoint_url=options.endpoint_url,
+        verify=options.ca_bundle,
+        region_name=options.region or ("us-east-1" if options.endpoint_url else None),
+        config=Config(
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+            max_pool_connections=POOL_CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": 6 if retries else 1},
+            s3={"addressing_style": "path" if options.uses_path_style else "auto"},
+            # Older S3-compatible servers refuse the newer default checksums.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        ),
+    )
+    install_hooks(client)
+    return client
+
+
+def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
+    from obstore.store import S3Store
+
+    client_options: ClientConfig = {
+        "connect_timeout": f"{CONNECT_SECONDS}s",
+        "read_timeout": f"{READ_SECONDS}s",
+        "timeout": "30m",
+    }
+    settings: dict[str, Any] = {"virtual_hosted_style_request": not options.uses_path_style}
+    if options.ca_bundle:
+        with open(options.ca_bundle, "rb") as file:
+            client_options["root_certificate"] = file.read()
+    if options.endpoint_url:
+        settings["endpoint"] = options.endpoint_url
+        client_options["allow_http"] = options.endpoint_url.startswith("http://")
+    session = _session(options)
+    settings["region"] = session.region_name or "us-east-1"
+    if options.access_key_id:
+        settings["access_key_id"] = options.access_key_id
+        settings["secret_access_key"] = options.secret_access_key
+        if options.session_token:
+            settings["session_token"] = options.session_token
+    else:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+
+        settings["credential_provider"] = Boto3CredentialProvider(session)
+    return S3Store(bucket, client_options=client_options, **settings)
