@@ -1,0 +1,116 @@
+"""Physical addresses, and the form in which Dredge compares them: the key relative to the namespace.
+
+A relative address is taken literally. A full one is a URI; inside the namespace (compared with a trailing
+slash, `s3`, `s3a` and `s3n` the same) its prefix is stripped, outside it says nothing about this namespace.
+The oldest entries do not say which of the two they hold (type 0): a known scheme makes them full.
+
+A server reads a full address as a URI, not as text: `%20` may be a space to it, `?x` a query that is not
+part of the key, a trailing slash is trimmed. `canonical_address` reads it like the server;
+`address_readings` gives every key that it may mean, so that whoever decides what is live can keep them all.
+
+Source: lakeFS pkg/block/namespace.go
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from urllib.parse import quote, unquote
+
+from dredge.errors import FormatError
+
+_URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
+# Schemes that mean the same place. Taking two for one can only keep more.
+_FAMILIES = {"s3a": "s3", "s3n": "s3", "local": "file", "mem": "memory", "http": "https", "gcs": "gs"}
+_KNOWN_TO_SERVER = frozenset({"s3", "gs", "http", "https", "local", "mem", "memory"})
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_UNESCAPED_IN_PATH = "$&+,/:;=@-_.~"
+
+
+class AddressType(IntEnum):
+    """How an entry's address is to be read."""
+
+    BY_PREFIX_DEPRECATED = 0
+    RELATIVE = 1
+    FULL = 2
+
+
+def canonical_address(address: str, address_type: int, namespace: str) -> str | None:
+    """The key of an address relative to the namespace, as a server resolves it.
+
+    Args:
+        address: as stored in an entry.
+        address_type: 0 to 2, as stored.
+        namespace: the repository's URI, with or without trailing slash.
+
+    Returns:
+        The key, or None when the address lies outside the namespace.
+
+    Raises:
+        FormatError: unknown address type.
+    """
+    readings = _readings(address, address_type, namespace)
+    return readings[0] if readings else None
+
+
+def address_readings(address: str, address_type: int, namespace: str) -> tuple[str, ...]:
+    """Every key of the namespace that an address may mean, the server's reading first where it is inside.
+
+    More than one only for full addresses with `%`, `?`, `#` or a trailing slash, and for type 0 with a
+    scheme.
+    """
+    readings = [key for key in _readings(address, address_type, namespace) if key is not None]
+    return tuple(dict.fromkeys(readings))
+
+
+def _readings(address: str, address_type: int, namespace: str) -> list[str | None]:
+    if address_type == AddressType.RELATIVE:
+        return [address]
+    if address_type == AddressType.FULL:
+        return _full_readings(address, namespace)
+    if address_type != AddressType.BY_PREFIX_DEPRECATED:
+        raise FormatError(f"address {address!r} has the unknown type {address_type}")
+    match = _URI.match(address)
+    if match is None:
+        return [address]
+    full = _full_readings(address, namespace)
+    known = match[1].lower() in _KNOWN_TO_SERVER and _parses(match[2])
+    return [*full, address] if known else [address, *full]
+
+
+def _full_readings(address: str, namespace: str) -> list[str | None]:
+    literal = _inside(*_split(address), namespace)
+    scheme, rest = _split(address)
+    path = re.split("[?#]", rest, maxsplit=1)[0]
+    resolved = literal
+    if _parses(rest):
+        decoded = unquote(path, errors="surrogateescape")
+        # A server keeps the escaped text where escaping the decoded one would not give it again.
+        key_text = (
+            decoded if quote(decoded, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") == path else path
+        )
+        resolved = _inside(scheme, key_text.rstrip("/"), namespace)
+        other = _inside(scheme, decoded.rstrip("/"), unquote(namespace, errors="surrogateescape"))
+        return [resolved, literal, other]
+    return [resolved]
+
+
+def _parses(rest: str) -> bool:
+    return _BAD_ESCAPE.search(rest) is None and _CONTROL.search(rest) is None
+
+
+def _split(uri: str) -> tuple[str, str]:
+    match = _URI.match(uri)
+    if match is None:
+        return "", uri
+    scheme = match[1].lower()
+    return _FAMILIES.get(scheme, scheme), match[2]
+
+
+def _inside(scheme: str, path: str, namespace: str) -> str | None:
+    namespace_scheme, root = _split(namespace)
+    prefix = root.rstrip("/") + "/"
+    if scheme == namespace_scheme and path.startswith(prefix) and len(path) > len(prefix):
+        return path[len(prefix) :]
+    return None

@@ -1,0 +1,116 @@
+"""Changes on top of a commit's content: what a commit of staged entries does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dredge.graveler.committed.cursor import Cursor
+from dredge.graveler.committed.metaranges import MetaRange
+from dredge.graveler.committed.ranges import SERVER_RULE, SplitRule
+from dredge.graveler.committed.store import RangeStore
+from dredge.graveler.committed.values import Value
+from dredge.graveler.committed.writing import MetaRangeWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A path's new value, or its removal."""
+
+    key: bytes
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came out.
+
+    Attributes:
+        metarange_id: the new content; the old one's id when nothing changed.
+        added: paths that were not there.
+        changed: paths with another identity.
+        removed: paths that are gone.
+    """
+
+    metarange_id: str
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether the content differs from before."""
+        return bool(self.added or self.changed or self.removed)
+
+
+def apply(
+    store: RangeStore, base_id: str, changes: Iterable[Change], rule: SplitRule = SERVER_RULE
+) -> Applied:
+    """Write the content that a base becomes by changes.
+
+    A value whose identity equals the base's is no change: the base's value, with its old address, stays.
+    Removing what is not there is none either. Ranges that no change falls into are named again, unread and
+    unwritten.
+
+    Args:
+        store: base and result.
+        base_id: the base's metarange, or empty.
+        changes: in key order, one a key.
+        rule: where ranges end.
+
+    Raises:
+        ValueError: the changes are not in order.
+
+    Source: lakeFS pkg/graveler/committed/apply.go (behaviour)
+    """
+    base = store.get_metarange(base_id)
+    writer = MetaRangeWriter(store, rule)
+    cursor = Cursor(store, base)
+    added = changed = removed = 0
+    for change in _effective(store, base, changes):
+        _copy_until(writer, cursor, change.key)
+        found = not cursor.done and not cursor.before_range and cursor.key == change.key
+        if found:
+            cursor.next()
+        if change.value is None:
+            removed += 1
+            continue
+        writer.add(change.key, change.value)
+        if found:
+            changed += 1
+        else:
+            added += 1
+    if not (added or changed or removed):
+        return Applied(base_id)
+    _copy_until(writer, cursor, None)
+    return Applied(writer.finish().id, added, changed, removed)
+
+
+def _effective(store: RangeStore, base: MetaRange, changes: Iterable[Change]) -> Iterator[Change]:
+    """Leave out changes that change nothing, so that their ranges stay untouched."""
+    last: bytes | None = None
+    for change in changes:
+        if last is not None and change.key <= last:
+            raise ValueError(f"change of {change.key!r} does not come after {last!r}")
+        last = change.key
+        present = store.get_entry(base.id, change.key)
+        before = None if present is None else present.identity
+        after = None if change.value is None else change.value.identity
+        if before != after:
+            yield change
+
+
+def _copy_until(writer: MetaRangeWriter, cursor: Cursor, key: bytes | None) -> None:
+    """Copy what comes before a key; a range that ends before it goes whole. None copies all that is left."""
+    while not cursor.done:
+        if cursor.before_range:
+            if key is None or cursor.info.max_key < key:
+                writer.add_range(cursor.info)
+                cursor.skip_range()
+            else:
+                cursor.enter()
+        elif key is None or cursor.key < key:
+            writer.add_encoded(cursor.key, cursor.raw)
+            cursor.next()
+        else:
+            return

@@ -1,0 +1,83 @@
+"""A position in the content of a commit, that can step over a whole range without reading it."""
+
+from __future__ import annotations
+
+from dredge.errors import FormatError
+from dredge.graveler.committed.metaranges import MetaRange
+from dredge.graveler.committed.ranges import RangeInfo
+from dredge.graveler.committed.store import RangeReader, Records
+from dredge.graveler.committed.values import Value
+
+
+class Cursor:
+    """Stands before a range (not read yet), on a record of one, or behind the last.
+
+    Args:
+        store: where the ranges are.
+        metarange: the content.
+    """
+
+    __slots__ = ("_at", "_metarange", "_range", "_records", "_store")
+
+    def __init__(self, store: RangeReader, metarange: MetaRange) -> None:
+        self._store = store
+        self._metarange = metarange
+        self._range = self._at = 0
+        self._records: Records | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether everything lies behind."""
+        return self._range == len(self._metarange.ranges)
+
+    @property
+    def before_range(self) -> bool:
+        """Whether the next thing is a whole range, not read yet."""
+        return self._records is None and not self.done
+
+    @property
+    def info(self) -> RangeInfo:
+        """The range before or in which it stands."""
+        return self._metarange.ranges[self._range]
+
+    @property
+    def key(self) -> bytes:
+        """The next key: the record's, or the range's first."""
+        return self.info.min_key if self._records is None else self._records.keys[self._at]
+
+    @property
+    def raw(self) -> bytes:
+        """The record's value, encoded."""
+        return self._inside().raw[self._at]
+
+    @property
+    def value(self) -> Value:
+        """The record's value."""
+        return self._inside().value(self._at)
+
+    def enter(self) -> None:
+        """Step from before a range onto its first record.
+
+        Raises:
+            FormatError: the range is not what its metarange says.
+        """
+        records = self._store.get_range(self.info)
+        if records.keys[0] != self.info.min_key:
+            raise FormatError(f"{records.name}: begins at {records.keys[0]!r}, not at {self.info.min_key!r}")
+        self._records, self._at = records, 0
+
+    def skip_range(self) -> None:
+        """Step from before a range to before the next."""
+        self._range += 1
+        self._records = None
+
+    def next(self) -> None:
+        """Step from a record to the next, or before the next range."""
+        self._at += 1
+        if self._at == len(self._inside().keys):
+            self.skip_range()
+
+    def _inside(self) -> Records:
+        if self._records is None:
+            raise ValueError("the cursor is not on a record")
+        return self._records

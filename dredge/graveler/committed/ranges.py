@@ -1,0 +1,109 @@
+"""What a metarange says of a range, and where one range ends and the next begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.errors import FormatError
+from dredge.graveler import messages
+from dredge.graveler.committed.values import Value
+from dredge.graveler.sstable import WrittenTable
+
+_FNV_START = 0xCBF29CE484222325
+_FNV_PRIME = 0x100000001B3
+_64_BITS = (1 << 64) - 1
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInfo:
+    """One range of a metarange.
+
+    Attributes:
+        id: 64 hex digits; the file is `_lakefs/<id>`.
+        min_key: its first key. Only a hint in what old servers wrote.
+        max_key: its last key; ranges are sorted by it.
+        estimated_size: bytes as its writer estimated them.
+        count: records.
+    """
+
+    id: str
+    min_key: bytes
+    max_key: bytes
+    estimated_size: int
+    count: int
+
+    def value(self) -> Value:
+        """The value of this range's record in a metarange."""
+        data = messages.RangeData(
+            min_key=self.min_key, max_key=self.max_key, estimated_size=self.estimated_size, count=self.count
+        )
+        return Value(self.id.encode(), messages.encode(data))
+
+    @classmethod
+    def of(cls, table: WrittenTable) -> RangeInfo:
+        """Describe a range just written."""
+        return cls(table.id, table.min_key, table.max_key, table.estimated_size, table.count)
+
+    @classmethod
+    def decode(cls, key: bytes, raw: bytes, name: str) -> RangeInfo:
+        """Read a record of a metarange.
+
+        Args:
+            key: the record's key.
+            raw: its value.
+            name: file and record, for the error.
+
+        Raises:
+            FormatError: no such record, or one that contradicts itself.
+        """
+        value = Value.decode(raw, name)
+        data = messages.decode(messages.RangeData, value.data, name)
+        range_id = value.identity.decode("ascii", errors="replace")
+        if not is_table_id(range_id):
+            raise FormatError(f"{name}: {value.identity!r} is not the id of a range")
+        if data.max_key != key:
+            raise FormatError(f"{name}: its largest key {data.max_key!r} differs from the record's key")
+        if data.count < 1:
+            raise FormatError(f"{name}: a range of {data.count} records")
+        return cls(range_id, data.min_key, data.max_key, data.estimated_size, data.count)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRule:
+    """When a range is closed after a key.
+
+    Attributes:
+        min_size: bytes (estimated) below which it never is.
+        max_size: bytes (estimated) from which it always is.
+        raggedness: between them, one key in so many closes it, chosen by the key's hash; so equal keys make
+            equal ranges whatever was written before.
+
+    Source: lakeFS configuration committed.permanent.*
+    """
+
+    min_size: int = 0
+    max_size: int = 20 << 20
+    raggedness: int = 50_000
+
+    def closes_after(self, key: bytes, estimated_size: int) -> bool:
+        """Say whether the range that now has this size ends with this key."""
+        if estimated_size < self.min_size:
+            return False
+        return estimated_size >= self.max_size or fnv1a_64(key) % self.raggedness == 0
+
+
+SERVER_RULE = SplitRule()
+
+
+def is_table_id(text: str) -> bool:
+    """Say whether a text is the id of a range or metarange."""
+    return len(text) == 64 and _HEX.issuperset(text)
+
+
+def fnv1a_64(key: bytes) -> int:
+    """The 64-bit FNV-1a hash."""
+    state = _FNV_START
+    for byte in key:
+        state = ((state ^ byte) * _FNV_PRIME) & _64_BITS
+    return state

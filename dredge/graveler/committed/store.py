@@ -1,0 +1,172 @@
+"""Ranges and metaranges in a storage namespace: `_lakefs/<id>`, written once, never changed or removed."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from dredge.errors import FormatError
+from dredge.graveler.committed.metaranges import EMPTY, MetaRange, read_metarange
+from dredge.graveler.committed.ranges import RangeInfo, is_table_id
+from dredge.graveler.committed.values import Value
+from dredge.graveler.sstable import RANGES, WrittenTable, read_table
+from dredge.storage import ObjectReader, ObjectWriter
+
+FOLDER = "_lakefs/"
+_CACHE_SIZE = 128 << 20
+
+
+class Records:
+    """The records of one range, values still encoded."""
+
+    __slots__ = ("keys", "name", "raw", "size")
+
+    def __init__(self, name: str, keys: list[bytes], raw: list[bytes], size: int) -> None:
+        self.name = name
+        self.keys = keys
+        self.raw = raw
+        self.size = size
+
+    def value(self, position: int) -> Value:
+        """The value of the record at a position."""
+        return Value.decode(self.raw[position], f"{self.name}, record {position}")
+
+
+class _Cache[T]:
+    """The things used last, as many as fit a number of bytes."""
+
+    def __init__(self, size_max: int) -> None:
+        self._items: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._size = 0
+        self._size_max = size_max
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> T | None:
+        with self._lock:
+            if key not in self._items:
+                return None
+            self._items.move_to_end(key)
+            return self._items[key][0]
+
+    def put(self, key: str, item: T, size: int) -> None:
+        with self._lock:
+            if key in self._items:
+                return
+            self._items[key] = (item, size)
+            self._size += size
+            while self._size > self._size_max and len(self._items) > 1:
+                self._size -= self._items.popitem(last=False)[1][1]
+
+
+class RangeReader:
+    """Reads the committed content of one storage namespace. Safe for several threads.
+
+    Args:
+        reader: on the storage namespace.
+        cache_size: bytes of range files kept in memory.
+    """
+
+    def __init__(self, reader: ObjectReader, cache_size: int = _CACHE_SIZE) -> None:
+        self._reader = reader
+        self._ranges: _Cache[Records] = _Cache(cache_size)
+        self._metaranges: _Cache[MetaRange] = _Cache(cache_size // 8)
+
+    def get_metarange(self, metarange_id: str) -> MetaRange:
+        """Read a metarange; the empty id is the content without entries.
+
+        Raises:
+            NotFoundError: there is no such file.
+            FormatError: it is damaged or not this metarange.
+        """
+        if not metarange_id:
+            return EMPTY
+        if (known := self._metaranges.get(metarange_id)) is not None:
+            return known
+        data = self._get(metarange_id)
+        metarange = read_metarange(data, self.name_of(metarange_id), expected_id=metarange_id)
+        self._metaranges.put(metarange_id, metarange, len(data))
+        return metarange
+
+    def get_range(self, info: RangeInfo) -> Records:
+        """Read the records of a range, held against what its metarange says.
+
+        Raises:
+            NotFoundError: there is no such file.
+            FormatError: it is damaged or not this range.
+        """
+        records = self._ranges.get(info.id)
+        if records is None:
+            name = self.name_of(info.id)
+            data = self._get(info.id)
+            table = read_table(data, name, kind=RANGES, expected_id=info.id)
+            keys = [record.key for record in table.records]
+            records = Records(name, keys, [record.value for record in table.records], len(data))
+            self._ranges.put(info.id, records, records.size)
+        if len(records.keys) != info.count or records.keys[-1] != info.max_key:
+            raise FormatError(
+                f"{records.name}: {len(records.keys)} records up to {records.keys[-1:]!r}; "
+                f"its metarange says {info.count} up to {info.max_key!r}"
+            )
+        return records
+
+    def get_entry(self, metarange_id: str, path: bytes) -> Value | None:
+        """The value of a path, None when the content has no such path."""
+        metarange = self.get_metarange(metarange_id)
+        position = metarange.position(path)
+        if position == len(metarange.ranges):
+            return None
+        records = self.get_range(metarange.ranges[position])
+        at = bisect_left(records.keys, path)
+        if at == len(records.keys) or records.keys[at] != path:
+            return None
+        return records.value(at)
+
+    def list_entries(
+        self, metarange_id: str, after: bytes = b"", prefix: bytes = b"", start: bytes = b""
+    ) -> Iterator[tuple[bytes, Value]]:
+        """All paths with their values, in byte order of the paths.
+
+        Args:
+            metarange_id: the content.
+            after: only paths strictly greater; empty is no bound.
+            prefix: only paths that begin with it.
+            start: only paths equal or greater.
+        """
+        metarange = self.get_metarange(metarange_id)
+        low = max(prefix, start, after)
+        for info in metarange.ranges[metarange.position(low) :]:
+            records = self.get_range(info)
+            for at in range(bisect_left(records.keys, low), len(records.keys)):
+                key = records.keys[at]
+                if prefix and not key.startswith(prefix):
+                    return
+                if key != after or not after:
+                    yield key, records.value(at)
+
+    def name_of(self, table_id: str) -> str:
+        """What errors call a file."""
+        return f"{self._reader.uri}/{FOLDER}{table_id}"
+
+    def _get(self, table_id: str) -> bytes:
+        if not is_table_id(table_id):
+            raise FormatError(f"{table_id!r} is not the id of a range or metarange")
+        return self._reader.get(FOLDER + table_id)
+
+
+class RangeStore(RangeReader):
+    """Reads and writes the committed content of one storage namespace.
+
+    Args:
+        writer: on the storage namespace.
+        cache_size: bytes of range files kept in memory.
+    """
+
+    def __init__(self, writer: ObjectWriter, cache_size: int = _CACHE_SIZE) -> None:
+        super().__init__(writer, cache_size)
+        self._writer = writer
+
+    def put(self, table: WrittenTable) -> None:
+        """Write a range or metarange under its id. Writing it again changes nothing."""
+        self._writer.put(FOLDER + table.id, table.data)

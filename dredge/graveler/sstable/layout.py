@@ -1,0 +1,188 @@
+"""The bytes of a table file: RocksDB's block-based table, format 2, as a lakeFS server writes it.
+
+    data block 0 … data block n-1           records; they tile the file from its first byte
+    index partition 0 … m-1                 only when one index block does not hold all
+    index block                             where the data blocks (or the partitions) are
+    properties block                        name -> value
+    metaindex block                         "rocksdb.properties" -> where that block is
+    footer, 53 bytes
+
+    block     body (perhaps Snappy) · type (0 plain, 1 Snappy) · masked CRC-32C of body and type, u32 LE
+    handle    uvarint offset · uvarint length, the trailer of 5 bytes not counted
+    body      entries · restart offsets, u32 LE each · their number, u32 LE
+    entry     uvarint shared · uvarint unshared · uvarint value length · unshared key bytes · value
+    key       user key · u64 LE (sequence << 8 | kind): 01 00 … for a record, 11 ff … for a shortened
+              index key; properties and metaindex keys have no such trailer
+    footer    01 (CRC-32C) · metaindex handle · index handle · zeros up to byte 41 · 02 00 00 00 · magic
+
+`shared` counts bytes of the previous key *with its trailer*, so a prefix can run into the trailer: after
+`a` comes `a\\x01` with shared = 2, the second byte being the 01 of the first key's trailer.
+
+Worked example, the end of a metarange of 1,022 bytes: `01 a307 21 7e 16 00…00 02000000 f7cff485b741e288`
+says metaindex at 931 of length 33 and index at 126 of length 22; that index has one entry `00 09 02 62
+11ffffffffffffff 00 79`: separator "b", data block at 0 of length 121.
+
+Source: lakeFS pkg/graveler/sstable; the format as RocksDB and pebble document it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import crc32c
+
+from dredge.errors import FormatError
+
+FOOTER_SIZE = 53
+TRAILER_SIZE = 5
+KEY_TRAILER_SIZE = 8
+MAGIC = bytes.fromhex("f7cff485b741e288")
+VERSION = 2
+CHECKSUM_CRC32C = 1
+PLAIN, SNAPPY = 0, 1
+RECORD_TRAILER = b"\x01" + bytes(7)
+SEPARATOR_TRAILER = b"\x11" + b"\xff" * 7
+NO_KEY_TRAILER = b"\xff" + bytes(7)  # the index key of a table without records
+# A block is larger only if one record is; a record's parts are limited to 40 MiB each, its key to far less.
+BLOCK_SIZE_MAX = 2 * (640 << 16) + (1 << 20)
+_MASK_DELTA = 0xA282EAD8
+_U32 = struct.Struct("<I")
+
+
+class Handle(NamedTuple):
+    """Where a block is; the trailer follows it."""
+
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The first byte after the block's trailer."""
+        return self.offset + self.length + TRAILER_SIZE
+
+    def __str__(self) -> str:
+        return f"{self.offset} (+{self.length})"
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The last 53 bytes."""
+
+    metaindex: Handle
+    index: Handle
+
+
+def damaged(name: str, place: str, problem: str) -> FormatError:
+    """Make the error of a table that cannot be trusted.
+
+    Args:
+        name: the file.
+        place: where in the file.
+        problem: what is wrong there.
+    """
+    return FormatError(f"{name}: {place}: {problem}")
+
+
+def put_uvarint(value: int) -> bytes:
+    """Write an unsigned number, 7 bits a byte, least significant first."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Read an unsigned number of at most 64 bits.
+
+    Args:
+        data: where to read.
+        at: its first byte.
+        end: the first byte it may not touch.
+
+    Returns:
+        The number and the position behind it.
+
+    Raises:
+        ValueError: it is cut off, too long, or longer than it need be.
+    """
+    value = shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> 64 or (byte == 0 and shift):
+                break
+            return value, at
+        shift += 7
+        if shift > 63:
+            break
+    raise ValueError("a number is cut off or too long")
+
+
+def put_handle(handle: Handle) -> bytes:
+    """Write a handle."""
+    return put_uvarint(handle.offset) + put_uvarint(handle.length)
+
+
+def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
+    """Read a handle and the position behind it.
+
+    Raises:
+        ValueError: it is cut off.
+    """
+    offset, at = get_uvarint(data, at, end)
+    length, at = get_uvarint(data, at, end)
+    return Handle(offset, length), at
+
+
+def checksum(body: bytes | memoryview, block_type: int) -> int:
+    """The checksum stored behind a block."""
+    crc = crc32c.crc32c(bytes((block_type,)), crc32c.crc32c(body))
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def put_trailer(body: bytes, block_type: int) -> bytes:
+    """The 5 bytes that follow a block."""
+    return bytes((block_type,)) + _U32.pack(checksum(body, block_type))
+
+
+def put_footer(footer: Footer) -> bytes:
+    """Write the footer."""
+    handles = bytes((CHECKSUM_CRC32C,)) + put_handle(footer.metaindex) + put_handle(footer.index)
+    return handles.ljust(FOOTER_SIZE - 12, b"\0") + _U32.pack(VERSION) + MAGIC
+
+
+def get_footer(data: bytes, name: str) -> Footer:
+    """Read the footer.
+
+    Raises:
+        FormatError: the file is too short, or its end is not such a footer to the last bit.
+    """
+    if len(data) < FOOTER_SIZE:
+        raise damaged(
+            name, f"end of file at {len(data)}", f"a table has {FOOTER_SIZE} bytes of footer at least"
+        )
+    start = len(data) - FOOTER_SIZE
+    place = f"footer at {start}"
+    tail = bytes(data[start:])
+    if tail[-8:] != MAGIC:
+        raise damaged(
+            name, place, f"magic is {tail[-8:].hex()}, not {MAGIC.hex()}: cut off, or no table at all"
+        )
+    if (version := _U32.unpack_from(tail, FOOTER_SIZE - 12)[0]) != VERSION:
+        raise damaged(name, place, f"format version is {version}, not {VERSION}")
+    if tail[0] != CHECKSUM_CRC32C:
+        raise damaged(name, place, f"checksum type is {tail[0]}, not {CHECKSUM_CRC32C} (CRC-32C)")
+    try:
+        metaindex, at = get_handle(tail, 1, FOOTER_SIZE - 12)
+        index, at = get_handle(tail, at, FOOTER_SIZE - 12)
+    except ValueError as error:
+        raise damaged(name, place, str(error)) from error
+    if any(tail[at : FOOTER_SIZE - 12]):
+        raise damaged(name, place, "the padding behind the handles is not zero")
+    return Footer(metaindex, index)

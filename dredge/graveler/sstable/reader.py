@@ -1,0 +1,185 @@
+"""The strict reader: every record of a table, or an error.
+
+Nothing is taken on trust: each byte of the file belongs to exactly one block, each block matches its
+checksum, keys rise, index keys lie between the blocks they separate, and numbers of records, blocks and
+bytes are the ones that the properties state. `columns` reads the same files faster, and only what a
+collector needs of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dredge.graveler.sstable.blocks import block_entries, load_block
+from dredge.graveler.sstable.envelope import Envelope, read_envelope, user_properties
+from dredge.graveler.sstable.layout import (
+    KEY_TRAILER_SIZE,
+    NO_KEY_TRAILER,
+    RECORD_TRAILER,
+    SEPARATOR_TRAILER,
+    Handle,
+    damaged,
+    get_handle,
+    get_uvarint,
+)
+from dredge.graveler.sstable.table_id import table_id
+
+
+class Record(NamedTuple):
+    """One record: key, and the value as it is stored (identity and data)."""
+
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A whole table in memory.
+
+    Attributes:
+        properties: all table properties, name to raw bytes.
+        records: in key order.
+    """
+
+    properties: dict[str, bytes]
+    records: list[Record]
+
+    @property
+    def kind(self) -> str:
+        """`ranges` or `metaranges`."""
+        return self.properties["type"].decode()
+
+    @property
+    def entity(self) -> str | None:
+        """What a refs dump holds here, None for a table of objects."""
+        value = self.properties.get("entity")
+        return None if value is None else value.decode(errors="replace")
+
+    @property
+    def id(self) -> str:
+        """The id computed from the records; the name of the file on a server."""
+        return table_id(self.records, user_properties(self.properties))
+
+
+def read_table(
+    data: bytes,
+    name: str,
+    *,
+    kind: str | None = None,
+    expected_id: str | None = None,
+    expected_count: int | None = None,
+) -> Table:
+    """Read a table whole.
+
+    Args:
+        data: the file.
+        name: what to call it in errors.
+        kind: `ranges` or `metaranges` of objects, anything else is refused; None takes dumps as well.
+        expected_id: the id that the records must have.
+        expected_count: how many records the metarange (or whoever names the table) says there are.
+
+    Raises:
+        FormatError: any bit is not as it should be. The message names the file and the place.
+    """
+    envelope = read_envelope(data, name, kind, expected_count)
+    records: list[Record] = []
+    for number, (handle, separator) in enumerate(_data_blocks(data, envelope, name)):
+        _read_block(data, handle, separator, number, records, name)
+    _check_totals(envelope, records, name)
+    table = Table(envelope.properties, records)
+    if expected_id is not None and (computed := table.id) != expected_id:
+        raise damaged(name, "records", f"their id is {computed}, not {expected_id}: another table's file")
+    return table
+
+
+def verify_table_id(data: bytes, name: str, expected_id: str) -> None:
+    """Check that a file is the table of an id.
+
+    Raises:
+        FormatError: damaged, or another table.
+    """
+    read_table(data, name, expected_id=expected_id)
+
+
+def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
+    """Give each data block's handle and index key; together they tile the file up to the index."""
+    indexes: list[tuple[Handle, bytes | None]] = [(envelope.index, None)]
+    if envelope.two_level:
+        at, indexes = envelope.data_size, []
+        for handle, key in _index_entries(data, envelope.index, name, "top index block"):
+            if handle.offset != at:
+                raise damaged(name, f"index partition at {handle}", f"does not follow on {at}")
+            at = handle.end
+            indexes.append((handle, key))
+    else:
+        at = envelope.data_size
+    if at != envelope.index.offset:
+        raise damaged(name, f"index block at {envelope.index}", f"does not follow on {at}")
+    at = number = 0
+    last = b""
+    for index, bound in indexes:
+        key = b""
+        for handle, key in _index_entries(data, index, name, "index block"):
+            place = f"data block {number} at {handle}"
+            if handle.offset != at:
+                raise damaged(name, place, f"does not follow on {at}")
+            if number and key[:-KEY_TRAILER_SIZE] <= last:
+                raise damaged(name, place, "its index key is out of order")
+            at, number, last = handle.end, number + 1, key[:-KEY_TRAILER_SIZE]
+            yield handle, key
+        if bound is not None and bound != key:
+            raise damaged(name, f"index partition at {index}", "its last key is not the one of the top index")
+    if at != envelope.data_size:
+        raise damaged(name, "data blocks", f"end at {at}, not at {envelope.data_size} as the properties say")
+    if number != envelope.blocks:
+        raise damaged(name, "data blocks", f"{number} found, {envelope.blocks} in the properties")
+
+
+def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator[tuple[Handle, bytes]]:
+    place = f"{what} at {index}"
+    for key, value in block_entries(load_block(data, index, name, what), name, place):
+        try:
+            handle, at = get_handle(value, 0, len(value))
+        except ValueError as error:
+            raise damaged(name, place, str(error)) from error
+        if at != len(value):
+            raise damaged(name, place, "bytes behind a handle")
+        if key[-KEY_TRAILER_SIZE:] not in (RECORD_TRAILER, SEPARATOR_TRAILER, NO_KEY_TRAILER):
+            raise damaged(name, place, f"{key.hex()} is no index key")
+        yield handle, key
+
+
+def _read_block(
+    data: bytes, handle: Handle, separator: bytes, number: int, records: list[Record], name: str
+) -> None:
+    place = f"data block {number} at {handle}"
+    last = records[-1].key if records else None
+    first_of_block = True
+    for key, value in block_entries(load_block(data, handle, name, f"data block {number}"), name, place):
+        if key[-KEY_TRAILER_SIZE:] != RECORD_TRAILER:
+            raise damaged(name, place, f"key {key!r} is not that of a plain record")
+        user_key = key[:-KEY_TRAILER_SIZE]
+        if last is not None and user_key <= last:
+            raise damaged(name, place, f"key {user_key!r} does not come after {last!r}")
+        records.append(Record(user_key, value))
+        last = user_key
+        first_of_block = False
+    if first_of_block and (number or separator != NO_KEY_TRAILER):
+        raise damaged(name, place, "no records")
+    if not first_of_block and separator[:-KEY_TRAILER_SIZE] < (last or b""):
+        raise damaged(name, place, "its index key comes before its last key")
+
+
+def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
+    if len(records) != envelope.records:
+        raise damaged(name, "records", f"{len(records)} found, {envelope.records} in the properties")
+    if (last := records[-1].key if records else b"") != envelope.max_key:
+        raise damaged(name, "records", f"the last key is {last!r}, the properties say {envelope.max_key!r}")
+    keys = sum(len(record.key) for record in records) + KEY_TRAILER_SIZE * len(records)
+    values = sum(len(record.value) for record in records)
+    for what, found in (("rocksdb.raw.key.size", keys), ("rocksdb.raw.value.size", values)):
+        stated = envelope.properties.get(what)
+        if stated is not None and get_uvarint(stated, 0, len(stated))[0] != found:
+            raise damaged(name, "records", f"{found} bytes found, {what} says otherwise")
