@@ -1,0 +1,1 @@
+"""Repositories of known shapes, and what collecting them costs."""
