@@ -1,10 +1,9 @@
 """What lakeFS's data model refuses, each with the HTTP status and the words a real server answers.
 
     DredgeError
-    ├── RefusedError     BadRequestError (400) · ForbiddenError (403) · GoneError (410) · UnsupportedError (501)
-    ├── UnavailableError TooManyTriesError (429)
-    ├── NotFoundError    MissingError (404)
-    └── ConflictError    NotUniqueError · MergeConflictError (409) · PreconditionError (412)
+    ├── RefusedError     BadRequestError (400) · ForbiddenError (403) · GoneError (410) · UnsupportedError
+    (501) ├── UnavailableError TooManyTriesError (429) ├── NotFoundError    MissingError (404) └──
+    ConflictError    NotUniqueError · MergeConflictError (409) · PreconditionError (412)
 
 `str(error)` is the text of the API's error body; `status` is its code. A server needs no table of its own.
 
@@ -116,6 +115,12 @@ class NoChangesError(BadRequestError):
     """Nothing to commit or to merge."""
 
     default = "no changes"
+
+
+class NoMergeBaseError(BadRequestError):
+    """The two lines have no commit in common."""
+
+    default = "no merge base"
 
 
 class DirtyBranchError(BadRequestError):

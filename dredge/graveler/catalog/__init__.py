@@ -1,7 +1,7 @@
 """lakeFS's rules as a library: what the HTTP API does, without HTTP.
 
-Start at `Catalog`. Each call is named after its API call, raises an error of `dredge.graveler.errors` that knows its
-HTTP status, and answers with a value of `results`.
+Start at `Catalog`. Each call is named after its API call, raises an error of `dredge.graveler.errors` that
+knows its HTTP status, and answers with a value of `results`.
 """
 
 from __future__ import annotations

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.changes import ChangeCalls
+from dredge.graveler.catalog.entries import address_to_keep, entry_time, object_stats
 from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.signing import sign_address, verify_address
+from dredge.graveler.committed import AddressType, Entry
+from dredge.graveler.refs.names import check_path
 
 
-class AddressCalls(CatalogCore):
+class AddressCalls(ChangeCalls):
     """Hand an address out, and link what was written there."""
 
     def get_physical_address(self, repository: str, branch: str, path: str) -> str:
@@ -18,7 +22,10 @@ class AddressCalls(CatalogCore):
         Returns:
             Full URI `<namespace>/data/<slice>/<xid>,<signature>`; the signature is part of the object's key.
         """
-        raise NotImplementedError
+        found = self._writable(repository)
+        check_path(path)
+        signed = sign_address(self.settings.signing_key, repository, branch, path, self._paths.new_address())
+        return f"{found.storage_namespace.rstrip('/')}/{signed}"
 
     def link_physical_address(
         self,
@@ -41,4 +48,29 @@ class AddressCalls(CatalogCore):
         Raises:
             LinkAddressError: 400, not signed, not for this path, or too old.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        raw = check_path(path)
+        self._protection.require_writable(found, branch)
+        address, address_type = address_to_keep(found, physical_address)
+        now = self.clock()
+        if address_type == AddressType.RELATIVE:
+            verify_address(
+                self.settings.signing_key,
+                repository,
+                branch,
+                path,
+                address,
+                now=now,
+                expiry=self.settings.link_expiry,
+            )
+        entry = Entry(
+            address=address,
+            address_type=address_type,
+            size=size_bytes,
+            etag=checksum,
+            last_modified=entry_time(now, mtime),
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+        )
+        self._stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.diffs import diff_page, staged_diffs
+from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
-from dredge.graveler.refs.records import Branch
+from dredge.graveler.errors import (
+    BranchExistsError,
+    DefaultBranchError,
+    DirtyBranchError,
+    InvalidValueError,
+    TagNotFoundError,
+)
+from dredge.graveler.refs.names import check_branch, check_path
+from dredge.graveler.refs.records import Branch, new_staging_token
+from dredge.graveler.staging.flows import read_branch
 
 ResetKind = Literal["reset", "object", "common_prefix"]
 
@@ -32,7 +45,20 @@ class BranchCalls(CatalogCore):
         Raises:
             BranchExistsError: 409; also for the name of a tag or a commit.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        check_branch(branch)
+        commit = self._resolver.commit(found, source)
+        if self._commits.exists(found, branch):
+            raise BranchExistsError
+        try:
+            self._tags.get(found, branch)
+        except TagNotFoundError:
+            pass
+        else:
+            raise BranchExistsError
+        token = new_staging_token(repository, branch)
+        self._branches.create(found, Branch(branch, commit.id, token, hidden=hidden))
+        return commit.id
 
     def get_branch(self, repository: str, branch: str) -> Branch:
         """Look a branch up.
@@ -40,7 +66,7 @@ class BranchCalls(CatalogCore):
         Raises:
             BranchNotFoundError: 404.
         """
-        raise NotImplementedError
+        return self._branches.current(self._repositories.get(repository), branch).branch
 
     def list_branches(
         self,
@@ -52,7 +78,14 @@ class BranchCalls(CatalogCore):
         show_hidden: bool = False,
     ) -> Page[Branch]:
         """List in name order. Without `show_hidden` some live branches are missing (trap 22)."""
-        raise NotImplementedError
+        found = self._repositories.get(repository)
+
+        def scan(start: str) -> Iterator[Branch]:
+            return (
+                branch for branch in self._branches.scan(found, start) if show_hidden or not branch.hidden
+            )
+
+        return named_page(scan, prefix, after, amount, lambda branch: branch.name)
 
     def delete_branch(self, repository: str, branch: str, *, force: bool = False) -> None:
         """Remove a branch and queue its staged changes for dropping.
@@ -60,7 +93,12 @@ class BranchCalls(CatalogCore):
         Raises:
             DefaultBranchError: 403.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        if branch == found.default_branch:
+            raise DefaultBranchError
+        tokens = self._branches.current(found, branch).branch.tokens
+        self._branches.delete(found, branch)
+        self._dropper.queue(tokens)
 
     def reset_branch(
         self,
@@ -73,10 +111,20 @@ class BranchCalls(CatalogCore):
     ) -> None:
         """Throw uncommitted changes away: all, those of one path, or those below a prefix.
 
-        Resetting an object whose staged identity equals the committed one does nothing, as on a real server: the
-        branch keeps reading the newer address (trap 45).
+        Resetting an object whose staged identity equals the committed one does nothing, as on a real server:
+        the branch keeps reading the newer address (trap 45).
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        self._protection.require_writable(found, branch)
+        resets = self._resets(found)
+        if kind == "reset":
+            resets.everything(found, branch)
+        elif kind == "object":
+            resets.path(found, branch, check_path(path))
+        elif kind == "common_prefix":
+            resets.prefix(found, branch, path.encode("utf-8", "surrogateescape"))
+        else:
+            raise InvalidValueError(f"unknown reset type {kind!r}: invalid value")
 
     def hard_reset(self, repository: str, branch: str, ref: str, *, force: bool = False) -> None:
         """Move the head to another commit. What is staged stays staged, on top of the new head (trap 46).
@@ -84,7 +132,16 @@ class BranchCalls(CatalogCore):
         Raises:
             DirtyBranchError: 400, a sealed token holds changes.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        self._protection.require_writable(found, branch)
+        commit = self._resolver.commit(found, ref)
+
+        def moved(present: Branch) -> Branch:
+            if any(next(self._areas.scan(token), None) for token in present.sealed_tokens):
+                raise DirtyBranchError
+            return replace(present, commit_id=commit.id)
+
+        self._protocol.change(found, branch, moved)
 
     def diff_branch(
         self,
@@ -97,4 +154,17 @@ class BranchCalls(CatalogCore):
         amount: int = 100,
     ) -> Page[Diff]:
         """What is staged, compared with the head. Entries of equal identity are no difference."""
-        raise NotImplementedError
+        found = self._repositories.get(repository)
+        ranges = self._namespace(found).ranges
+
+        def read(present: Branch) -> Page[Diff]:
+            head = self._commits.get(found, present.commit_id).metarange_id
+            return diff_page(
+                lambda start: staged_diffs(self._areas, present.tokens, ranges, head, start),
+                prefix,
+                delimiter,
+                after,
+                amount,
+            )
+
+        return read_branch(self._branches, found, branch, read)

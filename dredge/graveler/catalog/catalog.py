@@ -1,14 +1,15 @@
-"""The catalog: every call of the data model, put together from one module a noun."""
+"""The catalog: every call of the data model, put together from one module a noun.
+
+Calls on objects come in three layers: `objects` reads, `changes` adds writing, `addresses` adds linking.
+"""
 
 from __future__ import annotations
 
 from dredge.graveler.catalog.addresses import AddressCalls
 from dredge.graveler.catalog.branches import BranchCalls
-from dredge.graveler.catalog.changes import ChangeCalls
 from dredge.graveler.catalog.commits import CommitCalls
 from dredge.graveler.catalog.garbage import GarbageCalls
 from dredge.graveler.catalog.merges import MergeCalls
-from dredge.graveler.catalog.objects import ObjectCalls
 from dredge.graveler.catalog.repositories import RepositoryCalls
 from dredge.graveler.catalog.tags import TagCalls
 
@@ -19,8 +20,6 @@ class Catalog(
     CommitCalls,
     TagCalls,
     MergeCalls,
-    ObjectCalls,
-    ChangeCalls,
     AddressCalls,
     GarbageCalls,
 ):
@@ -33,4 +32,5 @@ class Catalog(
         open_namespace: gives a writer for a storage namespace URI.
         clock: the time, aware UTC.
         settings: see Settings.
+        sleep: waits so many seconds between tries of a commit.
     """

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import BinaryIO
 
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.errors import NotFoundError
+from dredge.graveler.catalog.entries import (
+    address_to_keep,
+    decode_entry,
+    entry_time,
+    locate,
+    object_stats,
+)
+from dredge.graveler.catalog.objects import ObjectCalls
 from dredge.graveler.catalog.results import DeleteError, ObjectStats
+from dredge.graveler.committed import AddressType, Entry, Value
+from dredge.graveler.errors import (
+    DataNotFoundError,
+    GravelerError,
+    InvalidValueError,
+    PathNotFoundError,
+    PreconditionError,
+    UnsupportedError,
+)
+from dredge.graveler.refs.names import check_path
+from dredge.graveler.refs.records import Branch, Repository
+from dredge.graveler.staging.area import Staged
+from dredge.graveler.staging.combined import staged_value
+from dredge.graveler.staging.flows import read_branch, write_staged
+from dredge.kv import PredicateFailedError
 
 Content = bytes | BinaryIO | Iterable[bytes]
+DELETE_PATHS_MAX = 1000
+_CHUNK_BYTES = 1 << 20
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
-class ChangeCalls(CatalogCore):
+class ChangeCalls(ObjectCalls):
     """Upload, stage, copy, delete, change metadata."""
 
     def upload_object(
@@ -43,7 +70,24 @@ class ChangeCalls(CatalogCore):
         Raises:
             PreconditionError: 412, the path exists. The bytes may have been stored; they are garbage.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        raw = check_path(path)
+        self._protection.require_writable(found, branch)
+        present = self._branches.cached(found, branch).branch  # 404 before the body is read
+        if if_none_match and self._value_on(found, present, raw) is not None:
+            raise PreconditionError
+        address = self._paths.new_address()
+        checksum, size = self._write_bytes(found, address, content)
+        entry = Entry(
+            address=address,
+            size=size,
+            etag=checksum,
+            last_modified=self.clock(),
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+        )
+        self._stage(found, branch, raw, entry, if_absent=if_none_match)
+        return object_stats(found, path, entry)
 
     def stage_object(
         self,
@@ -64,7 +108,27 @@ class ChangeCalls(CatalogCore):
         Raises:
             InvalidValueError: 400, no URI; in profile `design` also any address inside the namespace.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        raw = check_path(path)
+        self._protection.require_writable(found, branch)
+        address, address_type = address_to_keep(found, physical_address)
+        inside = physical_address.startswith(found.storage_namespace.rstrip("/") + "/")
+        if inside and self.settings.profile == "design":
+            raise InvalidValueError(
+                f"{physical_address} lies in the repository's own namespace: only an address that was "
+                "handed out may be used there, by linking it: invalid value"
+            )
+        entry = Entry(
+            address=address,
+            address_type=address_type,
+            size=size_bytes,
+            etag=checksum,
+            last_modified=entry_time(self.clock(), mtime),
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+        )
+        self._stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)
 
     def delete_object(
         self, repository: str, branch: str, path: str, *, no_tombstone: bool = False, force: bool = False
@@ -78,13 +142,26 @@ class ChangeCalls(CatalogCore):
             no_tombstone: remove the staged entry itself when nothing lies below it.
             force: also in a read-only repository.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        self._protection.require_writable(found, branch)
+        self._delete(found, branch, check_path(path), no_tombstone)
 
     def delete_objects(
         self, repository: str, branch: str, paths: Sequence[str], *, force: bool = False
     ) -> list[DeleteError]:
         """Delete many paths (at most 1000) and say which failed."""
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        if len(paths) > DELETE_PATHS_MAX:
+            raise InvalidValueError(f"at most {DELETE_PATHS_MAX} paths in one request: invalid value")
+        self._protection.require_writable(found, branch)
+        self._branches.current(found, branch)
+        failed = []
+        for path in paths:
+            try:
+                self._delete(found, branch, check_path(path), no_tombstone=False)
+            except GravelerError as error:
+                failed.append(DeleteError(path, error.status, str(error)))
+        return failed
 
     def copy_object(
         self,
@@ -108,10 +185,122 @@ class ChangeCalls(CatalogCore):
             shallow: refused (501).
             force: also in a read-only repository.
         """
-        raise NotImplementedError
+        if shallow:
+            raise UnsupportedError
+        found = self._writable(repository, force)
+        raw = check_path(path)
+        self._protection.require_writable(found, branch)
+        self._branches.current(found, branch)
+        source = self._entry(found, source_ref or branch, check_path(source_path))
+        address = self._paths.new_address()
+        self._copy_bytes(found, source, address)
+        entry = replace(
+            source,
+            address=address,
+            address_type=AddressType.RELATIVE,
+            last_modified=self.clock(),
+            nanoseconds=0,
+        )
+        self._stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)
 
     def update_user_metadata(
         self, repository: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
     ) -> None:
         """Replace an object's user metadata: the same address is staged anew under the same path."""
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        raw = check_path(path)
+        self._protection.require_writable(found, branch)
+        value = read_branch(
+            self._branches, found, branch, lambda present: self._value_on(found, present, raw)
+        )
+        if value is None:
+            raise PathNotFoundError
+        self._stage(found, branch, raw, replace(decode_entry(raw, value), metadata=dict(metadata)))
+
+    def _stage(
+        self, repository: Repository, branch: str, path: bytes, entry: Entry, *, if_absent: bool = False
+    ) -> None:
+        value = entry.value()
+        staged = Staged(path, value)
+
+        def write(present: Branch) -> None:
+            if if_absent:
+                self._stage_if_absent(repository, present, staged)
+            else:
+                self._areas.put(present.staging_token, staged)
+
+        write_staged(self._branches, repository, branch, write, self.settings.write_tries)
+
+    def _stage_if_absent(self, repository: Repository, branch: Branch, staged: Staged) -> None:
+        """Stage where nothing may be; what an earlier try of the same write left is no hindrance.
+
+        Raises:
+            PreconditionError: 412.
+        """
+        here = self._areas.get_raw(branch.staging_token, staged.path)
+        if here is None:
+            lower = replace(branch, staging_token="")
+            present = self._value_on(repository, lower, staged.path)
+        else:
+            present = Staged.decode(staged.path, here).value
+        if present is not None and present != staged.value:
+            raise PreconditionError
+        try:
+            self._areas.put_if(branch.staging_token, staged, here)
+        except PredicateFailedError:
+            raise PreconditionError from None
+
+    def _delete(self, repository: Repository, branch: str, path: bytes, no_tombstone: bool) -> None:
+        def write(present: Branch) -> None:
+            below = self._below(repository, present, path)
+            here = self._areas.get(present.staging_token, path)
+            if below is None and no_tombstone:
+                self._areas.remove(present.staging_token, path)
+            elif (below if here is None else here.value) is not None:
+                self._areas.put(present.staging_token, Staged(path, None))
+
+        write_staged(self._branches, repository, branch, write, self.settings.write_tries)
+
+    def _below(self, repository: Repository, branch: Branch, path: bytes) -> Value | None:
+        """What a path reads as without the newest token."""
+        staged = staged_value(self._areas, branch.sealed_tokens, path)
+        if staged is not None:
+            return staged.value
+        return self._committed_value(repository, branch.commit_id, path)
+
+    def _write_bytes(self, repository: Repository, address: str, content: Content) -> tuple[str, int]:
+        objects = self._namespace(repository).objects
+        if isinstance(content, bytes):
+            objects.put(address, content)
+            return hashlib.md5(content, usedforsecurity=False).hexdigest(), len(content)
+        digest = hashlib.md5(usedforsecurity=False)
+        size = 0
+
+        def pass_on(chunks: Iterable[bytes]) -> Iterator[bytes]:
+            nonlocal size
+            for chunk in chunks:
+                digest.update(chunk)
+                size += len(chunk)
+                yield chunk
+
+        objects.put_stream(address, pass_on(_chunks(content)))
+        return digest.hexdigest(), size
+
+    def _copy_bytes(self, repository: Repository, source: Entry, address: str) -> None:
+        objects = self._namespace(repository).objects
+        holder, key = locate(repository, source, objects, self._open_namespace)
+        try:
+            if holder is objects:
+                objects.copy(key, address)
+                return
+            with holder.open_read(key) as stream:
+                objects.put_stream(address, stream)
+        except NotFoundError:
+            raise DataNotFoundError from None
+
+
+def _chunks(content: BinaryIO | Iterable[bytes]) -> Iterable[bytes]:
+    if hasattr(content, "read"):
+        return iter(lambda: content.read(_CHUNK_BYTES), b"")
+    return content

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.errors import FormatError, NotFoundError
+from dredge.graveler.catalog.core import CatalogCore, CommitWords
+from dredge.graveler.catalog.entries import path_bytes
+from dredge.graveler.catalog.paging import take_page
 from dredge.graveler.catalog.results import Page
-from dredge.graveler.refs.records import Commit
+from dredge.graveler.committed import Change, apply, diff
+from dredge.graveler.errors import (
+    DataNotFoundError,
+    InvalidValueError,
+    MissingError,
+    NoChangesError,
+    NotUniqueError,
+)
+from dredge.graveler.refs.commits import hash_commit
+from dredge.graveler.refs.history import walk
+from dredge.graveler.refs.records import Commit, Repository
+from dredge.graveler.staging.combined import staged_changes
+from dredge.graveler.staging.reset import same_identity
 
 
 class CommitCalls(CatalogCore):
@@ -43,7 +59,24 @@ class CommitCalls(CatalogCore):
             NoChangesError: 400; the staging token stays sealed on the branch.
             TooManyTriesError: 429; nothing is lost, the changes stay on the branch.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        self._protection.require_committable(found, branch)
+        words = CommitWords(committer, message, metadata or {}, date)
+        if source_metarange is None:
+            done = self._protocol.commit_staged(
+                found,
+                branch,
+                lambda head, tokens: self._commit_tokens(found, head, tokens, words, allow_empty),
+            )
+        else:
+            done = self._protocol.commit_tree(
+                found,
+                branch,
+                lambda head: self._commit_metarange(found, head, source_metarange, words),
+                lambda present: self._is_dirty(found, present),
+            )
+        self._dropper.queue(done.dropped)
+        return done.commit
 
     def get_commit(self, repository: str, ref: str) -> Commit:
         """Look up the commit that an expression names.
@@ -51,7 +84,7 @@ class CommitCalls(CatalogCore):
         Raises:
             CommitNotFoundError: 404.
         """
-        raise NotImplementedError
+        return self._resolver.commit(self._repositories.get(repository), ref)
 
     def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
         """Write a commit record as it is (any date, any version); its id must be its hash.
@@ -60,7 +93,20 @@ class CommitCalls(CatalogCore):
             InvalidValueError: 400, the id is not the hash.
             NotUniqueError: 409, another record has the id.
         """
-        raise NotImplementedError
+        found = self._writable(repository, force)
+        expected = hash_commit(
+            commit.committer,
+            commit.message,
+            commit.metarange_id,
+            commit.creation_date,
+            commit.metadata,
+            commit.parents,
+        )
+        if commit.id != expected:
+            raise InvalidValueError(f"commit id {commit.id} is not the hash {expected}: invalid value")
+        if self._commits.exists(found, commit.id):
+            raise NotUniqueError
+        self._commits.add(found, commit)
 
     def log(
         self,
@@ -90,7 +136,16 @@ class CommitCalls(CatalogCore):
             after: commit id of the last result of the page before.
             amount: results a page, at most 1000.
         """
-        raise NotImplementedError
+        found = self._repositories.get(repository)
+        start = self._resolver.commit(found, ref)
+        last = None if stop_at is None else self._resolver.commit(found, stop_at).id
+        commits = self._walk(found, start.id, first_parent=first_parent, since=since, last=last)
+        if after:
+            commits = _behind(commits, after)
+        if objects or prefixes:
+            commits = (commit for commit in commits if self._changes_any(found, commit, objects, prefixes))
+        page = take_page(commits, amount, lambda commit: commit.id)
+        return Page(page.results) if limit else page
 
     def read_metadata_object(self, repository: str, object_id: str) -> bytes:
         """Bytes of a range or metarange file.
@@ -98,4 +153,68 @@ class CommitCalls(CatalogCore):
         Raises:
             DataNotFoundError: 410.
         """
-        raise NotImplementedError
+        found = self._repositories.get(repository)
+        try:
+            return self._namespace(found).objects.get(f"_lakefs/{object_id}")
+        except (NotFoundError, FormatError):
+            raise DataNotFoundError from None
+
+    def _commit_tokens(
+        self, repository: Repository, head: str, tokens: Sequence[str], words: CommitWords, allow_empty: bool
+    ) -> Commit:
+        parent = self._commits.get(repository, head)
+        changes = (Change(staged.path, staged.value) for staged in staged_changes(self._areas, tokens))
+        applied = apply(self._namespace(repository).ranges, parent.metarange_id, changes, self._rule)
+        if not applied.anything and not allow_empty:
+            raise NoChangesError("commit: no changes")
+        return self._add_commit(repository, words, applied.metarange_id, (parent,))
+
+    def _commit_metarange(
+        self, repository: Repository, head: str, metarange_id: str, words: CommitWords
+    ) -> Commit:
+        try:
+            self._namespace(repository).ranges.get_metarange(metarange_id)
+        except NotFoundError:
+            raise MissingError("metarange not found") from None
+        return self._add_commit(repository, words, metarange_id, (self._commits.get(repository, head),))
+
+    def _walk(
+        self,
+        repository: Repository,
+        start: str,
+        *,
+        first_parent: bool,
+        since: datetime | None,
+        last: str | None,
+    ) -> Iterator[Commit]:
+        for commit in walk(partial(self._commits.get, repository), start, first_parent=first_parent):
+            if since is not None and commit.creation_date < since:
+                return
+            yield commit
+            if commit.id == last:
+                return
+
+    def _changes_any(
+        self, repository: Repository, commit: Commit, objects: Sequence[str], prefixes: Sequence[str]
+    ) -> bool:
+        """Say whether a commit differs from its main parent at a path or below a prefix."""
+        parent = commit.main_parent
+        before = "" if parent is None else self._commits.get(repository, parent).metarange_id
+        if before == commit.metarange_id:
+            return False
+        ranges = self._namespace(repository).ranges
+        for path in map(path_bytes, objects):
+            if not same_identity(ranges.get_entry(before, path), ranges.get_entry(commit.metarange_id, path)):
+                return True
+        wanted = tuple(map(path_bytes, prefixes))
+        return bool(wanted) and any(
+            difference.key.startswith(wanted) for difference in diff(ranges, before, commit.metarange_id)
+        )
+
+
+def _behind(commits: Iterator[Commit], after: str) -> Iterator[Commit]:
+    """What comes after a commit."""
+    for commit in commits:
+        if commit.id == after:
+            return commits
+    return iter(())

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from dredge.errors import ConflictError, NotFoundError
+from dredge.graveler import messages
 from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
+from dredge.graveler.errors import NamespaceInUseError, NotUniqueError, ReadOnlyError
+from dredge.graveler.refs.names import check_branch, check_namespace, check_repository
 from dredge.graveler.refs.records import Repository
+from dredge.graveler.refs.repositories import METADATA_KEY
+from dredge.kv import KeyNotFoundError
+from dredge.storage import ObjectWriter
+
+CLAIM_KEY = "_lakefs/dummy"
+_CLAIM_KEYS = ("dummy", CLAIM_KEY)  # the first is where very old servers wrote it
+_CLAIM = b"This object says that the storage namespace belongs to a repository."
 
 
 class RepositoryCalls(CatalogCore):
@@ -38,7 +50,22 @@ class RepositoryCalls(CatalogCore):
             NamespaceInUseError: 400.
             InvalidValueError: 400, a malformed name.
         """
-        raise NotImplementedError
+        present = self._repositories.peek(repository)
+        if present is not None and not present.in_deletion:
+            raise NotUniqueError
+        check_repository(repository)
+        check_branch(default_branch)
+        check_namespace(storage_namespace)
+        if not bare and not read_only:
+            _claim(self._open_namespace(storage_namespace))
+        return self._repositories.create(
+            repository,
+            storage_namespace,
+            default_branch,
+            bare=bare,
+            read_only=read_only,
+            storage_id=storage_id,
+        )
 
     def get_repository(self, repository: str) -> Repository:
         """Look a repository up.
@@ -47,13 +74,17 @@ class RepositoryCalls(CatalogCore):
             RepositoryNotFoundError: 404.
             RepositoryInDeletionError: 410.
         """
-        raise NotImplementedError
+        return self._repositories.get(repository)
 
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
     ) -> Page[Repository]:
         """List in name order, those in deletion too (a real server does not filter them)."""
-        raise NotImplementedError
+
+        def scan(start: str) -> Iterator[Repository]:
+            return (found for found in self._repositories.scan(start) if search in found.name)
+
+        return named_page(scan, prefix, after, amount, lambda found: found.name)
 
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
         """Delete the records of a repository; staged entries and all objects stay. Can be retried.
@@ -62,15 +93,23 @@ class RepositoryCalls(CatalogCore):
             repository: its name.
             force: also when it is read only.
         """
-        raise NotImplementedError
+        found = self._repositories.peek(repository)
+        if found is not None and found.read_only and not force:
+            raise ReadOnlyError
+        self._repositories.delete(repository)
 
     def get_repository_metadata(self, repository: str) -> Mapping[str, str]:
         """Metadata of the repository itself."""
-        raise NotImplementedError
+        partition = self._repositories.get(repository).partition
+        try:
+            raw = self._kv.get(partition, METADATA_KEY)
+        except KeyNotFoundError:
+            return {}
+        return dict(messages.decode(messages.RepoMetadata, raw, "repository metadata").metadata)
 
     def get_branch_protection(self, repository: str) -> tuple[list[str], str]:
         """Patterns of protected branches, and an ETag of them."""
-        raise NotImplementedError
+        return self._protection.patterns(self._repositories.get(repository))
 
     def set_branch_protection(
         self, repository: str, patterns: Sequence[str], *, if_match: str | None = None
@@ -80,4 +119,19 @@ class RepositoryCalls(CatalogCore):
         Raises:
             PreconditionError: 412, `if_match` is not the present ETag.
         """
-        raise NotImplementedError
+        self._protection.replace(self._writable(repository), patterns, if_match)
+
+
+def _claim(objects: ObjectWriter) -> None:
+    """Take a storage namespace, once and for ever: the claim stays when the repository is deleted."""
+    for key in _CLAIM_KEYS:
+        try:
+            objects.get(key)
+        except NotFoundError:
+            continue
+        raise NamespaceInUseError
+    try:
+        objects.put_if_absent(CLAIM_KEY, _CLAIM)
+    except ConflictError:
+        raise NamespaceInUseError from None
+    objects.get(CLAIM_KEY)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from dredge.storage import ObjectStream
+
 PathType = Literal["object", "common_prefix"]
 DiffType = Literal["added", "removed", "changed", "conflict", "prefix_changed"]
 
@@ -58,11 +60,13 @@ class ObjectContent:
     Args:
         stats: of the object.
         read: `read(start, length)` gives that part of the bytes; `read(0, None)` all of them.
-            Raises DataNotFoundError (410) when the store has no such object.
+        stream: the same in pieces of bounded size; to be closed.
+            Both raise DataNotFoundError (410) when the store has no such object.
     """
 
     stats: ObjectStats
     read: Callable[[int, int | None], bytes]
+    stream: Callable[[int, int | None], ObjectStream]
 
 
 @dataclass(frozen=True, slots=True)

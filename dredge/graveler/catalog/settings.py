@@ -8,7 +8,8 @@ from typing import Literal
 
 from dredge.errors import ConfigError
 
-# Faults of real servers that tests provoke on purpose. All are off unless named; none is ever on in production.
+# Faults of real servers that tests provoke on purpose. All are off unless named; none is ever on in
+# production.
 CATALOG_DEFECTS = frozenset(
     {
         "rows_lost_on_branch_delete",  # a branch that vanishes during prepare throws away its page's rows

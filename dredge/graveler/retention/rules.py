@@ -1,7 +1,7 @@
 """Garbage collection rules: how many days commits stay active, by default and by branch.
 
-Kept as a protobuf file in the namespace, whatever its name says. An empty file means "no rules", and so do rules
-that serialise to nothing: default 0 and no branches (trap 29).
+Kept as a protobuf file in the namespace, whatever its name says. An empty file means "no rules", and so do
+rules that serialise to nothing: default 0 and no branches (trap 29).
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.graveler import messages
@@ -25,7 +25,8 @@ class Rules:
     """Days of retention.
 
     Args:
-        default_days: for branches without a rule and for dangling lines; any number is accepted, also 0 and less.
+        default_days: for branches without a rule and for dangling lines; any number is accepted, also 0 and
+            less.
         branch_days: by exact branch name; patterns mean nothing.
     """
 
@@ -40,7 +41,10 @@ class Rules:
             branch: the branch whose head the line starts at; None for a dangling line.
         """
         days = self.default_days if branch is None else self.branch_days.get(branch, self.default_days)
-        return now - timedelta(days=days)
+        try:
+            return now - timedelta(days=days)
+        except OverflowError:  # more days than a calendar holds
+            return (datetime.min if days > 0 else datetime.max).replace(tzinfo=UTC)
 
     def encode(self) -> bytes:
         """Write the file's content."""

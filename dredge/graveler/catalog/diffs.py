@@ -1,0 +1,72 @@
+"""Differences as answers show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dredge.graveler.catalog.entries import decode_entry
+from dredge.graveler.catalog.listing import list_page
+from dredge.graveler.catalog.results import Diff, DiffType, Page
+from dredge.graveler.committed import Difference, RangeReader, Value
+from dredge.graveler.staging.area import StagingAreas
+from dredge.graveler.staging.combined import staged_changes
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What happened to a path, and what it holds now (None: nothing)."""
+
+    type: DiffType
+    value: Value | None
+
+
+def staged_diffs(
+    areas: StagingAreas, tokens: Sequence[str], ranges: RangeReader, head: str, start: bytes = b""
+) -> Iterator[tuple[bytes, Changed]]:
+    """What is staged and differs from a commit, in path order.
+
+    An entry of the committed identity is no difference, whatever its address (trap 6).
+
+    Args:
+        areas: staging areas.
+        tokens: newest first.
+        ranges: committed content.
+        head: metarange id of the commit.
+        start: the first path that counts.
+    """
+    for staged in staged_changes(areas, tokens, start):
+        below = ranges.get_entry(head, staged.path)
+        if staged.value is None:
+            if below is not None:
+                yield staged.path, Changed("removed", None)
+        elif below is None:
+            yield staged.path, Changed("added", staged.value)
+        elif below.identity != staged.value.identity:
+            yield staged.path, Changed("changed", staged.value)
+
+
+def committed_diffs(differences: Iterator[Difference], start: bytes) -> Iterator[tuple[bytes, Changed]]:
+    """Differences of two contents from a path on."""
+    for difference in differences:
+        if difference.key >= start:
+            yield difference.key, Changed(difference.kind.value, difference.right)
+
+
+def diff_page(
+    seek: Callable[[bytes], Iterator[tuple[bytes, Changed]]],
+    prefix: str,
+    delimiter: str,
+    after: str,
+    amount: int,
+) -> Page[Diff]:
+    """Cut one page off differences; arguments as for `list_page`."""
+    page = list_page(seek, prefix, delimiter, after, amount)
+    return Page([_answer(*result) for result in page.results], page.has_more, page.next_offset)
+
+
+def _answer(path: str, changed: Changed | None) -> Diff:
+    if changed is None:
+        return Diff("prefix_changed", path, "common_prefix")
+    size = 0 if changed.value is None else decode_entry(path.encode(), changed.value).size
+    return Diff(changed.type, path, size_bytes=size)

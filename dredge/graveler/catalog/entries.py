@@ -1,0 +1,102 @@
+"""Entries: from what a request says to what is kept, and back to what an answer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from dredge.graveler.addresses import AddressType, canonical_address
+from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.slices import DATA_PREFIX
+from dredge.graveler.committed import Entry, Value
+from dredge.graveler.errors import InvalidValueError
+from dredge.graveler.refs.records import Repository
+from dredge.storage import ObjectWriter
+
+
+def path_bytes(text: str) -> bytes:
+    """A path, prefix or offset as staging areas and ranges spell it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def path_text(path: bytes) -> str:
+    """A kept path as answers spell it; what is no UTF-8 survives the way there and back."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+def decode_entry(path: bytes, value: Value) -> Entry:
+    """Read the entry of a path.
+
+    Raises:
+        FormatError: it is none.
+    """
+    return Entry.decode(value.data, f"entry of {path!r}")
+
+
+def full_address(repository: Repository, entry: Entry) -> str:
+    """The URI of an entry's bytes, below the namespace as the repository spells it where it is inside."""
+    uri = repository.storage_namespace
+    key = canonical_address(entry.address, entry.address_type, uri)
+    if entry.address_type == AddressType.FULL or key is None:
+        return entry.address
+    return f"{uri.rstrip('/')}/{key}"
+
+
+def object_stats(repository: Repository, path: str, entry: Entry) -> ObjectStats:
+    """What an answer shows of an entry."""
+    return ObjectStats(
+        path=path,
+        physical_address=full_address(repository, entry),
+        checksum=entry.etag,
+        size_bytes=entry.size,
+        mtime=entry.last_modified,
+        metadata=entry.metadata,
+        content_type=entry.content_type,
+    )
+
+
+def prefix_stats(path: str) -> ObjectStats:
+    """What an answer shows of a common prefix."""
+    return ObjectStats(path=path, path_type="common_prefix")
+
+
+def address_to_keep(repository: Repository, address: str) -> tuple[str, AddressType]:
+    """How a given URI is kept: relative when it is below the namespace's `data/`, else full, as given.
+
+    The comparison is on the text, as a server does it: `s3a://` is another place than `s3://` here.
+
+    Raises:
+        InvalidValueError: 400, no URI.
+    """
+    prefix = repository.storage_namespace.rstrip("/") + "/"
+    if address.startswith(prefix + DATA_PREFIX):
+        return address.removeprefix(prefix), AddressType.RELATIVE
+    if "://" not in address or any(ord(char) < 0x20 or char == "\x7f" for char in address):
+        raise InvalidValueError(f"could not parse URI {address!r}: invalid value")
+    return address, AddressType.FULL
+
+
+def locate(
+    repository: Repository,
+    entry: Entry,
+    objects: ObjectWriter,
+    open_folder: Callable[[str], ObjectWriter],
+) -> tuple[ObjectWriter, str]:
+    """Find the store and the key of an entry's bytes.
+
+    Args:
+        repository: whose entry it is.
+        entry: the entry.
+        objects: the repository's namespace.
+        open_folder: opens the folder of an address outside it.
+    """
+    key = canonical_address(entry.address, entry.address_type, repository.storage_namespace)
+    if key is not None:
+        return objects, key
+    folder, _, name = entry.address.rpartition("/")
+    return open_folder(folder), name
+
+
+def entry_time(now: datetime, mtime: datetime | None) -> datetime:
+    """The time an entry gets: the caller's, if there is one."""
+    return now if mtime is None else mtime.astimezone(UTC)

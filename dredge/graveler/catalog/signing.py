@@ -1,0 +1,83 @@
+"""Signatures on handed-out addresses.
+
+    data/<slice>/<xid>,<signature>        the signed text is the object's key, comma and all
+
+    signature = HMAC-SHA256(secret, JSON of repository, branch, path and the address before the comma),
+                URL-safe base64 without padding, 43 characters
+
+Nothing is stored: the signature proves that the address was handed out for this path, the xid says when.
+
+Source: lakeFS pkg/catalog/catalog.go (VerifyLinkAddress; behaviour only).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from datetime import datetime, timedelta
+
+from dredge.errors import FormatError
+from dredge.graveler.errors import LinkAddressError
+from dredge.graveler.xid import ascending_time
+
+_SEPARATOR = ","
+# Characters that Go's encoder escapes and Python's does not.
+_GO_ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+
+
+def sign_address(secret: str, repository: str, branch: str, path: str, address: str) -> str:
+    """Sign a fresh address.
+
+    Args:
+        secret: the server's signing key.
+        repository: name.
+        branch: name.
+        path: the only path that it may be linked to.
+        address: relative, `data/<slice>/<xid>`.
+
+    Returns:
+        The address with its signature: the key to write to.
+    """
+    return f"{address}{_SEPARATOR}{_signature(secret, repository, branch, path, address)}"
+
+
+def verify_address(
+    secret: str, repository: str, branch: str, path: str, signed: str, *, now: datetime, expiry: timedelta
+) -> None:
+    """Refuse an address that was not handed out for a path, or too long ago.
+
+    Args:
+        secret: the server's signing key.
+        repository: name.
+        branch: name.
+        path: where it is to be linked.
+        signed: relative address with signature.
+        now: aware UTC.
+        expiry: largest age of the xid inside the address.
+
+    Raises:
+        LinkAddressError: 400.
+    """
+    address, separator, signature = signed.partition(_SEPARATOR)
+    if not separator:
+        raise LinkAddressError("address is not signed: link address invalid")
+    expected = _signature(secret, repository, branch, path, address)
+    if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogateescape")):
+        raise LinkAddressError("invalid address signature: invalid address")
+    try:
+        handed_out = ascending_time(address.rpartition("/")[2])
+    except FormatError:
+        raise LinkAddressError("malformed address: link address invalid") from None
+    if now - handed_out > expiry:
+        raise LinkAddressError("link address expired")
+
+
+def _signature(secret: str, repository: str, branch: str, path: str, address: str) -> str:
+    members = {"Repository": repository, "Branch": branch, "Path": path, "PhysicalAddress": address}
+    text = json.dumps(members, ensure_ascii=False, separators=(",", ":")).translate(_GO_ESCAPES)
+    digest = hmac.new(secret.encode(), text.encode("utf-8", "surrogateescape"), hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

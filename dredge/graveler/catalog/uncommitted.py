@@ -1,0 +1,235 @@
+"""One page of the addresses that a repository has uncommitted.
+
+All branches in name order, hidden ones too; of each, what is staged (current token and all sealed tokens,
+newest wins) and differs from the head. Left out, as a real server leaves them out:
+
+    tombstones                                   nothing is live there
+    entries of the committed identity            live on the branch all the same (traps 6, 45)
+    addresses outside the namespace              not this namespace's objects
+    type 0 entries with a relative address       live on the branch all the same (trap 14)
+
+A page ends when the parquet bytes flushed so far pass a limit, or after an interval; its token names the next
+item: a branch, and the path to go on from inside it. Each page moves at least one item, so a run always ends
+(a real server's need not: defect `repeated_token`).
+
+Source: lakeFS pkg/catalog/gc_write_uncommitted.go, pkg/catalog/catalog.go (behaviour only).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dredge.graveler.addresses import AddressType
+from dredge.graveler.catalog.diffs import staged_diffs
+from dredge.graveler.catalog.entries import decode_entry, path_bytes, path_text
+from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.committed import Entry, RangeReader
+from dredge.graveler.errors import BranchNotFoundError, ContinuationTokenError
+from dredge.graveler.refs.branches import Branches
+from dredge.graveler.refs.commits import Commits
+from dredge.graveler.refs.records import Branch, Repository
+from dredge.graveler.staging.area import StagingAreas
+
+SCHEMA = pa.schema(
+    [
+        pa.field("physical_address", pa.string(), nullable=False),
+        pa.field("creation_date", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a page begins.
+
+    Args:
+        run_id: of the whole run.
+        branch: go on with this branch, or the next one if it is gone.
+        path: and in it with this path, inclusive.
+    """
+
+    run_id: str
+    branch: str = ""
+    path: str = ""
+
+    def encode(self) -> str:
+        """Write the continuation token."""
+        members = {"branch": self.branch, "path": self.path, "run_id": self.run_id, "key": ""}
+        text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+        return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
+
+    @classmethod
+    def decode(cls, token: str) -> Mark:
+        """Read a continuation token.
+
+        Raises:
+            ContinuationTokenError: 400.
+        """
+        try:
+            raw = base64.b64decode(token, validate=True)
+            members = json.loads(raw.decode("utf-8", "surrogateescape"))
+            return cls(str(members["run_id"]), str(members["branch"]), str(members["path"]))
+        except (binascii.Error, ValueError, KeyError, TypeError):
+            raise ContinuationTokenError from None
+
+
+class PageFile:
+    """The parquet file of one page, in memory.
+
+    Args:
+        flush_rows: rows between two flushes; only flushed bytes count as the file's size.
+    """
+
+    def __init__(self, flush_rows: int) -> None:
+        self._flush_rows = flush_rows
+        self._sink = io.BytesIO()
+        self._writer = pq.ParquetWriter(
+            self._sink, SCHEMA, compression="gzip", use_dictionary=["physical_address"], version="1.0"
+        )
+        self._addresses: list[str] = []
+        self._dates: list[int] = []
+        self.rows = 0
+
+    @property
+    def flushed_bytes(self) -> int:
+        """Bytes written so far, without what waits for the next flush."""
+        return self._sink.tell()
+
+    def add(self, address: str, date: datetime) -> None:
+        """Add a row."""
+        self._addresses.append(address)
+        self._dates.append(int(date.timestamp()))
+        self.rows += 1
+        if len(self._addresses) >= self._flush_rows:
+            self._flush()
+
+    def finish(self) -> bytes:
+        """Close the file and give its bytes."""
+        self._flush()
+        self._writer.close()
+        return self._sink.getvalue()
+
+    def _flush(self) -> None:
+        if self._addresses:
+            self._writer.write_table(pa.table([self._addresses, self._dates], schema=SCHEMA))
+            self._addresses, self._dates = [], []
+
+
+@dataclass(frozen=True, slots=True)
+class PageResult:
+    """What a page came to.
+
+    Args:
+        data: the parquet file, or None when there is nothing to upload.
+        next: where the next page begins; None when the run is complete.
+    """
+
+    data: bytes | None
+    next: Mark | None
+
+
+class UncommittedPage:
+    """Writes one page.
+
+    Args:
+        branches: branch records.
+        commits: commit records.
+        areas: staging areas.
+        ranges: committed content of the repository.
+        repository: whose.
+        clock: aware UTC time, for the interval.
+        settings: limits and defects.
+    """
+
+    def __init__(
+        self,
+        branches: Branches,
+        commits: Commits,
+        areas: StagingAreas,
+        ranges: RangeReader,
+        repository: Repository,
+        clock: Callable[[], datetime],
+        settings: Settings,
+    ) -> None:
+        self._branches = branches
+        self._commits = commits
+        self._areas = areas
+        self._ranges = ranges
+        self._repository = repository
+        self._clock = clock
+        self._settings = settings
+        self._began = clock()
+        self._file = PageFile(settings.prepare_flush_rows)
+        self._moved = False
+        self._rows = 0  # what decides whether the page has rows; a defect resets it
+
+    def write(self, mark: Mark) -> PageResult:
+        """Go on from a mark until a limit is reached or all is written.
+
+        Raises:
+            CommitNotFoundError: 404, a branch's head has no record.
+        """
+        last = ""
+        for listed in self._branches.scan(self._repository, mark.branch):
+            last = listed.name
+            start = mark.path if listed.name == mark.branch else ""
+            if self._is_full():
+                return self._result(Mark(mark.run_id, listed.name, start))
+            stopped_at = self._branch(listed.name, start)
+            if stopped_at is not None:
+                return self._result(Mark(mark.run_id, listed.name, stopped_at))
+        if self._rows and self._settings.defect("empty_last_page"):
+            return self._result(Mark(mark.run_id, last + "~"))  # behind every name, so nothing is left
+        return self._result(None)
+
+    def _branch(self, name: str, start: str) -> str | None:
+        """Write a branch's rows; give the path to go on from when the page is full."""
+        try:
+            branch = self._branches.current(self._repository, name).branch
+        except BranchNotFoundError:  # deleted since it was listed
+            if self._settings.defect("rows_lost_on_branch_delete"):
+                self._rows = 0
+            return None
+        for path, entry in self._uncommitted(branch, start):
+            if self._is_full():
+                return path_text(path)
+            address = self.address(entry)
+            if address is not None:
+                self._file.add(address, entry.last_modified)
+                self._rows += 1
+            self._moved = True
+        self._moved = True
+        return None
+
+    def _uncommitted(self, branch: Branch, start: str) -> Iterator[tuple[bytes, Entry]]:
+        head = self._commits.get(self._repository, branch.commit_id).metarange_id
+        for path, changed in staged_diffs(self._areas, branch.tokens, self._ranges, head, path_bytes(start)):
+            if changed.value is not None:
+                yield path, decode_entry(path, changed.value)
+
+    def address(self, entry: Entry) -> str | None:
+        """The address as a row shows it, relative to the namespace; None when it gets no row."""
+        if entry.address_type == AddressType.RELATIVE:
+            return entry.address
+        prefix = self._repository.storage_namespace.rstrip("/") + "/"
+        return entry.address.removeprefix(prefix) if entry.address.startswith(prefix) else None
+
+    def _is_full(self) -> bool:
+        if not self._moved:
+            return False
+        return (
+            self._file.flushed_bytes > self._settings.prepare_file_bytes_max
+            or self._clock() - self._began >= self._settings.prepare_interval
+        )
+
+    def _result(self, following: Mark | None) -> PageResult:
+        return PageResult(self._file.finish() if self._rows else None, following)

@@ -1,0 +1,55 @@
+"""Amortised reads: requests for the same key share one look-up.
+
+A request may only share a look-up that *begins* after the request was made, or it could miss a write that
+finished before. So one look-up runs, and all requests that arrive meanwhile share the next one.
+
+Source: design "lakeFS on KV", caching branch pointers and amortized reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+
+
+class AmortizedReads[K: Hashable, T]:
+    """Runs look-ups, one at a time for each key.
+
+    Args:
+        read: the look-up; what it raises reaches everyone who shares it.
+    """
+
+    def __init__(self, read: Callable[[K], T]) -> None:
+        self._read = read
+        self._running: dict[K, Future[T]] = {}
+        self._next: dict[K, Future[T]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> T:
+        """Look a key up; the look-up begins after this call does."""
+        before: Future[T] | None
+        with self._lock:
+            before = self._running.get(key)
+            shared = self._next.get(key)
+            if before is None:
+                mine = self._running[key] = Future()
+            elif shared is None:
+                mine = self._next[key] = Future()
+        if before is not None and shared is not None:
+            return shared.result()
+        if before is not None:
+            wait([before])
+            with self._lock:
+                self._running[key] = self._next.pop(key)
+        return self._lead(key, mine)
+
+    def _lead(self, key: K, mine: Future[T]) -> T:
+        try:
+            mine.set_result(self._read(key))
+        except BaseException as error:  # whoever shares the look-up must hear of it
+            mine.set_exception(error)
+        with self._lock:
+            if key not in self._next:  # else its leader takes the place
+                del self._running[key]
+        return mine.result()

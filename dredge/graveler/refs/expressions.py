@@ -1,0 +1,157 @@
+r"""Ref expressions: a name and ways from it.
+
+    expression = base { modifier }
+    base       = branch | tag | commit id | unique beginning of a commit id
+    modifier   = "~" [n]   n-th ancestor along main parents, default 1
+               | "^" [n]   n-th parent counted from 1, default 1; ^0 is the commit itself
+               | "@"       the branch without what is staged
+               | "$"       what is staged on the branch, alone and only where it is allowed
+
+A full commit id wins over a branch of that name; then come branch, tag, and beginnings of ids.
+`@` and `$` follow a branch directly.
+
+Source: lakeFS pkg/graveler/ref/parse_ref.go, expand.go (behaviour only).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dredge.graveler.errors import (
+    BranchNotFoundError,
+    CommitNotFoundError,
+    InvalidRefError,
+    RefNotFoundError,
+    StagingRefError,
+    TagNotFoundError,
+)
+from dredge.graveler.refs.branches import Branches
+from dredge.graveler.refs.commits import Commits
+from dredge.graveler.refs.names import check_ref, is_commit_id
+from dredge.graveler.refs.records import Branch, Commit, Repository
+from dredge.graveler.refs.tags import Tags
+
+_EXPRESSION = re.compile(r"(?P<base>[^~^@$]+)(?P<modifiers>(?:[~^][0-9]*|[@$])*)")
+_MODIFIER = re.compile(r"([~^@$])([0-9]*)")
+_ID_PREFIX = re.compile(r"[0-9a-f]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed expression.
+
+    Args:
+        base: the name.
+        modifiers: (sign, number) in order.
+    """
+
+    base: str
+    modifiers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What an expression names.
+
+    Args:
+        commit_id: the commit; for a branch its head when it was looked up.
+        branch: the branch whose staged changes count too, or None.
+        staging_only: the expression was `branch$`: only what is staged counts.
+    """
+
+    commit_id: str
+    branch: str | None = None
+    staging_only: bool = False
+
+
+def parse(text: str) -> Expression:
+    """Parse an expression.
+
+    Raises:
+        InvalidRefError: 400.
+    """
+    check_ref(text)
+    match = _EXPRESSION.fullmatch(text)
+    if match is None:
+        raise InvalidRefError
+    modifiers = tuple(
+        (sign, int(number) if number else 1) for sign, number in _MODIFIER.findall(match["modifiers"])
+    )
+    if any(sign in "@$" for sign, _ in modifiers[1:]) or (len(modifiers) > 1 and modifiers[0][0] == "$"):
+        raise InvalidRefError
+    return Expression(match["base"], modifiers)
+
+
+class Resolver:
+    """Looks expressions up."""
+
+    def __init__(self, branches: Branches, tags: Tags, commits: Commits) -> None:
+        self._branches = branches
+        self._tags = tags
+        self._commits = commits
+
+    def resolve(self, repository: Repository, text: str) -> Resolved:
+        """Find what an expression names. The branch record may come from the cache.
+
+        Raises:
+            InvalidRefError: 400, it cannot be parsed.
+            RefNotFoundError, CommitNotFoundError, RefAmbiguousError: 404.
+        """
+        expression = parse(text)
+        branch, commit_id = self._base(repository, expression.base)
+        if not expression.modifiers:
+            return Resolved(commit_id, None if branch is None else branch.name)
+        first = expression.modifiers[0][0]
+        if first in "@$" and branch is None:
+            raise InvalidRefError
+        if first == "$":
+            return Resolved(commit_id, expression.base, staging_only=True)
+        for sign, number in expression.modifiers:
+            commit_id = self._follow(repository, commit_id, sign, number)
+        return Resolved(commit_id)
+
+    def commit(self, repository: Repository, text: str) -> Commit:
+        """Find the commit that an expression names; a branch is its head as of now.
+
+        Raises:
+            StagingRefError: 400, `branch$` is no commit.
+        """
+        resolved = self.resolve(repository, text)
+        if resolved.staging_only:
+            raise StagingRefError
+        commit_id = resolved.commit_id
+        if resolved.branch is not None:
+            commit_id = self._branches.current(repository, resolved.branch).branch.commit_id
+        return self._commits.get(repository, commit_id)
+
+    def _base(self, repository: Repository, base: str) -> tuple[Branch | None, str]:
+        if is_commit_id(base) and self._commits.exists(repository, base):
+            return None, base
+        try:
+            branch = self._branches.cached(repository, base).branch
+        except BranchNotFoundError:
+            pass
+        else:
+            return branch, branch.commit_id
+        try:
+            return None, self._tags.get(repository, base).commit_id
+        except TagNotFoundError:
+            pass
+        if not _ID_PREFIX.fullmatch(base):
+            raise RefNotFoundError
+        return None, self._commits.find(repository, base).id
+
+    def _follow(self, repository: Repository, commit_id: str, sign: str, number: int) -> str:
+        if sign == "~":
+            for _ in range(number):
+                parent = self._commits.get(repository, commit_id).main_parent
+                if parent is None:
+                    raise CommitNotFoundError
+                commit_id = parent
+        elif sign == "^" and number:
+            parents = self._commits.get(repository, commit_id).parents
+            if number > len(parents):
+                raise CommitNotFoundError
+            commit_id = parents[number - 1]
+        return commit_id

@@ -1,0 +1,162 @@
+"""The life of repositories.
+
+Step 1 of the design, as a real server does it. Creating:
+
+    initial commit → default branch → repository record (must be absent)
+
+so a record is never without its branch; what is left of a create that failed or lost its race is a partition
+that nothing names. Deleting:
+
+    record says "in deletion" → branches, tags, commits, metadata removed → record removed
+
+so a deletion that was interrupted leaves a name that answers 410 until it is deleted again. Staging
+partitions, settings, tasks and all objects stay behind, as on a real server.
+
+Source: design "Repository operations error handling"; lakeFS pkg/graveler/ref/manager.go.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from dredge.graveler.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from dredge.graveler.refs.commits import new_commit
+from dredge.graveler.refs.records import (
+    FIRST_MESSAGE,
+    REPOSITORIES_PARTITION,
+    Branch,
+    Repository,
+    branch_key,
+    commit_key,
+    new_staging_token,
+    repository_key,
+)
+from dredge.graveler.xid import new_xid
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
+
+_PREFIX = b"repos/"
+METADATA_KEY = b"repo-metadata"
+_DELETED_PREFIXES = (b"branches/", b"tags/", b"commits/")
+
+
+class Repositories:
+    """All repositories of a key-value store.
+
+    Args:
+        kv: where they are.
+        clock: aware UTC time.
+    """
+
+    def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
+        self._kv = kv
+        self._clock = clock
+
+    def get(self, name: str) -> Repository:
+        """Look a usable repository up.
+
+        Raises:
+            RepositoryNotFoundError: 404.
+            RepositoryInDeletionError: 410.
+        """
+        repository = self.peek(name)
+        if repository is None:
+            raise RepositoryNotFoundError
+        if repository.in_deletion:
+            raise RepositoryInDeletionError
+        return repository
+
+    def peek(self, name: str) -> Repository | None:
+        """Look a repository up in whatever state it is."""
+        try:
+            return Repository.decode(self._kv.get(REPOSITORIES_PARTITION, repository_key(name)))
+        except KeyNotFoundError:
+            return None
+
+    def scan(self, start: str = "") -> Iterator[Repository]:
+        """Repositories in name order, from a name on; those in deletion too."""
+        for entry in self._kv.scan(REPOSITORIES_PARTITION, repository_key(start)):
+            if not entry.key.startswith(_PREFIX):
+                return
+            yield Repository.decode(entry.value)
+
+    def create(
+        self,
+        name: str,
+        storage_namespace: str,
+        default_branch: str,
+        *,
+        bare: bool = False,
+        read_only: bool = False,
+        storage_id: str = "",
+    ) -> Repository:
+        """Create a repository; arguments are checked by the caller.
+
+        Raises:
+            NotUniqueError: 409, the name is taken, perhaps since a moment ago.
+            RepositoryInDeletionError: 410.
+        """
+        self.require_free(name)
+        now = self._clock()
+        repository = Repository(
+            name=name,
+            storage_namespace=storage_namespace,
+            default_branch=default_branch,
+            creation_date=now,
+            instance_uid=new_xid(now),
+            read_only=read_only,
+            storage_id=storage_id,
+        )
+        if not bare:
+            self._write_beginning(repository, now)
+        try:
+            self._kv.set_if(REPOSITORIES_PARTITION, repository_key(name), repository.encode(), None)
+        except PredicateFailedError:
+            raise NotUniqueError from None
+        return repository
+
+    def require_free(self, name: str) -> None:
+        """Refuse a name that cannot be created.
+
+        Raises:
+            NotUniqueError: 409.
+            RepositoryInDeletionError: 410.
+        """
+        present = self.peek(name)
+        if present is not None:
+            raise RepositoryInDeletionError if present.in_deletion else NotUniqueError
+
+    def delete(self, name: str) -> None:
+        """Delete a repository's records, or go on with a deletion that was interrupted.
+
+        Raises:
+            RepositoryNotFoundError: 404.
+        """
+        repository = self.peek(name)
+        if repository is None:
+            raise RepositoryNotFoundError
+        marked = replace(repository, in_deletion=True)
+        self._kv.set(REPOSITORIES_PARTITION, repository_key(name), marked.encode())
+        for prefix in _DELETED_PREFIXES:
+            for key in self._keys(repository.partition, prefix):
+                self._kv.delete(repository.partition, key)
+        self._kv.delete(repository.partition, METADATA_KEY)
+        self._kv.delete(REPOSITORIES_PARTITION, repository_key(name))
+
+    def _write_beginning(self, repository: Repository, now: datetime) -> None:
+        commit = new_commit(
+            committer="", message=FIRST_MESSAGE, creation_date=now, metarange_id="", metadata={}, parents=()
+        )
+        branch = Branch(
+            repository.default_branch,
+            commit.id,
+            new_staging_token(repository.name, repository.default_branch),
+        )
+        self._kv.set(repository.partition, commit_key(commit.id), commit.encode())
+        self._kv.set_if(repository.partition, branch_key(branch.name), branch.encode(), None)
+
+    def _keys(self, partition: bytes, prefix: bytes) -> list[bytes]:
+        keys = (entry.key for entry in self._kv.scan(partition, prefix))
+        return list(itertools.takewhile(lambda key: key.startswith(prefix), keys))

@@ -1,0 +1,107 @@
+"""Which commits of a repository are active.
+
+Starting points are all branch heads (hidden branches too) and all leaves: commits that are nobody's main
+parent, dangling ones too. Tags are no starting points. From each the walk follows main parents to the root:
+
+    threshold T = now - days of the branch's rule, or of the default (leaves: always the default)
+
+    head ──▶ parent ──▶ parent ──▶ …        a branch head is active
+     │         ▲                            a parent is active when its child is younger than T (strictly),
+     └─ younger than T                      so the newest commit beyond T on each line stays active
+
+A leaf that is no head counts as the parent of a child of its own age.
+
+The server stops a walk at a commit that was already walked through with a threshold not later than its own,
+and it asks that *before* it marks: a commit first reached from an old child is not marked when a young child
+leads to it later (trap 19). Here the mark comes first, so the result holds all that the server's holds, and
+what it loses. The defect `active_walk_early_stop` restores the server's order.
+
+Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.graveler.errors import CommitNotFoundError
+from dredge.graveler.refs.records import Branch, Commit
+from dredge.graveler.retention.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    commit_id: str
+    threshold: datetime
+    is_head: bool
+
+
+def active_commits(
+    commits: Iterable[Commit],
+    branches: Iterable[Branch],
+    rules: Rules,
+    now: datetime,
+    *,
+    early_stop: bool = False,
+) -> dict[str, Commit]:
+    """Compute the active commits.
+
+    Args:
+        commits: every commit record of the repository.
+        branches: every branch, hidden ones too.
+        rules: days of retention.
+        now: aware UTC.
+        early_stop: ask whether a commit was walked through before marking it, as a real server does.
+
+    Returns:
+        Active commits by id.
+
+    Raises:
+        CommitNotFoundError: a head or a main parent has no record. (A real server ends its process here.)
+    """
+    by_id = {commit.id: commit for commit in commits}
+    active: set[str] = set()
+    walked: dict[str, datetime] = {}
+    for start in _starting_points(by_id, branches, rules, now):
+        child = _get(by_id, start.commit_id)
+        child_date, following = child.creation_date, child.main_parent
+        if start.is_head:
+            active.add(child.id)
+            walked[child.id] = start.threshold
+        else:
+            following = child.id  # the leaf is the parent of a child of its own age
+        while following is not None:
+            commit = _get(by_id, following)
+            is_walked = following in walked and walked[following] <= start.threshold
+            if early_stop and is_walked:
+                break
+            if child_date > start.threshold:
+                active.add(following)
+            if is_walked:
+                break
+            walked[following] = start.threshold
+            child_date, following = commit.creation_date, commit.main_parent
+    return {commit_id: by_id[commit_id] for commit_id in sorted(active)}
+
+
+def _starting_points(
+    by_id: Mapping[str, Commit], branches: Iterable[Branch], rules: Rules, now: datetime
+) -> list[_Start]:
+    heads = [_Start(branch.commit_id, rules.threshold(now, branch.name), True) for branch in branches]
+    head_ids = {head.commit_id for head in heads}
+    parents = {commit.main_parent for commit in by_id.values()}
+    default = rules.threshold(now, None)
+    leaves = [
+        _Start(commit_id, default, False)
+        for commit_id in by_id
+        if commit_id not in parents and commit_id not in head_ids
+    ]
+    return sorted(heads + leaves, key=lambda start: start.commit_id)
+
+
+def _get(by_id: Mapping[str, Commit], commit_id: str) -> Commit:
+    try:
+        return by_id[commit_id]
+    except KeyError:
+        raise CommitNotFoundError from None

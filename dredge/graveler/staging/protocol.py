@@ -1,0 +1,193 @@
+"""The committer's flow.
+
+    1 seal       set_if: the staging token becomes the newest sealed token, a fresh token takes its place
+    2 build      head + sealed tokens → ranges, metarange; the commit record is written
+    3 fast path  set_if on the very record that step 1 wrote: head = the commit, no sealed tokens
+    4 full       when 3 failed: read the branch and look where our sealed tokens are now
+
+In step 4 tokens (newest first) overlap like this: the beginning of ours is the end of the branch's.
+
+    ours            t3 t2 t1
+    branch    t5 t4 t3 t2 t1      others sealed meanwhile: take ours out, set_if
+    branch    t5 t4 t3            an earlier commit took t1 and t2 and moved the head: build anew on it,
+    set_if branch    t5                  a later commit took all of ours: an empty commit
+
+Every failure of a set_if means that another one succeeded, so somebody always makes progress. Whatever fails
+or crashes, tokens stay named by the branch until the commit that holds their changes is its head; what can be
+left over is a commit that no branch leads to, and, after the last set_if, tokens nobody has queued for
+dropping yet.
+
+Source: design "lakeFS on KV", committer flow; lakeFS pkg/graveler/graveler.go.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from dredge.graveler.errors import DirtyBranchError, TooManyTriesError
+from dredge.graveler.refs.branches import Branches, Stored
+from dredge.graveler.refs.records import Branch, Commit, Repository, new_staging_token
+from dredge.kv import PredicateFailedError
+
+_BACKOFF_SECONDS_MAX = 5.0
+
+Build = Callable[[str, Sequence[str]], Commit]
+"""`build(head commit id, tokens newest first)` writes everything a commit needs, its record last.
+
+Raises NoChangesError when the tokens change nothing, or when there are none, unless that is allowed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did.
+
+    Args:
+        commit: the branch's new head.
+        dropped: tokens that the branch names no more; their rows are garbage now.
+    """
+
+    commit: Commit
+    dropped: tuple[str, ...]
+
+
+class CommitProtocol:
+    """Commits on branches, beside any number of others who do the same.
+
+    Args:
+        branches: branch records.
+        tries: how often the last step is tried.
+        sleep: waits so many seconds between tries.
+    """
+
+    def __init__(self, branches: Branches, tries: int, sleep: Callable[[float], None]) -> None:
+        self._branches = branches
+        self._tries = tries
+        self._sleep = sleep
+
+    def commit_staged(self, repository: Repository, name: str, build: Build) -> Committed:
+        """Commit what was staged before this call began, and perhaps a little more.
+
+        Raises:
+            BranchNotFoundError: 404.
+            NoChangesError: 400; also when a concurrent commit took all changes. The token stays sealed.
+            TooManyTriesError: 429; the changes stay on the branch.
+        """
+        sealed = self.seal(repository, name)
+        ours = sealed.branch.sealed_tokens
+        base = sealed.branch.commit_id
+        commit = build(base, ours)
+        try:
+            self._branches.change(
+                repository, sealed, replace(sealed.branch, commit_id=commit.id, sealed_tokens=())
+            )
+        except PredicateFailedError:
+            return self._full_commit(repository, name, build, ours, base, commit)
+        return Committed(commit, ours)
+
+    def commit_tree(
+        self,
+        repository: Repository,
+        name: str,
+        build: Callable[[str], Commit],
+        is_dirty: Callable[[Branch], bool],
+    ) -> Committed:
+        """Commit something that was not staged (a merge, a revert, a metarange).
+
+        Args:
+            repository: where.
+            name: branch.
+            build: makes the commit on top of a head commit id.
+            is_dirty: whether tokens of a branch differ from its head.
+
+        Raises:
+            DirtyBranchError: 400. If it is raised before the token is sealed, the branch stays as it was.
+        """
+        if is_dirty(self._branches.current(repository, name).branch):
+            raise DirtyBranchError
+        self.seal(repository, name)
+        for attempt in range(self._tries):
+            stored = self._branches.current(repository, name)
+            if is_dirty(replace(stored.branch, staging_token="")):
+                raise DirtyBranchError
+            commit = build(stored.branch.commit_id)
+            new = replace(stored.branch, commit_id=commit.id, sealed_tokens=())
+            if self._try_change(repository, stored, new, attempt):
+                return Committed(commit, stored.branch.sealed_tokens)
+        raise TooManyTriesError
+
+    def seal(self, repository: Repository, name: str) -> Stored:
+        """Seal the staging token and put a fresh one in its place."""
+        return self.change(
+            repository, name, lambda branch: branch.sealed(new_staging_token(repository.name, name))
+        )
+
+    def change(self, repository: Repository, name: str, new: Callable[[Branch], Branch]) -> Stored:
+        """Change a branch whatever others do to it meanwhile.
+
+        Args:
+            repository: where.
+            name: branch.
+            new: makes the new value of the present one; called again after each lost race.
+
+        Raises:
+            BranchNotFoundError: 404.
+            TooManyTriesError: 429.
+        """
+        for attempt in range(self._tries):
+            stored = self._branches.current(repository, name)
+            try:
+                return self._branches.change(repository, stored, new(stored.branch))
+            except PredicateFailedError:
+                self._back_off(attempt)
+        raise TooManyTriesError
+
+    def _full_commit(
+        self,
+        repository: Repository,
+        name: str,
+        build: Build,
+        ours: tuple[str, ...],
+        base: str,
+        commit: Commit,
+    ) -> Committed:
+        for attempt in range(self._tries):
+            stored = self._branches.current(repository, name)
+            mine = overlap(ours, stored.branch.sealed_tokens)
+            if stored.branch.commit_id != base or mine != ours:
+                base, ours = stored.branch.commit_id, mine
+                commit = build(base, ours)  # of no tokens: a later commit, or a reset, took them all
+            kept = stored.branch.sealed_tokens[: len(stored.branch.sealed_tokens) - len(mine)]
+            new = replace(stored.branch, commit_id=commit.id, sealed_tokens=kept)
+            if self._try_change(repository, stored, new, attempt):
+                return Committed(commit, mine)
+        raise TooManyTriesError
+
+    def _try_change(self, repository: Repository, stored: Stored, new: Branch, attempt: int) -> bool:
+        try:
+            self._branches.change(repository, stored, new)
+        except PredicateFailedError:
+            self._back_off(attempt)
+            return False
+        return True
+
+    def _back_off(self, attempt: int) -> None:
+        self._sleep(min(_BACKOFF_SECONDS_MAX, random.random() * 0.002 * 2**attempt))
+
+
+def overlap(ours: tuple[str, ...], present: tuple[str, ...]) -> tuple[str, ...]:
+    """Find which of our sealed tokens a branch still names.
+
+    Args:
+        ours: tokens that were sealed when we began, newest first.
+        present: the branch's sealed tokens now, newest first.
+
+    Returns:
+        The longest beginning of `ours` that is an end of `present`; () when they do not overlap.
+    """
+    for length in range(min(len(ours), len(present)), 0, -1):
+        if ours[:length] == present[-length:]:
+            return ours[:length]
+    return ()
