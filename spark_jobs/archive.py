@@ -1,0 +1,178 @@
+"""A class-data archive for Spark's driver: loading Spark's classes from one mapped file halves each start.
+
+A JVM that runs Spark loads some ten thousand classes, parses and verifies them, and does so again in each
+of a run's steps. HotSpot can dump the loaded classes at exit (`-XX:ArchiveClassesAtExit`) and map them at
+the next start (`-XX:SharedArchiveFile`). The dump fits one Java and one set of jars, so its name carries
+both; the JVM checks it again and starts without it when it does not fit.
+
+    python -m spark_jobs.archive        build it now (a minute at most) and print its path
+
+Nothing here is needed for a right result: whatever goes wrong is logged and the job starts the slow way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+#: Flags that pay for short jobs: no second compiler, no collector threads. Measured in decision 071.
+SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: Set to "off" to start without an archive, for example where 160 MB of cache are too much.
+SWITCH = "DREDGE_SPARK_ARCHIVE"
+CACHE_DIR = "DREDGE_CACHE_DIR"
+
+_BUILD_SECONDS_MAX = 180
+_RETRY_AFTER_SECONDS = 24 * 3600
+
+
+def spark_home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder whose `bin/spark-submit` and `jars/` a job will use, None when there is no Spark."""
+    if environ.get("SPARK_HOME"):
+        return Path(environ["SPARK_HOME"])
+    spec = importlib.util.find_spec("pyspark")  # finds, does not import
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def java_binary(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the `java` that Spark's launcher picks: JAVA_HOME first, then the PATH."""
+    if environ.get("JAVA_HOME"):
+        java = Path(environ["JAVA_HOME"]) / "bin" / "java"
+        return java.resolve() if java.exists() else None
+    found = shutil.which("java", path=environ.get("PATH"))
+    return Path(found).resolve() if found else None
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder for things that can be made again (`DREDGE_CACHE_DIR`, else the user's cache
+    folder).
+    """
+    if environ.get(CACHE_DIR):
+        return Path(environ[CACHE_DIR])
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dredge"
+
+
+def archive_path(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where the archive for this Java and this Spark belongs, None when either is missing."""
+    home, java = spark_home(environ), java_binary(environ)
+    if home is None or java is None:
+        return None
+    seen = hashlib.sha256()
+    for path in (java, home / "jars"):
+        stat = path.stat()
+        seen.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+    return cache_dir(environ) / f"spark-{seen.hexdigest()[:16]}.jsa"
+
+
+def ensure_archive(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the archive, building it when it is missing; None when there is none to be had now.
+
+    One process builds, any other that comes meanwhile goes on without. A build that failed is tried again a
+    day later. Never raises.
+    """
+    if environ.get(SWITCH, "").lower() in ("off", "0", "false", "no"):
+        return None
+    try:
+        path = archive_path(environ)
+        if path is None or path.exists():
+            return path
+        return _build_once(path, environ)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("Spark starts without a class archive: %s", error)
+        return None
+
+
+def java_options(archive: Path | None) -> str:
+    """Return the driver's JVM options as one string, quoted the way Spark's launcher splits it."""
+    options = list(SHORT_JOB_OPTIONS)
+    if archive is not None:
+        # cds=off: an archive that does not fit (any more) costs speed only, and says so on every start
+        # otherwise.
+        options += [f'"-XX:SharedArchiveFile={archive}"', "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return " ".join(options)
+
+
+def _build_once(path: Path, environ: Mapping[str, str]) -> Path | None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    failed = path.with_suffix(".failed")
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - failed.stat().st_mtime < _RETRY_AFTER_SECONDS:
+            return None
+    with open(path.with_suffix(".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("Another process builds Spark's class archive; this one starts without it")
+            return None
+        if path.exists():  # built while we came here
+            return path
+        log.info("Building Spark's class archive, once for this Java and Spark: %s", path)
+        started = time.monotonic()
+        if _build(path, environ):
+            log.info("Built Spark's class archive in %.0f s", time.monotonic() - started)
+            return path
+        failed.touch()
+        return None
+
+
+def _build(path: Path, environ: Mapping[str, str]) -> bool:
+    home = spark_home(environ)
+    if home is None:
+        return False
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".build-") as folder:
+        dump = Path(folder) / "spark.jsa"
+        options = " ".join((*SHORT_JOB_OPTIONS, f'"-XX:ArchiveClassesAtExit={dump}"', "-Xlog:cds=off"))
+        command = [
+            str(home / "bin" / "spark-submit"),
+            "--master",
+            "local[1]",
+            "--driver-java-options",
+            options,
+        ]
+        command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+        command += ["--conf", "spark.driver.host=127.0.0.1", str(Path(__file__).resolve()), "exercise"]
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**environ, "PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS_MAX,
+            check=False,
+        )
+        if done.returncode or not dump.exists():
+            log.warning("Spark's class archive could not be built: %s", (done.stderr or "no dump")[-2000:])
+            return False
+        os.replace(dump, path)  # whole or not at all
+        return True
+
+
+def _exercise() -> None:
+    """Do in small what a job does, so that its classes are loaded when the JVM dumps them."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName("dredge-class-archive").getOrCreate()
+    spark.range(0, 2, 1, numPartitions=2).mapInArrow(lambda batches: batches, "id long").toArrow()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["exercise"]:
+        _exercise()
+    else:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        built = ensure_archive()
+        print(built or "none")

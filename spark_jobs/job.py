@@ -1,0 +1,151 @@
+"""What the four jobs have in common: arguments, logging, doors, and how a run ends.
+
+    spark-submit spark_jobs/<step>.py --run URI
+    python spark_jobs/<step>.py --run URI --remote 'sc://host:15002/;session_id=…'
+
+The folder at URI holds `plan.json`, which says everything else. Credentials come by the environment only
+(`AWS_…`, `LAKECTL_…`). Exit codes are those of `dredge.errors`, one a family, and the last line on stderr is
+
+    dredge: <kind>: <message>
+
+so that whoever started the job can tell a safety stop from a busy store without reading a stack trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from dredge.errors import ConfigError, DredgeError
+from dredge.gc.steps import Context
+from dredge.runs.summary import StepSummary
+from dredge.storage import StorageOptions
+from spark_jobs.rows import SparkRunner
+from spark_jobs.session import close_session, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: First word of the line that says why a job ended.
+MARK = "dredge: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfig:
+    """What a job is told; everything else is in the run folder's plan.
+
+    Attributes:
+        run_uri: URI of the run folder.
+        options: how to reach the object store, for the driver and (inside the task functions) for the
+            workers; None reads the environment.
+    """
+
+    run_uri: str
+    options: StorageOptions | None = None
+
+    def __post_init__(self) -> None:
+        if "://" not in self.run_uri:
+            raise ConfigError(
+                "--run wants the URI of a run folder such as s3://bucket/repo/_lakefs/…/<run id>,"
+                f" not {self.run_uri!r}"
+            )
+
+    def doors(self, spark: SparkSession) -> tuple[Context, SparkRunner]:
+        """Open the run and make the runner that spreads its tasks over the session."""
+        options = self.options or StorageOptions.from_env()
+        return Context.open(self.run_uri, options), SparkRunner(spark, options.to_env())
+
+
+type Run = Callable[[SparkSession, JobConfig], StepSummary]
+
+
+def job_main(step: str, run: Run, argv: Sequence[str] | None = None, last: bool = False) -> NoReturn:
+    """Run a job as a program.
+
+    Args:
+        step: name of the step.
+        run: the job's own `run`.
+        argv: arguments; defaults to the program's.
+        last: the step is the last of its run on Spark, so a Connect session may end when it succeeded.
+    """
+    arguments = _arguments(step, argv)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
+    for name in ("dredge", "spark_jobs"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    signal.signal(signal.SIGTERM, _stop)
+    _end_with_parent()
+    _exit(_run(step, run, arguments, last))
+
+
+def _run(step: str, run: Run, arguments: argparse.Namespace, last: bool) -> int:
+    spark, done = None, False
+    try:
+        config = JobConfig(run_uri=arguments.run)
+        spark = open_session(f"dredge {step}", arguments.remote, arguments.master)
+        run(spark, config)
+        done = True
+        return 0
+    except DredgeError as error:
+        print(f"{MARK}{error.kind}: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except SystemExit as asked:
+        print(f"{MARK}stopped: {step} was asked to stop; the run can be resumed", file=sys.stderr)
+        return asked.code if isinstance(asked.code, int) else 1
+    except KeyboardInterrupt:
+        print(f"{MARK}stopped: {step} was interrupted; the run can be resumed", file=sys.stderr)
+        return 130
+    except Exception as error:
+        logging.getLogger("spark_jobs").exception("%s failed", step)
+        print(f"{MARK}error: {type(error).__name__}: {' '.join(str(error).split())[:2000]}", file=sys.stderr)
+        return 1
+    finally:
+        if spark is not None:
+            with suppress(Exception):
+                close_session(spark, last and done)
+
+
+def _arguments(step: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=f"{step}.py", description=f"The step {step} of a collection, spread over Spark."
+    )
+    parser.add_argument("--run", required=True, metavar="URI", help="folder of the run, with its plan.json")
+    parser.add_argument("--remote", metavar="URL", help="Spark Connect server, sc://host:port/;session_id=…")
+    parser.add_argument("--master", metavar="MASTER", help="Spark master when started without spark-submit")
+    return parser.parse_args(argv)
+
+
+def _stop(signum: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + signum)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: a driver nobody watches must not go on
+    deleting.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        os._exit(143)
+
+    if parent > 1:  # started by init in a container: there is nobody to lose
+        threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def _exit(code: int) -> NoReturn:
+    """Leave without waiting for the threads of storage and gRPC clients."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

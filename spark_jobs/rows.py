@@ -1,0 +1,215 @@
+"""The only place where work and results cross between the driver and Spark's workers.
+
+A step's work is a partition function over small task descriptions (`dredge.runs.tasks`). Here each task
+becomes one partition of one Spark job; the worker opens its own stores, writes its rows itself, and one
+JSON row a task comes back:
+
+    driver   spark.range(0, n, 1, numPartitions=n).mapInArrow(work, "result string")
+    worker   id 3 -> fn(config, tasks[3]) -> '{"index": 3, "result": {…}}' or '{"index": 3, "error": {…}}'
+
+DataFrame API only, so the same lines run in a classic session and over Spark Connect.
+
+An error of a task comes back as a row too, so that Spark does not cancel the job: when `run` raises, no
+task is still running anywhere, and the error has its own class again. Only a lost worker fails the job
+itself; Spark has then tried as often as the cluster is set to, and the step may be retried.
+
+Credentials of the object store travel inside the pickled function, which is in no argument, setting, log or
+page, and are in the worker's environment only while a task runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dredge.errors import DredgeError, FormatError, UnavailableError
+from dredge.runs.tasks import Json, PartitionFunction
+from spark_jobs.failures import spark_reason
+from spark_jobs.session import is_remote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+RESULT_SCHEMA = "result string"
+
+
+class SparkRunner:
+    """Runs tasks in the workers of a Spark session; a `dredge.runs.tasks.TaskRunner`.
+
+    Args:
+        spark: classic or Connect session.
+        environ: variables that the workers need to reach the object store (`StorageOptions.to_env()`).
+            Empty leaves them to their own (an instance role, the cluster's environment).
+    """
+
+    def __init__(self, spark: SparkSession, environ: Mapping[str, str] | None = None) -> None:
+        self._spark = spark
+        self._environ = dict(environ or {})
+
+    @cached_property
+    def default_parallelism(self) -> int:
+        """How many tasks the cluster runs at once."""
+        if not is_remote(self._spark):
+            return max(1, self._spark.sparkContext.defaultParallelism)
+        local = re.fullmatch(r"local\[(\d+)\]", self._spark.conf.get("spark.master") or "")
+        if local is not None:
+            return max(1, int(local[1]))
+        # Over Connect nobody tells; a range without a number of partitions gets as many as there are slots.
+        from pyspark.sql.connect import functions
+
+        ids = self._spark.range(0, 1 << 16).select(functions.spark_partition_id().alias("id"))
+        return max(1, ids.distinct().count())
+
+    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
+        """Run `fn(config, task)` for every task; see `TaskRunner.run`.
+
+        Raises:
+            DredgeError: of the family that a task raised; the gravest when several did.
+            UnavailableError: Spark lost workers or could not finish.
+        """
+        if not tasks:
+            return []
+        started = time.monotonic()
+        rows = self._collect(name, worker(fn, config, tasks, self._environ), len(tasks))
+        results = _in_order(name, rows, len(tasks))
+        log.info("%s: %d tasks in %.1f s", name, len(tasks), time.monotonic() - started)
+        return results
+
+    def _collect(self, name: str, work: Worker, count: int) -> list[str]:
+        from pyspark.errors import PySparkException
+
+        tag = f"dredge-{name}"
+        frame = self._spark.range(0, count, 1, numPartitions=count)
+        try:
+            self._spark.addTag(tag)
+            rows: list[str] = frame.mapInArrow(work, RESULT_SCHEMA).toArrow().column(0).to_pylist()
+            return rows
+        except PySparkException as error:
+            raise _spark_failed(name, error) from error
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                self._spark.interruptTag(tag)  # asked to stop: take the workers along
+            elif _is_py4j(error):
+                raise _spark_failed(name, error) from error
+            raise
+        finally:
+            with contextlib.suppress(Exception):  # the session may be gone
+                self._spark.removeTag(tag)
+
+
+type Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def worker(fn: PartitionFunction, config: Json, tasks: Sequence[Json], environ: Mapping[str, str]) -> Worker:
+    """Return the function that Spark ships: ids in, JSON rows out."""
+    shipped = [zlib.compress(json.dumps(task).encode(), 1) for task in tasks]
+    plain_config = json.dumps(config)
+    variables = dict(environ)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            rows = [
+                answer(index, fn, plain_config, zlib.decompress(shipped[index]), variables)
+                for index in batch.column(0).to_pylist()
+            ]
+            yield pa.RecordBatch.from_pydict({"result": rows})
+
+    return work
+
+
+def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
+    """Run one task and return its row; never raises for an error of the task."""
+    try:
+        with _environment(environ):
+            result = fn(json.loads(config), json.loads(task))
+        return json.dumps({"index": index, "result": result})
+    except Exception as error:
+        told = {
+            "class": type(error).__name__,
+            "kind": getattr(error, "kind", None),
+            "message": str(error),
+            "traceback": traceback.format_exc(limit=-8),
+        }
+        return json.dumps({"index": index, "error": told})
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have variables set for a while. A worker process runs one task at a time, so nobody else sees them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:
+    answers: dict[int, Json] = {}
+    for row in rows:
+        told = json.loads(row)
+        answers[told["index"]] = told
+    if len(rows) != count or sorted(answers) != list(range(count)):
+        raise FormatError(
+            f"{name}: Spark gave back {len(rows)} results for {count} tasks. Nothing was concluded from them;"
+            " run the step again."
+        )
+    errors = [_restored(name, told["error"]) for told in answers.values() if "error" in told]
+    if errors:
+        # A safety stop or bad bytes must not hide behind "try again later".
+        raise min(errors, key=lambda error: isinstance(error, UnavailableError))
+    return [answers[index]["result"] for index in range(count)]
+
+
+def _restored(name: str, told: Json) -> Exception:
+    """Make the exception of a task again: its class if Dredge knows it, else its family, else a plain
+    error.
+    """
+    families = {family.__name__: family for family in _families(DredgeError)}
+    by_kind = {family.kind: family for family in reversed(families.values())}
+    family = families.get(told["class"]) or by_kind.get(told["kind"])
+    if family is None or family is DredgeError:
+        log.error("%s: a task failed:\n%s", name, told["traceback"])
+        return RuntimeError(f"{name}: {told['class']}: {told['message']}")
+    log.debug("%s: a task failed:\n%s", name, told["traceback"])
+    return family(told["message"])
+
+
+def _families(base: type[DredgeError]) -> Iterator[type[DredgeError]]:
+    """Yield the classes of `dredge.errors`; subclasses elsewhere may want more than a message, so their
+    family stands in.
+    """
+    if base.__module__ == DredgeError.__module__:
+        yield base
+        for child in base.__subclasses__():
+            yield from _families(child)
+
+
+def _is_py4j(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "py4j"
+
+
+def _spark_failed(name: str, error: BaseException) -> UnavailableError:
+    return UnavailableError(
+        f"{name}: Spark could not finish: {spark_reason(error)}. What was written so far is kept, a retry"
+        " goes on from there. If it repeats, look into the log of the executors; they need Dredge installed"
+        " for their Python."
+    )

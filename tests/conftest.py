@@ -1,0 +1,70 @@
+"""What several kinds of tests share. Nothing here costs anything until a test asks for it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.airflow import Airflow
+    from tests.support.spark import ConnectServer
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _airflow_environment() -> None:
+    """Point Airflow at a folder of this test process. Airflow reads these when it is first imported."""
+    home = Path(tempfile.gettempdir()) / f"dredge-test-airflow-{os.getpid()}"
+    os.environ.update(
+        {
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(home / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            # No test may reach for the credentials of the machine it runs on.
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    )
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+
+
+_airflow_environment()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one local Spark session of the test run, two cores."""
+    from spark_jobs.session import open_session
+
+    session = open_session("dredge tests", master="local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A Spark Connect server as a process of its own, two cores."""
+    from tests.support.spark import ConnectServer
+
+    with ConnectServer(tmp_path_factory.mktemp("spark-connect")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def airflow() -> Airflow:
+    """Airflow with an empty database of this test run."""
+    from tests.support.airflow import Airflow
+
+    return Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))

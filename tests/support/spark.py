@@ -1,0 +1,131 @@
+"""Spark for tests: a Connect server as a process, and partition functions that workers can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from dredge.errors import NotFoundError, RefusedError, UnavailableError
+from spark_jobs.archive import spark_home
+from spark_jobs.session import LOCAL_DEFAULTS, submit_conf
+
+
+class ConnectServer:
+    """Spark's Connect server on a free port, two cores; a context manager.
+
+    Args:
+        folder: for its log and files.
+        environ: variables for it and so for its Python workers.
+    """
+
+    def __init__(self, folder: Path, environ: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._environ = environ or {}
+
+    @property
+    def url(self) -> str:
+        return f"sc://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        conf = {
+            **submit_conf(),
+            **LOCAL_DEFAULTS,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+        }
+        home = spark_home()
+        assert home is not None
+        command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        for key, value in conf.items():
+            command += ["--conf", f"{key}={value}"]
+        self.log = open(self.folder / "log", "w")
+        self.process = subprocess.Popen(
+            [*command, "spark-internal"],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                **self._environ,
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 90
+        while not listens(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise RuntimeError(
+                    f"Spark Connect did not start:\n{(self.folder / 'log').read_text()[-4000:]}"
+                )
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class StrangeNotFoundError(NotFoundError):
+    """A class that the driver does not know, of a family that it knows."""
+
+    def __init__(self, first: str, second: int) -> None:
+        super().__init__(f"{first} {second}")
+
+
+def double(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    return {"value": config["factor"] * task["value"], "pid": os.getpid()}
+
+
+def fail_some(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    """Fail as the task says; the others take their time and leave a mark."""
+    match task.get("fail"):
+        case "refused":
+            raise RefusedError("head of main is new")
+        case "unavailable":
+            raise UnavailableError("slow down")
+        case "strange":
+            raise StrangeNotFoundError("no", 7)
+        case "bug":
+            raise KeyError("forgotten")
+        case "crash":
+            os._exit(3)
+    time.sleep(0.3)
+    Path(config["folder"], str(task["value"])).touch()
+    return {}
+
+
+def read_environment(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    return {"seen": os.environ.get(config["name"])}
+
+
+def sleep_and_mark(config: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+    """Touch a file every tenth of a second, for up to a minute."""
+    for beat in range(600):
+        Path(config["folder"], f"beat-{task['value']}-{beat}").touch()
+        time.sleep(0.1)
+    return {}
