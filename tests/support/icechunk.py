@@ -137,3 +137,16 @@ def random_graph(rng: Any, commits_max: int = 12) -> Graph:
     branches |= {f"b{number}": rng.choice(names) for number in range(rng.randint(0, 4))}
     tags = {f"t{number}": rng.choice(names) for number in range(rng.randint(0, 4))}
     return Graph(tuple(nodes), branches, tags)
+
+
+def s3_storage(options: Any, bucket: str, prefix: str) -> Any:
+    """Give the library's storage on a test bucket."""
+    from dredge.icechunk.library import library_storage
+
+    quiet()
+    return library_storage(f"s3://{bucket}/{prefix}", options)
+
+
+def names_of(ids: dict[str, str]) -> dict[str, str]:
+    """Give the short name of each snapshot id."""
+    return {snapshot: name for name, snapshot in ids.items()}

@@ -1,0 +1,152 @@
+"""Apply a plan to a repository of spec 1: "update A in place", the design document's left algorithm.
+
+Each edit replaces one snapshot file by the same file with another parent, on the condition that nobody
+changed it since it was read. Id, path, header and time stay, so readers see the old history or the new one,
+never a broken one. Every edit stands alone: after a kill between any two, the repository is valid and
+another run finishes. No object is deleted; expired refs go last.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.errors import ConfigError, ConflictError, NotFoundError, RefusedError
+from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiration
+from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
+from dredge.icechunk.history import Ref
+from dredge.icechunk.repository import SNAPSHOTS, read_history, read_refs
+from dredge.storage import ObjectWriter
+
+log = logging.getLogger("dredge")
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an application did.
+
+    Args:
+        plan: the plan that was applied, the last one when the repository changed meanwhile.
+        edited: snapshots whose file was replaced.
+        refs_deleted: refs that went.
+        attempts: how often a plan was made.
+    """
+
+    plan: ExpirationPlan
+    edited: tuple[str, ...]
+    refs_deleted: tuple[Ref, ...]
+    attempts: int = 1
+
+
+def expire_in_place(
+    writer: ObjectWriter,
+    threshold: datetime,
+    *,
+    rule: str = "spec_v1",
+    delete_expired_branches: bool = False,
+    delete_expired_tags: bool = False,
+    approved_digest: str | None = None,
+    delete_ref: Callable[[Ref], None] | None = None,
+) -> Applied:
+    """Plan and apply an expiration on spec 1; plans anew when the repository changes meanwhile.
+
+    Args:
+        writer: on the repository.
+        threshold: aware; snapshots strictly older are expired.
+        rule: "document" or "spec_v1".
+        delete_expired_branches: delete branches whose tip is expired; never main.
+        delete_expired_tags: delete tags whose tip is expired.
+        approved_digest: apply this plan and no other; a repository that changed since is refused.
+        delete_ref: deletes one branch or tag; needed when one of the flags is set.
+
+    Raises:
+        ConfigError: a rule that cannot be applied here, or no `delete_ref` for the flags.
+        RefusedError: the approved plan no longer fits, or the repository kept changing.
+        FormatError: a file that matters is missing or damaged.
+    """
+    if rule not in ("document", "spec_v1"):
+        raise ConfigError(f"rule {rule} cannot be applied to spec 1: choose document or spec_v1")
+    if (delete_expired_branches or delete_expired_tags) and delete_ref is None:
+        raise ConfigError("deleting expired refs needs a way to delete them")
+    edited: list[str] = []
+    gone: list[Ref] = []
+    conflict: ConflictError | None = None
+    for attempt in range(1, ATTEMPTS + 1):
+        history = read_history(writer)
+        if history.spec_version != 1:
+            raise ConfigError(f"{writer.uri}: has spec version {history.spec_version}, not 1")
+        plan = plan_expiration(
+            history,
+            threshold,
+            rule=rule,
+            delete_expired_branches=delete_expired_branches,
+            delete_expired_tags=delete_expired_tags,
+        )
+        if approved_digest is not None and plan.digest != approved_digest:
+            raise RefusedError(
+                f"{writer.uri}: changed since the plan {approved_digest[:12]} was approved. {len(edited)}"
+                " edits were made, each leaves a valid history. No object was deleted. Plan again."
+            )
+        try:
+            for edit in plan.edits:
+                if apply_edit(writer, edit):
+                    edited.append(edit.snapshot)
+            for ref in plan.refs_deleted:
+                _drop_ref(writer, ref, delete_ref)
+                gone.append(ref)
+        except ConflictError as error:
+            log.info("%s: %s; planning anew", writer.uri, error)
+            conflict = error
+            continue
+        return Applied(plan, tuple(edited), tuple(gone), attempt)
+    raise RefusedError(
+        f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
+        f"{len(edited)} snapshots were edited and history is valid. Try again when fewer writers are at work."
+    )
+
+
+def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:
+    """Give one snapshot its new parent.
+
+    Returns:
+        Whether the file was replaced; False when it had that parent already.
+
+    Raises:
+        ConflictError: the file has another parent than the plan knew, or changed while it was edited.
+        FormatError: the file is damaged.
+    """
+    key = SNAPSHOTS + edit.snapshot
+    try:
+        # The tag first: if the file changes before it is read, the write below fails.
+        etag = writer.stat(key).etag
+        data = writer.get(key)
+    except NotFoundError:
+        raise ConflictError(f"snapshot {edit.snapshot} is gone") from None
+    parent = parse_snapshot(data, key).parent_id
+    if parent == edit.new_parent:
+        return False
+    if parent != edit.old_parent:
+        raise ConflictError(
+            f"snapshot {edit.snapshot} has the parent {parent}, the plan knew {edit.old_parent}"
+        )
+    if etag is None:
+        raise RefusedError(
+            f"{writer.uri}/{key}: this store gives no tags, so a conditional write is not possible"
+        )
+    writer.put_if_match(key, with_parent(data, key, edit.new_parent), etag)
+    return True
+
+
+def _drop_ref(writer: ObjectWriter, ref: Ref, delete_ref: Callable[[Ref], None] | None) -> None:
+    tip = read_refs(writer).get((ref.kind, ref.name))
+    if tip is None:
+        return
+    if tip != ref.tip:
+        raise ConflictError(f"{ref.label} moved from {ref.tip} to {tip}")
+    if delete_ref is None:
+        raise ConfigError("deleting expired refs needs a way to delete them")
+    delete_ref(ref)

@@ -1,0 +1,93 @@
+"""The only door to the icechunk package: open a repository as the library, expire and collect with it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from dredge.errors import ConfigError, RefusedError, UnavailableError
+from dredge.icechunk.history import Ref
+from dredge.storage import StorageOptions
+from dredge.storage.location import parse_uri
+
+if TYPE_CHECKING:
+    import icechunk
+
+
+def open_library(uri: str, options: StorageOptions | None = None) -> icechunk.Repository:
+    """Open a repository with the library.
+
+    Args:
+        uri: as for `dredge.storage.open_reader`; `s3://`, `gs://` and local folders.
+        options: None reads this process's environment.
+
+    Raises:
+        ConfigError: a kind of store that the library is not opened on here.
+        UnavailableError: the repository could not be opened.
+    """
+    import icechunk
+
+    storage = library_storage(uri, options or StorageOptions.from_env())
+    try:
+        return icechunk.Repository.open(storage)
+    except icechunk.IcechunkError as error:
+        raise UnavailableError(f"{uri}: Icechunk cannot open the repository: {error}") from None
+
+
+def library_storage(uri: str, options: StorageOptions) -> Any:
+    """Give the library's storage for a URI, reached with our options."""
+    import icechunk
+
+    icechunk.set_logs_filter("error")
+    location = parse_uri(uri, options)
+    if location.driver == "local":
+        return icechunk.local_filesystem_storage(location.root)
+    if location.driver == "s3":
+        keys = options.access_key_id is not None
+        return icechunk.s3_storage(
+            bucket=location.bucket,
+            prefix=location.root or None,
+            region=options.region or "us-east-1",
+            endpoint_url=options.endpoint_url,
+            allow_http=bool(options.endpoint_url and options.endpoint_url.startswith("http://")),
+            access_key_id=options.access_key_id,
+            secret_access_key=options.secret_access_key,
+            session_token=options.session_token,
+            from_env=None if keys else True,
+            force_path_style=options.uses_path_style,
+        )
+    scheme, _, rest = location.bucket.partition("://")
+    if scheme in ("gs", "gcs"):
+        return icechunk.gcs_storage(bucket=rest, prefix=location.root or None, from_env=True)
+    raise ConfigError(f"{uri}: no way to open the Icechunk library on this kind of store (s3, gs, file)")
+
+
+def expire_with_library(
+    repository: icechunk.Repository, threshold: datetime, *, delete_branches: bool, delete_tags: bool
+) -> set[str]:
+    """Let the library expire; gives the ids that it reports as released.
+
+    Raises:
+        RefusedError: the library refused or failed; its message says why.
+    """
+    import icechunk
+
+    try:
+        return repository.expire_snapshots(
+            threshold, delete_expired_branches=delete_branches, delete_expired_tags=delete_tags
+        )
+    except icechunk.IcechunkError as error:
+        raise RefusedError(f"Icechunk did not expire: {error}") from None
+
+
+def delete_ref(repository: icechunk.Repository, ref: Ref) -> None:
+    """Delete a branch or a tag."""
+    import icechunk
+
+    try:
+        if ref.kind == "tag":
+            repository.delete_tag(ref.name)
+        else:
+            repository.delete_branch(ref.name)
+    except icechunk.IcechunkError as error:
+        raise RefusedError(f"{ref.label} could not be deleted: {error}") from None

@@ -1,0 +1,144 @@
+"""Spec 2 is expired by the library, and what it did is held against the plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
+from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.repository import read_history
+from dredge.storage import open_reader
+from tests.support.icechunk import build, graph_of, local_storage, quiet, s3_storage, scenarios
+from tests.support.objectstore import TestBucket, moto_s3
+
+SAMPLE = scenarios()[0]
+
+
+def threshold_at(folder: Path, ids: dict[str, str], time: float) -> datetime:
+    """Give the real time that stands for a scenario's."""
+    snapshots = read_history(open_reader(f"file://{folder}")).snapshots
+    known = {float(name): snapshots[node].flushed_at for name, node in ids.items() if node in snapshots}
+    if time in known:
+        return instant(known[time])
+    before = [micros for at, micros in known.items() if at < time]
+    after = [micros for at, micros in known.items() if at > time]
+    if not before:
+        return instant(min(after) - 1_000_000)
+    return instant((max(before) + min(after)) // 2) if after else instant(max(before) + 1_000_000)
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["id"])
+def test_scenarios_end_through_the_library_as_planned(scenario: dict[str, Any], tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(scenario), 2, chunks=False)
+    thresholds = [threshold_at(tmp_path, ids, step["threshold"]) for step in scenario["steps"]]
+    observed = scenario["observed"]["spec2"]["steps"]
+    for step, threshold, expected in zip(scenario["steps"], thresholds, observed, strict=True):
+        applied = expire(
+            f"file://{tmp_path}",
+            threshold,
+            delete_expired_branches=step["delete_expired_branches"],
+            delete_expired_tags=step["delete_expired_tags"],
+        )
+        assert set(applied.plan.released) == {ids[name] for name in expected["released"]}
+        history = read_history(open_reader(f"file://{tmp_path}"))
+        assert {ref.label: history.ancestry(ref.tip) for ref in history.refs} == {
+            label: [ids[name] for name in path] for label, path in expected["ancestry_after"].items()
+        }
+        assert history.digest == applied.plan.after.digest
+
+
+def test_library_that_does_something_else_is_an_error_that_names_the_snapshots(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    library = quiet().Repository.open(local_storage(tmp_path))
+    other = threshold_at(tmp_path, ids, 8.5)
+
+    def wrong(threshold: datetime, branches: bool, tags: bool) -> set[str]:
+        return set(library.expire_snapshots(other))
+
+    with pytest.raises(OutcomeDiffersError, match=r"differs from its plan") as caught:
+        expire_by_library(open_reader(f"file://{tmp_path}"), wrong, threshold_at(tmp_path, ids, 3.5))
+    assert ids["7"] in str(caught.value)
+    assert caught.value.kind == "outcome_differs"
+
+
+def test_commits_between_plan_and_expiration_are_no_difference(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    library = quiet().Repository.open(local_storage(tmp_path))
+
+    def busy(threshold: datetime, branches: bool, tags: bool) -> set[str]:
+        library.writable_session("main").commit("before", allow_empty=True)
+        released = set(library.expire_snapshots(threshold))
+        library.writable_session("main").commit("after", allow_empty=True)
+        library.create_tag("late", ids["14"])
+        return released
+
+    applied = expire_by_library(open_reader(f"file://{tmp_path}"), busy, threshold_at(tmp_path, ids, 7.5))
+    assert {ids[name] for name in "12467"} == set(applied.plan.released)
+
+
+def test_amended_commit_is_released_as_planned(tmp_path: Path) -> None:  # E01
+    library = quiet().Repository.create(local_storage(tmp_path), spec_version=2)
+    made = [library.writable_session("main").commit(f"{n}", allow_empty=True) for n in range(4)]
+    amended = library.writable_session("main").amend("4b", allow_empty=True)
+    applied = expire(f"file://{tmp_path}", datetime.now(UTC) + timedelta(seconds=5))
+    assert set(applied.plan.released) == set(made)
+    after = read_history(open_reader(f"file://{tmp_path}"))
+    assert len(after.snapshots[amended].pruned) == 3
+
+
+def test_read_only_repository_is_refused_before_anything(tmp_path: Path) -> None:  # E16
+    icechunk = quiet()
+    library = icechunk.Repository.create(local_storage(tmp_path), spec_version=2)
+    library.set_status(icechunk.RepoStatus(availability=icechunk.RepoAvailability.read_only))
+    before = (tmp_path / "repo").read_bytes()
+    with pytest.raises(RefusedError, match="read-only"):
+        expire(f"file://{tmp_path}", datetime.now(UTC))
+    assert (tmp_path / "repo").read_bytes() == before
+
+
+def test_approved_plan_is_applied_and_no_other(tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    threshold = threshold_at(tmp_path, ids, 7.5)
+    plan = plan_expiration(read_history(open_reader(f"file://{tmp_path}")), threshold)
+    quiet().Repository.open(local_storage(tmp_path)).create_branch("new", ids["14"])
+    with pytest.raises(RefusedError, match="changed since the plan"):
+        expire(f"file://{tmp_path}", threshold, approved_digest=plan.digest)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[TestBucket]:
+    with moto_s3() as found:
+        yield found
+
+
+def test_commits_on_s3_during_an_expiration_are_kept_and_the_outcome_still_compares(
+    bucket: TestBucket,
+) -> None:
+    ids = build(s3_storage(bucket.options, bucket.bucket, "two"), graph_of(SAMPLE), 2, chunks=False)
+    uri = f"{bucket.uri}/two"
+    history = read_history(open_reader(uri, bucket.options))
+    middle = (history.snapshots[ids["7"]].flushed_at + history.snapshots[ids["8"]].flushed_at) // 2
+    committed: list[str] = []
+
+    def commit() -> None:
+        library = quiet().Repository.open(s3_storage(bucket.options, bucket.bucket, "two"))
+        for number in range(10):
+            committed.append(library.writable_session("develop").commit(f"late {number}", allow_empty=True))
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    applied = expire(uri, instant(middle), options=bucket.options)
+    thread.join()
+    after = read_history(open_reader(uri, bucket.options))
+    assert after.ancestry(after.branches["develop"])[: len(committed)] == committed[::-1]
+    assert {ids[name] for name in "12467"} == set(applied.plan.released)
+    assert differ(applied.plan, applied.plan.after, set(applied.plan.released)) == []

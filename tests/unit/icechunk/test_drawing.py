@@ -1,0 +1,91 @@
+"""A plan can be looked at: as text in a terminal, as a picture in a report."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from dredge.icechunk.expiration.picture import draw_picture
+from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
+from dredge.icechunk.expiration.tree import draw_history, draw_plan
+from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.history import History
+from tests.support.icechunk import Graph, graph_of, history_of, micros_of, scenarios
+
+
+def sample(rule: str = "document") -> ExpirationPlan:
+    return plan_expiration(history_of(graph_of(scenarios()[0]), 1), instant(micros_of(7.5)), rule=rule)
+
+
+def shape(text: str) -> list[str]:
+    """Leave out times and messages."""
+    return [
+        f"{line.split('  ')[0]} {line[line.find('[') :]}" if "[" in line else line.split("  ")[0]
+        for line in text.splitlines()
+    ]
+
+
+def test_documents_sample_is_drawn_before_and_after() -> None:
+    before, after = draw_plan(sample()).split("\n\nafter\n")
+    assert shape(before) == [
+        "before",
+        "● 0",
+        "○ 1",
+        "○ 2",
+        "├─○ 3 [tag tag1]",
+        "│ × 6",
+        "│ ├─× 7",
+        "│ │ ├─● 8 [qa]  gets the parent 0",
+        "│ │ ● 9 [test]  gets the parent 0",
+        "│ ● 10",
+        "│ ● 11 [develop]",
+        "○ 4",
+        "○ 5 [tag tag2]",
+        "● 12",
+        "● 13",
+        "● 14 [main]",
+    ]
+    assert shape(after) == [
+        "● 0",
+        "├─○ 1",
+        "│ ○ 2",
+        "│ ├─○ 3 [tag tag1]",
+        "│ ○ 4",
+        "│ ○ 5 [tag tag2]",
+        "├─● 8 [qa]",
+        "├─● 9 [test]",
+        "├─● 10",
+        "│ ● 11 [develop]",
+        "● 12",
+        "● 13",
+        "● 14 [main]",
+    ]
+
+
+def test_long_runs_are_folded_but_nothing_that_tells_is() -> None:
+    nodes = tuple((str(number), str(number - 1), float(number)) for number in range(1, 100))
+    graph = Graph((*nodes, ("200", "30", 200.0)), {"main": "99", "dev": "200"}, {"v": "10"})
+    text = draw_history(history_of(graph, 1))
+    lines = text.splitlines()
+    assert len(lines) < 25
+    for shown in ("● 0 ", "[tag v]", "● 30 ", "├─● 200 ", "[main]"):
+        assert shown in text
+    folded = sum(int(line.split("⋮ ")[1].split()[0]) for line in lines if "⋮" in line)
+    assert folded + len([line for line in lines if "⋮" not in line]) == 101
+
+
+def test_picture_is_sound_xml_with_every_ref_and_escapes_names() -> None:
+    root = ElementTree.fromstring(draw_picture(sample("spec_v1")))
+    texts = "".join(root.itertext())
+    for word in ("main", "develop", "qa", "test", "tag tag1", "before: 15 snapshots", "after: 10 snapshots"):
+        assert word in texts
+    entries = {"0": SnapshotEntry("0", None, 1, "<b>&"), "1": SnapshotEntry("1", "0", 2, '"')}
+    odd = plan_expiration(History(1, entries, {"main": "1", "<script>": "1"}, {}), instant(0))
+    assert "<script>" in "".join(ElementTree.fromstring(draw_picture(odd)).itertext())
+
+
+def test_picture_of_a_huge_history_says_that_it_is_too_big() -> None:
+    nodes = tuple((str(number), "0", float(number)) for number in range(1, 700))
+    picture = draw_picture(plan_expiration(history_of(Graph(nodes, {"main": "1"}), 2), instant(0)))
+    assert "700 items are too many to draw" in picture
+    assert len(picture) < 5000
