@@ -11,15 +11,14 @@ from dredge.graveler.catalog import CATALOG_DEFECTS, Settings
 from dredge.server.folders import Credentials, DataFolder
 from dredge.storage import StorageOptions
 
-HTTP_DEFECTS = frozenset(
+HTTP_DEFECTS: frozenset[str] = frozenset(
     {
         "double_body_prepare_commits",  # 400 and two JSON documents, though the CSV was written
         "prepare_commits_404",  # a gateway, or an internal miss, that looks like "no rules"
-        "prepare_commits_500_async",  # a server before 1.72: the asynchronous calls do not exist and answer
-        500,
+        "prepare_commits_500_async",  # a server before 1.72 answers 500 to asynchronous calls
     }
 )
-DEFECTS = CATALOG_DEFECTS | HTTP_DEFECTS
+DEFECTS: frozenset[str] = HTTP_DEFECTS.union(CATALOG_DEFECTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +36,8 @@ class ServerSettings:
         login_seconds: life of a login token.
         catalog: rules of the data model; its signing key and defects are replaced by those given here.
         defects: names of DEFECTS to switch on. All are faults of real servers, for tests; none by default.
-        prepare_commits_answer: what the synchronous call answers as no URL can be pre-signed here: "lakefs" as
-            a real server (400, two JSON documents), "single" 201 without the URL.
+        prepare_commits_answer: what the synchronous call answers where no URL can be pre-signed, as
+            here: "lakefs" like a real server (400, two JSON documents), "single" 201 without the URL.
     """
 
     listen: str = "127.0.0.1:8000"

@@ -1,0 +1,275 @@
+"""A running embedded lakeFS for tests, the two Python clients for it, and doors to stand in its way.
+
+with lakefs_server(tmp_path) as lake:                      # memory KV, objects in a folder
+    repository = lake.repository("shop")                   # created, high-level package
+    lake.sdk.objects_api.stat_object("shop", "main", …)    # generated SDK
+
+with lakefs_server(tmp_path, bucket=bucket, defects={"empty_last_page"}, clock=Clock(days=-30)) as lake: …
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import lakefs
+import urllib3
+from lakefs_sdk.client import LakeFSClient
+from lakefs_sdk.configuration import Configuration
+
+from dredge.kv import Entry, Store, open_store
+from dredge.server import Credentials, Hooks, ServerSettings, ThreadedServer
+from dredge.storage import ObjectWriter, open_writer
+from tests.support.objectstore import TestBucket
+
+KEY_PAIR = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+
+
+class Clock:
+    """A clock that a test can set: the real one moved by an offset, or standing still.
+
+    Args:
+        fixed: stand still at this time (aware); None runs.
+        offset: how far from the real time, as timedelta's arguments.
+    """
+
+    def __init__(self, fixed: datetime | None = None, **offset: float) -> None:
+        self.fixed = fixed
+        self.offset = timedelta(**offset)
+
+    def __call__(self) -> datetime:
+        return (self.fixed or datetime.now(UTC)) + self.offset
+
+    def advance(self, **step: float) -> None:
+        """Move on (or back), as timedelta's arguments."""
+        self.offset += timedelta(**step)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A running server and its clients.
+
+    Attributes:
+        server: with `.catalog`, `.kv`, `.hooks`, `.endpoint`.
+        base: URI that storage namespaces go below, without trailing slash.
+        clock: the server's.
+    """
+
+    server: ThreadedServer
+    base: str
+    clock: Clock
+
+    @cached_property
+    def sdk(self) -> LakeFSClient:
+        """The generated SDK."""
+        return LakeFSClient(self.configuration())
+
+    @cached_property
+    def client(self) -> lakefs.Client:
+        """The high-level package's client."""
+        return lakefs.Client(
+            host=self.server.endpoint,
+            username=self.server.access_key_id,
+            password=self.server.secret_access_key,
+        )
+
+    def configuration(self) -> Configuration:
+        """A fresh SDK configuration with the right key pair."""
+        return Configuration(
+            host=self.server.endpoint,
+            username=self.server.access_key_id,
+            password=self.server.secret_access_key,
+        )
+
+    def namespace(self, repository: str) -> str:
+        """The storage namespace that `repository` gets."""
+        return f"{self.base}/{repository}"
+
+    def repository(self, name: str = "lake", **kwargs: Any) -> lakefs.Repository:
+        """Create a repository."""
+        return lakefs.Repository(name, self.client).create(storage_namespace=self.namespace(name), **kwargs)
+
+    def writer(self, repository: str = "lake") -> ObjectWriter:
+        """A writer on the repository's namespace, past the server."""
+        return open_writer(self.namespace(repository), self.server.settings.storage)
+
+    def hook(self, name: str, action: Callable[[Any], Any]) -> Any:
+        """Have a hook on one operation for the length of a `with` block."""
+        return self.server.hooks.adding(lambda seen: action(seen) if seen.operation == name else None)
+
+    def http(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: bytes | Iterable[bytes] | None = None,
+        json_body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        credentials: tuple[str, str] | None = ("", ""),
+    ) -> urllib3.BaseHTTPResponse:
+        """Send one plain request, for what no client sends.
+
+        Args:
+            method: of HTTP.
+            path: below the API's base path, as it stands in the URL.
+            query: parameters.
+            body: raw bytes or chunks.
+            json_body: a value to send as JSON.
+            headers: more headers.
+            credentials: key pair; None sends none; the default is the right one.
+        """
+        sent = dict(headers or {})
+        if credentials is not None:
+            pair = (
+                credentials if credentials[0] else (self.server.access_key_id, self.server.secret_access_key)
+            )
+            sent |= urllib3.make_headers(basic_auth=":".join(pair))
+        if json_body is not None:
+            body = json.dumps(json_body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        url = self.server.endpoint + path
+        if query:
+            url += "?" + urlencode(query)
+        with urllib3.PoolManager(retries=False) as pool:
+            return pool.request(method, url, body=body, headers=sent, redirect=False)
+
+
+@contextmanager
+def lakefs_server(
+    folder: Path,
+    *,
+    bucket: TestBucket | None = None,
+    kv: Store | None = None,
+    kv_url: str = "memory://",
+    clock: Clock | None = None,
+    defects: Iterable[str] = (),
+    hooks: Hooks | None = None,
+    open_namespace: Callable[[str], ObjectWriter] | None = None,
+    **settings: Any,
+) -> Iterator[Lake]:
+    """Run a server.
+
+    Args:
+        folder: for objects, unless there is a bucket.
+        bucket: keep objects in this bucket instead.
+        kv: a store to use (and to leave open), such as a `WatchedStore`.
+        kv_url: a store to open otherwise.
+        clock: the server's; real time by default.
+        defects: names of `dredge.server.DEFECTS`.
+        hooks: shown every request.
+        open_namespace: instead of the block store, such as one that gives `WatchedWriter`s.
+        settings: more of `ServerSettings` (`catalog=Settings(…)`, `prepare_commits_answer="single"`, …).
+    """
+    clock = clock or Clock()
+    given: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "kv_url": kv_url,
+        "credentials": KEY_PAIR,
+        "defects": frozenset(defects),
+    }
+    if bucket is None:
+        objects = folder / "objects"
+        objects.mkdir(parents=True, exist_ok=True)
+        given |= {"local_base": str(objects)}
+        base = f"file://{objects}"
+    else:
+        given |= {"blockstore": "s3", "storage": bucket.options}
+        base = bucket.uri
+    server = ThreadedServer(
+        ServerSettings(**(given | settings)), kv=kv, open_namespace=open_namespace, clock=clock, hooks=hooks
+    )
+    with server:
+        yield Lake(server, base, clock)
+
+
+class WatchedStore:
+    """A key-value store that shows each operation to a callable before doing it.
+
+    Args:
+        inner: the real store.
+        before: called with operation ("get", "scan", "next", "set", "set_if", "delete"), partition and key;
+            "next" comes before each entry of a scan. It may wait, raise, or work on another store handle.
+    """
+
+    def __init__(self, inner: Store, before: Callable[[str, bytes, bytes], None]) -> None:
+        self._inner = inner
+        self.before = before
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        self.before("get", partition, key)
+        return self._inner.get(partition, key)
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        self.before("scan", partition, start)
+        for entry in self._inner.scan(partition, start):
+            self.before("next", partition, entry.key)
+            yield entry
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        self.before("set", partition, key)
+        self._inner.set(partition, key, value)
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self.before("delete", partition, key)
+        self._inner.delete(partition, key)
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        self.before("set_if", partition, key)
+        self._inner.set_if(partition, key, value, predicate)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __enter__(self) -> WatchedStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class WatchedWriter:
+    """An object writer that shows each call (method name, first argument) to a callable before making it."""
+
+    def __init__(self, inner: ObjectWriter, before: Callable[[str, Any], None]) -> None:
+        self._inner = inner
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._before(name, args[0] if args else None)
+            return value(*args, **kwargs)
+
+        return call
+
+
+def load_kv(path: Path, store: Store | None = None) -> Store:
+    """Put the records of a captured `kv.jsonl` into a store (a new memory store by default)."""
+    store = store or open_store("memory://")
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            store.set(row["partition"].encode(), row["key"].encode(), base64.b64decode(row["value_b64"]))
+    return store
+
+
+def load_namespace(folder: Path, bucket: TestBucket, prefix: str) -> int:
+    """Put the files of a captured namespace into a bucket, below `prefix`; gives their number."""
+    count = 0
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        key = f"{prefix}/{path.relative_to(folder).as_posix()}"
+        bucket.client.put_object(Bucket=bucket.bucket, Key=key, Body=path.read_bytes())
+        count += 1
+    return count

@@ -1,0 +1,23 @@
+"""One running server a test, objects in a folder, metadata in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.lakefs_server import Lake, lakefs_server
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with lakefs_server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """One server for all tests of a module: for those that change nothing, or only a repository of their own."""
+    with lakefs_server(tmp_path_factory.mktemp("lake")) as running:
+        yield running
