@@ -26,7 +26,25 @@ def _open_sqlite(url: str) -> Store:
     return SQLiteKV(path)
 
 
-DRIVERS: dict[str, Opener] = {"memory": _open_memory, "sqlite": _open_sqlite}
+def _open_postgres(url: str) -> Store:
+    from dredge.kv.postgres import PostgresStore
+
+    return PostgresStore(url)
+
+
+def _open_dynamodb(url: str) -> Store:
+    from dredge.kv.dynamodb import DynamoStore
+
+    return DynamoStore(url)
+
+
+DRIVERS: dict[str, Opener] = {
+    "dynamodb": _open_dynamodb,
+    "memory": _open_memory,
+    "postgres": _open_postgres,
+    "postgresql": _open_postgres,
+    "sqlite": _open_sqlite,
+}
 """Scheme to driver; a new driver adds itself here and to the conformance suite."""
 
 
@@ -34,7 +52,8 @@ def open_store(url: str) -> Store:
     """Open a key-value store.
 
     Args:
-        url: `memory://` (a new, empty store) or `sqlite:///absolute/path.db` (percent-coded).
+        url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
+            `postgresql://user@host/database` or `dynamodb://table?region=…`; a missing table is made.
 
     Raises:
         ConfigError: no such driver, or the place cannot be opened.

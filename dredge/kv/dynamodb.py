@@ -1,0 +1,339 @@
+"""DynamoDB driver: the table of a real lakeFS.
+
+    hash key PartitionKey (binary) · range key ItemKey (binary) · attribute ItemValue (binary) · billed
+    on demand
+
+Gets and queries are consistent reads. The client's own retries are off, because they cannot tell what may be
+repeated: a throttled request was not carried out and is always tried again, slower each time; a lost answer
+is asked for again only where the request was a read. A conditional write whose answer was lost would
+otherwise fail on its own success.
+
+Raw access to rows is in `dredge.kv.dynamodb_rows`.
+
+Source: facts on lakeFS, section 6.1 (pkg/kv/dynamodb/store.go).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from dredge.errors import ConfigError, DredgeError, UnavailableError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.rows import show_key
+
+PARTITION, KEY, VALUE = "PartitionKey", "ItemKey", "ItemValue"
+DEFAULT_TABLE = "kvstore"
+PAGE_ITEMS = 1024
+TRIES = 10
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+_THROTTLED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "RequestLimitExceeded",
+        "LimitExceededException",
+        "TransactionInProgressException",
+    }
+)
+_NO_ENTRY = frozenset(
+    {
+        "AccessDeniedException",
+        "UnrecognizedClientException",
+        "InvalidSignatureException",
+        "IncompleteSignatureException",
+        "MissingAuthenticationTokenException",
+        "ExpiredTokenException",
+        "ResourceNotFoundException",
+        "ValidationException",
+        "ItemCollectionSizeLimitExceededException",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Where a table is.
+
+    Args:
+        table: its name.
+        region: AWS region, or None for the environment's.
+        endpoint: another server than AWS's, or None for the environment's.
+    """
+
+    table: str
+    region: str | None = None
+    endpoint: str | None = None
+
+    @classmethod
+    def parse(cls, url: str) -> TableAddress:
+        """Read `dynamodb://TABLE?region=…&endpoint=…`; without a table it is lakeFS's `kvstore`.
+
+        Raises:
+            ConfigError: the URL holds credentials or words that mean nothing here.
+        """
+        parts = urlsplit(url)
+        asked = parse_qs(parts.query)
+        if "@" in parts.netloc + "".join(asked.get("endpoint", [])):
+            raise ConfigError(
+                "a dynamodb:// URL takes no credentials: use AWS's environment variables or profiles"
+            )
+        unknown = sorted(set(asked) - {"region", "endpoint"})
+        if unknown or parts.path.strip("/"):
+            raise ConfigError(
+                f"dynamodb://TABLE?region=…&endpoint=… is expected; unknown: {unknown or parts.path}"
+            )
+        region, endpoint = (asked.get(name, [None])[0] for name in ("region", "endpoint"))
+        return cls(parts.netloc or DEFAULT_TABLE, region, endpoint)
+
+    @property
+    def location(self) -> str:
+        """The table's name for reports."""
+        words = [f"region={self.region}"] if self.region else []
+        words += [f"endpoint={self.endpoint}"] if self.endpoint else []
+        return f"dynamodb://{self.table}" + (f"?{'&'.join(words)}" if words else "")
+
+
+class DynamoStore:
+    """A `Store` on a DynamoDB table; safe to share between threads.
+
+    Args:
+        url: `dynamodb://TABLE?region=…&endpoint=…`. Credentials come from AWS's environment variables,
+            profiles or instance roles.
+        create: make the table where it is missing; without it a missing table is a `ConfigError`.
+        sleep: how to wait, in seconds.
+    """
+
+    def __init__(self, url: str, create: bool = True, sleep: Callable[[float], None] = time.sleep) -> None:
+        address = TableAddress.parse(url)
+        self.location = address.location
+        self.table = address.table
+        self._sleep = sleep
+        self._url = url
+        self._pid = os.getpid()
+        self.client = _client(address)
+        self._look_for_table(create)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"DynamoStore({self.location!r})"
+
+    def __reduce__(self) -> tuple[type[DynamoStore], tuple[str, bool]]:
+        return DynamoStore, (self._url, False)
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        """Read a value.
+
+        Raises:
+            KeyNotFoundError: the table answered, and has no such key.
+            UnavailableError: the table did not answer.
+        """
+        answer = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
+        if "Item" not in answer:
+            raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
+        value: bytes = answer["Item"][VALUE]["B"]
+        return value
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
+        names, condition = {"#p": PARTITION}, "#p = :p"
+        values = {":p": {"B": partition}}
+        if start:  # a key cannot be empty here, nor can a condition on it
+            names["#k"], values[":k"] = KEY, {"B": start}
+            condition += " AND #k >= :k"
+        page: dict[str, Any] = {}
+        while True:
+            answer = self.call(
+                "query",
+                repeat=True,
+                KeyConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+                ConsistentRead=True,
+                Limit=PAGE_ITEMS,
+                **page,
+            )
+            for item in answer["Items"]:
+                yield Entry(item[KEY]["B"], item[VALUE]["B"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        """Write a value, whatever was there."""
+        self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        """Remove a key, if it is there."""
+        self.call("delete_item", Key=item_key(partition, key))
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        """Write a value if the old one is `predicate`, or if there is none and `predicate` is None.
+
+        Raises:
+            PredicateFailedError: it is not; nothing was written.
+        """
+        try:
+            self.call(
+                "put_item", Item=item_key(partition, key) | {VALUE: {"B": value}}, **condition_on(predicate)
+            )
+        except ConditionFailedError as error:
+            name = show_key(partition, key)
+            raise PredicateFailedError(f"{name}: the value is not the expected one") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+    def call(self, operation: str, repeat: bool = False, **arguments: Any) -> dict[str, Any]:
+        """Send one request about the table, with this driver's retries.
+
+        Args:
+            operation: the client's method.
+            repeat: carrying it out twice is the same as once.
+            arguments: of the method; the table's name is added where the operation has one.
+
+        Raises:
+            ConditionFailedError: a condition did not hold.
+            UnavailableError: throttled too often, or no answer. A write may have been carried out.
+        """
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            NoCredentialsError,
+            PartialCredentialsError,
+        )
+
+        if self._pid != os.getpid():
+            # Sockets must not cross a fork: parent and child would read each other's answers.
+            self.client, self._pid = _client(TableAddress.parse(self._url)), os.getpid()
+        if operation != "transact_write_items":
+            arguments["TableName"] = self.table
+        for attempt in range(1, TRIES + 1):
+            if attempt > 1:
+                longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
+                self._sleep(random.uniform(longest / 2, longest))
+            try:
+                answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
+                return answer
+            except ClientError as error:
+                failure, again = self._judge(error, repeat)
+                cause: Exception = error
+            except (NoCredentialsError, PartialCredentialsError) as error:
+                raise ConfigError(f"{self.location}: no AWS credentials were found") from error
+            except BotoCoreError as error:
+                # The text of a lost connection names the endpoint and nothing else.
+                failure, again = (
+                    UnavailableError(f"{self.location}: {operation} got no answer: {error}"),
+                    repeat,
+                )
+                cause = error
+            if not again or attempt == TRIES:
+                raise failure from cause
+        raise AssertionError("unreachable")
+
+    def _judge(self, error: Any, repeat: bool) -> tuple[DredgeError, bool]:
+        code = error.response["Error"]["Code"]
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        text = (
+            f"{self.location}: {error.operation_name}: {code}: {error.response['Error'].get('Message', '')}"
+        )
+        if code == "ConditionalCheckFailedException":
+            return ConditionFailedError(text), False
+        if code == "TransactionCanceledException":
+            reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
+            if "ConditionalCheckFailed" in reasons:
+                return ConditionFailedError(text, reasons), False
+            return UnavailableError(text), True  # throttled, or another transaction on the same rows
+        if code in _THROTTLED:
+            return UnavailableError(text), True
+        if code in _NO_ENTRY:
+            return ConfigError(text), False
+        return UnavailableError(text), repeat and status >= 500
+
+    def _look_for_table(self, create: bool) -> None:
+        try:
+            self.call("describe_table", repeat=True)
+            return
+        except ConfigError as error:
+            if "ResourceNotFoundException" not in str(error):
+                raise
+            if not create:
+                raise ConfigError(f"{self.location}: there is no such table") from error
+        from botocore.exceptions import ClientError
+
+        try:
+            self.client.create_table(
+                TableName=self.table,
+                KeySchema=[
+                    {"AttributeName": PARTITION, "KeyType": "HASH"},
+                    {"AttributeName": KEY, "KeyType": "RANGE"},
+                ],
+                AttributeDefinitions=[
+                    {"AttributeName": PARTITION, "AttributeType": "B"},
+                    {"AttributeName": KEY, "AttributeType": "B"},
+                ],
+                BillingMode="PAY_PER_REQUEST",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceInUseException":  # someone else was first
+                raise self._judge(error, False)[0] from error
+        self.client.get_waiter("table_exists").wait(TableName=self.table)
+
+
+class ConditionFailedError(DredgeError):
+    """A condition of a write did not hold; callers turn it into the Store's own errors.
+
+    Args:
+        message: what was asked.
+        reasons: for a transaction, DynamoDB's code for each of its parts.
+    """
+
+    def __init__(self, message: str, reasons: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.reasons = reasons or []
+
+
+def item_key(partition: bytes, key: bytes) -> dict[str, dict[str, bytes]]:
+    """Name an item."""
+    return {PARTITION: {"B": partition}, KEY: {"B": key}}
+
+
+def condition_on(value: bytes | None) -> dict[str, Any]:
+    """Demand an item's value, or with None its absence."""
+    if value is None:
+        return {"ConditionExpression": "attribute_not_exists(#k)", "ExpressionAttributeNames": {"#k": KEY}}
+    return {
+        "ConditionExpression": "#v = :v",
+        "ExpressionAttributeNames": {"#v": VALUE},
+        "ExpressionAttributeValues": {":v": {"B": value}},
+    }
+
+
+def _client(address: TableAddress) -> Any:
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return boto3.session.Session().client(
+            "dynamodb",
+            region_name=address.region,
+            endpoint_url=address.endpoint,
+            config=Config(
+                retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=32
+            ),
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise ConfigError(f"{address.location}: {error}") from error

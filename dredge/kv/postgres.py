@@ -1,0 +1,300 @@
+"""PostgreSQL driver: the table of a real lakeFS, so that Dredge can serve, read and clean the same database.
+
+    kv (partition_key bytea, key bytea, value bytea, primary key (partition_key, key))
+    partitioned by hash of partition_key into kv_0 … kv_99; view kv_v shows both keys as text
+
+Every operation is one autocommit statement, as the server's own; a scan reads pages of 1,000 rows, each a
+statement of its own. Raw access to rows is in `dredge.kv.postgres_rows`.
+
+Source: facts on lakeFS, section 6.1 (pkg/kv/postgres/store.go).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from dredge.errors import ConfigError, DredgeError, RefusedError, UnavailableError
+from dredge.kv.model import Entry, KeyNotFoundError, PredicateFailedError
+from dredge.kv.rows import show_key
+
+if TYPE_CHECKING:
+    import psycopg
+
+PAGE_ROWS = 1000
+TABLE_PARTITIONS = 100
+POOL_LIMIT = 16
+_CONNECT_SECONDS = 10
+_WAIT_SECONDS = 60
+
+_GET = "SELECT value FROM kv WHERE partition_key = %s AND key = %s"
+_PAGE_FROM = "SELECT key, value FROM kv WHERE partition_key = %s AND key >= %s ORDER BY key LIMIT %s"
+_PAGE_AFTER = "SELECT key, value FROM kv WHERE partition_key = %s AND key > %s ORDER BY key LIMIT %s"
+_SET = (
+    "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) "
+    "ON CONFLICT (partition_key, key) DO UPDATE SET value = excluded.value"
+)
+_SET_IF_ABSENT = "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+_SET_IF_EQUAL = "UPDATE kv SET value = %s WHERE partition_key = %s AND key = %s AND value = %s"
+_DELETE = "DELETE FROM kv WHERE partition_key = %s AND key = %s"
+
+
+class PostgresStore:
+    """A `Store` on a PostgreSQL database; safe to share between threads.
+
+    A connection that breaks is thrown away with all idle ones. Reads are tried once more on a fresh
+    connection; writes are not, for the first try may have arrived: the caller gets `UnavailableError` and has
+    to look.
+
+    Args:
+        url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
+        create: make the table where it is missing; without it a missing table is a `ConfigError`.
+        read_only: let the database itself refuse every write.
+    """
+
+    def __init__(self, url: str, create: bool = True, read_only: bool = False) -> None:
+        self.location = location(url)
+        self._secrets = _passwords(url)
+        self._url = url
+        self._read_only = read_only
+        self._closed = False
+        self._start_pool()
+        try:
+            if create and not read_only:
+                self._create()
+            else:
+                self._look_for_table()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.location!r})"
+
+    def __reduce__(self) -> tuple[type[PostgresStore], tuple[str, bool, bool]]:
+        return PostgresStore, (self._url, False, self._read_only)
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        """Read a value.
+
+        Raises:
+            KeyNotFoundError: the database answered, and has no such key.
+            UnavailableError: the database did not answer.
+        """
+        rows = self.read(_GET, (partition, key))
+        if not rows:
+            raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
+        value: bytes = rows[0][0]
+        return value
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
+        rows = self.read(_PAGE_FROM, (partition, start, PAGE_ROWS))
+        while rows:
+            for key, value in rows:
+                yield Entry(key, value)
+            if len(rows) < PAGE_ROWS:
+                return
+            rows = self.read(_PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        """Write a value, whatever was there."""
+        self._write(_SET, (partition, key, value))
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        """Remove a key, if it is there."""
+        self._write(_DELETE, (partition, key))
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        """Write a value if the old one is `predicate`, or if there is none and `predicate` is None.
+
+        Raises:
+            PredicateFailedError: it is not; nothing was written.
+        """
+        if predicate is None:
+            count = self._write(_SET_IF_ABSENT, (partition, key, value))
+        else:
+            count = self._write(_SET_IF_EQUAL, (value, partition, key, predicate))
+        if count == 0:
+            raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
+
+    def close(self) -> None:
+        """Close the idle connections; those in use close when they come back."""
+        self._closed = True
+        if self._pid == os.getpid():
+            self._drop_idle()
+
+    # What follows serves the driver's other modules.
+
+    def read(self, statement: str, params: Sequence[Any]) -> list[Any]:
+        """Run one reading statement, once more on a fresh connection if the first one was broken."""
+        with self.errors(), self.connection() as connection:
+            try:
+                return connection.cursor(binary=True).execute(statement, params).fetchall()
+            except _lost() as error:
+                if not connection.broken:
+                    raise
+                broken = error
+        with self.errors(), self.connection() as connection:
+            try:
+                return connection.cursor(binary=True).execute(statement, params).fetchall()
+            except _lost() as error:
+                raise error from broken
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection of its own, in autocommit mode."""
+        import psycopg
+
+        with self.errors():
+            try:
+                connection = psycopg.connect(
+                    self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="dredge"
+                )
+            except psycopg.ProgrammingError:
+                # libpq repeats parts of the text that it cannot read, and the password is part of it.
+                raise ConfigError("the PostgreSQL URL cannot be read: check its quoting") from None
+            if self._read_only:
+                connection.execute("SET default_transaction_read_only = on")
+            return connection
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection; it goes back to the pool unless it broke."""
+        if self._closed:
+            raise ConfigError(f"the store {self.location} was closed")
+        if self._pid != os.getpid():
+            # A connection must not cross a fork, not even to be closed: that would end the parent's.
+            _abandoned.append(self._idle)
+            self._start_pool()
+        if not self._slots.acquire(timeout=_WAIT_SECONDS):
+            raise UnavailableError(f"no free connection to {self.location} within {_WAIT_SECONDS} s")
+        try:
+            try:
+                connection = self._idle.get_nowait()
+            except queue.Empty:
+                connection = self.connect()
+            try:
+                yield connection
+            finally:
+                if connection.broken:
+                    self._drop_idle()  # the server went away, and with it all of them
+                if connection.closed or self._closed or connection.info.transaction_status != 0:
+                    connection.close()
+                else:
+                    self._idle.put(connection)
+        finally:
+            self._slots.release()
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn the driver's errors into Dredge's families, without a password in the text."""
+        import psycopg
+
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._family(error)(f"{self.location}: {self._text(error)}") from error
+
+    def _family(self, error: psycopg.Error) -> type[DredgeError]:
+        state = error.sqlstate or ""
+        if state in ("42P01", "3D000", "28P01", "28000", "42501") or state.startswith(("54", "22")):
+            return ConfigError  # no table, no database, no entry, too long a key
+        if state == "25006":
+            return RefusedError  # a write on a read-only connection, or on a standby
+        import psycopg
+
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return UnavailableError
+        return DredgeError
+
+    def _text(self, error: psycopg.Error) -> str:
+        text = " ".join(str(error).split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _write(self, statement: str, params: Sequence[bytes]) -> int:
+        with self.errors(), self.connection() as connection:
+            return connection.execute(statement, params).rowcount
+
+    def _start_pool(self) -> None:
+        self._idle: queue.LifoQueue[psycopg.Connection[Any]] = queue.LifoQueue()
+        self._slots = threading.BoundedSemaphore(POOL_LIMIT)
+        self._pid = os.getpid()
+
+    def _drop_idle(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def _look_for_table(self) -> None:
+        if not self.read("SELECT 1 FROM pg_class WHERE oid = to_regclass('kv')", ()):
+            raise ConfigError(f"{self.location} has no table kv: it is not the database of a lakeFS server")
+
+    def _create(self) -> None:
+        """Make the table as lakeFS does, under its advisory lock, so that many may start at once."""
+        if self.read("SELECT 1 WHERE to_regclass('kv') IS NOT NULL AND to_regclass('kv_v') IS NOT NULL", ()):
+            return
+        with self.errors(), self.connection() as connection:
+            connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK_ID,))
+            try:
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+            finally:
+                connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_ID,))
+
+
+def location(url: str) -> str:
+    """Name a database without who enters it and how: scheme, host, port, database."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    host = parts.netloc.rpartition("@")[2] or asked.get("host", [""])[0]
+    return f"postgresql://{host}/{parts.path.lstrip('/') or asked.get('dbname', [''])[0]}"
+
+
+def _passwords(url: str) -> list[str]:
+    parts = urlsplit(url)
+    found = [parts.password or "", *parse_qs(parts.query).get("password", [])]
+    return [word for given in found for word in {given, unquote(given)} if word]
+
+
+def fnv1a_32(data: bytes) -> int:
+    """FNV-1a with 32 bits; lakeFS takes its advisory lock's number from it."""
+    number = 0x811C9DC5
+    for byte in data:
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return number
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    import psycopg
+
+    return (psycopg.OperationalError, psycopg.InterfaceError)
+
+
+_LOCK_ID = fnv1a_32(b"lakefs:kv")
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS kv (partition_key bytea NOT NULL, key bytea NOT NULL, value bytea NOT NULL, "
+    "PRIMARY KEY (partition_key, key)) PARTITION BY HASH (partition_key)",
+    *(
+        f"CREATE TABLE IF NOT EXISTS kv_{number} PARTITION OF kv "
+        f"FOR VALUES WITH (MODULUS {TABLE_PARTITIONS}, REMAINDER {number})"
+        for number in range(TABLE_PARTITIONS)
+    ),
+    "CREATE OR REPLACE VIEW kv_v AS SELECT encode(partition_key, 'escape') AS partition_key, "
+    "encode(key, 'escape') AS key, value FROM kv",
+)
+
+_abandoned: list[object] = []
+"""A forked child's copies of its parent's connections: kept, so that they are never closed here."""

@@ -1,0 +1,155 @@
+"""Raw rows of a PostgreSQL store: the whole store as of one moment, and deletion under conditions.
+
+A view is one REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the
+next along the primary key: 0.05 s for half a million rows, where DISTINCT takes up to 0.6 s.
+
+A deletion is a short transaction: the guards' rows are locked FOR SHARE (their writers wait for its end),
+then the rows go whose value is still the given one. In PostgreSQL's default isolation a row that somebody
+changes at the same time is looked at again in its new version, so the condition on the value holds whatever
+happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dredge.errors import RefusedError
+from dredge.kv.model import Entry, PredicateFailedError
+from dredge.kv.postgres import PAGE_ROWS, PostgresStore
+from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
+
+if TYPE_CHECKING:
+    import psycopg
+
+BATCH_ROWS = 500
+_LOCK_WAIT = "2s"
+
+_PARTITIONS = """
+WITH RECURSIVE found AS (
+  (SELECT partition_key FROM kv ORDER BY partition_key LIMIT 1)
+  UNION ALL
+  SELECT (SELECT kv.partition_key FROM kv WHERE kv.partition_key > found.partition_key
+          ORDER BY kv.partition_key LIMIT 1)
+  FROM found WHERE found.partition_key IS NOT NULL
+)
+SELECT partition_key FROM found WHERE partition_key IS NOT NULL
+"""
+_SCAN = "SELECT key, value FROM kv WHERE partition_key = %s AND key >= %s ORDER BY key"
+_GUARDS = (
+    "SELECT kv.partition_key, kv.key, kv.value FROM unnest(%s::bytea[], %s::bytea[]) AS wanted (p, k) "
+    "JOIN kv ON kv.partition_key = wanted.p AND kv.key = wanted.k FOR SHARE OF kv"
+)
+_DELETE = (
+    "DELETE FROM kv USING unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS doomed (p, k, v) "
+    "WHERE kv.partition_key = doomed.p AND kv.key = doomed.k AND kv.value = doomed.v "
+    "RETURNING kv.partition_key, kv.key"
+)
+
+
+class PostgresRows:
+    """Raw access to the rows of a PostgreSQL database with lakeFS's table.
+
+    Args:
+        url: as for `PostgresStore`; the table must exist.
+        read_only: for who only looks.
+    """
+
+    def __init__(self, url: str, read_only: bool = True) -> None:
+        self._store = PostgresStore(url, create=False, read_only=read_only)
+        self.location = self._store.location
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[PostgresView]:
+        """See the store as of one moment.
+
+        Raises:
+            RefusedError: the server is a standby: what it shows is behind the primary, and who reads it would
+                take new references for missing ones.
+        """
+        import psycopg
+
+        connection = self._store.connect()
+        try:
+            with self._store.errors():
+                standby = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+                if standby is None or standby[0]:
+                    raise RefusedError(f"{self.location} is a standby: name the primary")
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
+                with connection.transaction():
+                    yield PostgresView(connection)
+        finally:
+            connection.close()
+
+    def clock(self) -> datetime:
+        """The database's time."""
+        (now,) = self._store.read("SELECT clock_timestamp()", ())[0]
+        moment: datetime = now
+        return moment.astimezone(UTC)
+
+    def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
+        """Delete rows that still have their value, in transactions of 500 (see `RowCleaner`)."""
+        outcomes: list[bool] = []
+        for first in range(0, len(rows), BATCH_ROWS):
+            batch = rows[first : first + BATCH_ROWS]
+            with self._store.errors(), self._store.connection() as connection, connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'")
+                failed = _first_failing(connection, guards)
+                if failed is not None:
+                    name = show_key(failed.partition, failed.key)
+                    raise GuardFailedError(f"{name} changed while its trash was deleted", outcomes)
+                gone = set(connection.cursor(binary=True).execute(_DELETE, _columns(batch)).fetchall())
+            outcomes.extend((row.partition, row.key) in gone for row in batch)
+        return outcomes
+
+    def insert_row(self, row: Row) -> bool:
+        """Write a row if its key does not exist."""
+        try:
+            self._store.set_if(row.partition, row.key, row.value, None)
+        except PredicateFailedError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._store.close()
+
+
+class PostgresView:
+    """One moment of a database."""
+
+    consistent = True
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def partitions(self) -> Iterator[bytes]:
+        """Every partition, in byte order."""
+        for (partition,) in self._connection.cursor(binary=True).execute(_PARTITIONS):
+            yield partition
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """The rows of a partition, through a cursor on the server."""
+        with self._connection.cursor(f"scan_{id(object())}", binary=True) as cursor:
+            cursor.itersize = PAGE_ROWS
+            for key, value in cursor.execute(_SCAN, (partition, start)):
+                yield Entry(key, value)
+
+
+def _first_failing(connection: psycopg.Connection[Any], guards: Sequence[Guard]) -> Guard | None:
+    if not guards:
+        return None
+    wanted = sorted(
+        set(guards), key=lambda guard: guard[:2]
+    )  # one order for all, so that two cleaners cannot wait for each other
+    columns = ([guard.partition for guard in wanted], [guard.key for guard in wanted])
+    found = {(p, k): v for p, k, v in connection.cursor(binary=True).execute(_GUARDS, columns)}
+    return next((guard for guard in wanted if found.get((guard.partition, guard.key)) != guard.value), None)
+
+
+def _columns(rows: Sequence[Row]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    ordered = sorted(set(rows))
+    return [r.partition for r in ordered], [r.key for r in ordered], [r.value for r in ordered]

