@@ -1,0 +1,17 @@
+"""Trash in lakeFS's key-value store: what nothing uses any more, and how to remove it beside a live server.
+
+Read in this order:
+
+    safety.py      every margin of time, and every limit, in one value
+    names.py       partitions and keys by their shape
+    references.py  what records name: the only thing that keeps a partition alive
+    look.py        one look at a store, as a value
+    rules.py       what is trash, and why: pure functions over a look (key_rules.py: single keys)
+    sightings.py   what was unused before, since when, with which bytes
+    plan.py        what may be removed, under limits, with a digest
+    apply.py       removal: undo first, each row only with its very bytes, every reference looked at again
+    deleted.py     the cleaner of the design's step 2, over `graveler_deleted`
+    steps.py       scan, clean, restore: what operators and the command line call
+
+The argument for safety is in docs/trash.md.
+"""

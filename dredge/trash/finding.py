@@ -1,0 +1,119 @@
+"""What a look found: one partition or key, what it is, and what may be done about it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from dredge.errors import FormatError
+from dredge.kv.rows import show
+
+Verdict = Literal["trash", "wait", "report"]
+"""`trash` may be deleted; `wait` may still come into use, or somebody else has to finish first; `report`
+is for a person, never deleted. What is live has no finding."""
+
+KINDS: Mapping[str, str] = {
+    "zombie-create": "a repository that was never finished: first commit and branch, no record",
+    "deleted-repository-leftovers": "what the deletion of a repository left in its partition",
+    "deleted-repository": "a repository that `graveler_deleted` hands to the cleaner",
+    "staging-orphan": "staged changes that no branch names",
+    "staging-queued": "staged changes that are queued for dropping and that no branch names",
+    "marker": "a queue entry whose partition is empty",
+    "pull-index-of-missing-repository": "index of a pull request of a repository that is gone",
+    "pull-index-dangling": "index of a pull request that is gone",
+    "actions-of-missing-repository": "hook results under a name that no repository has",
+    "actions-of-previous-instance": "hook results of an earlier life of the name",
+    "actions-of-missing-run": "parts of a hook run without the run",
+    "import-expired": "status of an import without an update for 48 hours",
+    "task-expired": "status of a task without an update for 48 hours",
+    "heartbeat": "a server instance that stopped long ago",
+    "branch-owner-stale": "ownership hint of a branch that is gone",
+}
+"""Kinds that can become trash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One partition or key that is not plainly live.
+
+    Args:
+        partition: whose.
+        key: None: the partition as a whole.
+        kind: one of `KINDS`, or a kind that is only waited for or reported.
+        verdict: what may be done.
+        why: the rule, in words.
+        rows: how many rows it is.
+        size_bytes: of keys and values.
+        digest: of the contents, hex; "" where nothing is to be deleted.
+        since: time that its id or record carries (aware UTC); None where it carries none.
+        first_seen: the first look that saw these bytes unused (aware UTC), where that counts.
+    """
+
+    partition: bytes
+    key: bytes | None
+    kind: str
+    verdict: Verdict
+    why: str
+    rows: int = 0
+    size_bytes: int = 0
+    digest: str = ""
+    since: datetime | None = None
+    first_seen: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """Partition and key as text."""
+        return show(self.partition) if self.key is None else f"{show(self.partition)} · {show(self.key)}"
+
+    def age(self, now: datetime) -> timedelta | None:
+        """How old it is by its own id or record, or else by the looks that saw it."""
+        begun = self.since or self.first_seen
+        return None if begun is None else now - begun
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; names that are not UTF-8 keep their bytes in base64."""
+        return {
+            "partition": show(self.partition),
+            "key": None if self.key is None else show(self.key),
+            "partition_base64": base64.b64encode(self.partition).decode(),
+            "key_base64": None if self.key is None else base64.b64encode(self.key).decode(),
+            "kind": self.kind,
+            "verdict": self.verdict,
+            "why": self.why,
+            "rows": self.rows,
+            "size_bytes": self.size_bytes,
+            "digest": self.digest,
+            "since": self.since.isoformat() if self.since else None,
+            "first_seen": self.first_seen.isoformat() if self.first_seen else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+        """From the object that `to_json` made.
+
+        Raises:
+            FormatError: it did not.
+        """
+        try:
+            key = value["key_base64"]
+            return cls(
+                base64.b64decode(value["partition_base64"], validate=True),
+                None if key is None else base64.b64decode(key, validate=True),
+                value["kind"],
+                value["verdict"],
+                value["why"],
+                value["rows"],
+                value["size_bytes"],
+                value["digest"],
+                _moment(value["since"]),
+                _moment(value["first_seen"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"a finding cannot be read: {error!r}") from error
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

@@ -1,0 +1,262 @@
+"""One look at a store: everything the rules need, as a value.
+
+Keys and reference records are read whole, values of staging partitions only where a partition may be
+trash, and of those only a digest is kept.
+
+Order matters where the store has no snapshots (DynamoDB): first what may be trash, then repository
+records, then branch records, then the rest of the repositories. What was named at the beginning and is
+not at the end is not judged in this look: it was in use a moment ago. A store with snapshots gives the
+same answer in any order.
+
+Source: facts on KV trash, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from dredge.errors import FormatError, RefusedError
+from dredge.graveler import messages
+from dredge.kv.model import Entry
+from dredge.kv.rows import RowReader, RowView, show_key
+from dredge.trash.names import (
+    BRANCH_PREFIX,
+    COMMIT_PREFIX,
+    METADATA,
+    OTHERS,
+    REPOSITORIES,
+    SCHEMA_VERSION,
+    SCHEMA_VERSION_KEY,
+    SMALL,
+    TAG_PREFIX,
+    is_token,
+    parse_instance,
+    tail,
+)
+from dredge.trash.references import References, read_references
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a set of rows amounts to.
+
+    Args:
+        rows: how many.
+        size_bytes: of keys and values.
+        digest: SHA-256 over all keys and values in order, hex.
+    """
+
+    rows: int
+    size_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLook:
+    """What the rules ask of a commit."""
+
+    parents: tuple[str, ...]
+    has_metarange: bool
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceLook:
+    """A repository's partition.
+
+    Args:
+        contents: all of its rows.
+        commits: by id; not kept for an active repository, which may have millions.
+        dangling: commits of an active repository that no branch and no tag leads to.
+        tags: commit ids by tag.
+        others: every other key but branches, with its value.
+        names: every key with the size of its row, in order; not kept for an active repository.
+    """
+
+    contents: Contents
+    commits: Mapping[str, CommitLook] = field(repr=False)
+    dangling: tuple[str, ...]
+    tags: Mapping[str, str] = field(repr=False)
+    others: Mapping[bytes, bytes] = field(repr=False)
+    names: Mapping[bytes, int] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a store.
+
+    Args:
+        references: all that records name.
+        partitions: every partition that has a row.
+        instances: every partition with the shape or the record of a repository.
+        staging: every partition with the shape of a token, or named as one; those that live branches
+            alone use have None for contents.
+        small: rows of the partitions that are judged key by key.
+        unknown: partitions of no known shape that nothing names.
+        unsure: partitions that were named when the look began and were not any more when it ended.
+    """
+
+    references: References
+    partitions: frozenset[bytes]
+    instances: Mapping[bytes, InstanceLook]
+    staging: Mapping[bytes, Contents | None]
+    small: Mapping[bytes, Mapping[bytes, bytes]]
+    unknown: tuple[bytes, ...]
+    unsure: frozenset[bytes]
+
+
+def read_look(reader: RowReader) -> Look:
+    """Read a store.
+
+    Raises:
+        FormatError: a repository, branch, tag or commit record cannot be read; nothing may be judged.
+        RefusedError: an unknown repository state or schema version.
+        UnavailableError: the store did not answer.
+    """
+    with reader.view() as view:
+        return look_through(view)
+
+
+def look_through(view: RowView) -> Look:
+    """Read a store through a view that is already open; see `read_look`."""
+    partitions = list(view.partitions())
+    check_schema(view, partitions)
+    present = frozenset(partitions)
+    shaped = [name for name in partitions if parse_instance(name)]
+    early = read_references(view, shaped)
+    unrecorded = [name for name in shaped if name not in early.partitions]
+    unnamed = [name for name in partitions if is_token(name) and name not in early.tokens]
+
+    # What may be trash, before the references that count.
+    instances = {name: _read_instance(view, name) for name in unrecorded}
+    staging: dict[bytes, Contents | None] = {name: contents_of(view.scan(name)) for name in unnamed}
+    small = {name: {row.key: row.value for row in view.scan(name)} for name in SMALL if name in present}
+
+    references = early if view.consistent else read_references(view, shaped)
+    unsure = (set(early.partitions) - set(references.partitions)) | (
+        set(early.tokens) - set(references.tokens)
+    )
+    markers = small.get(b"cleanup-tokens", {})
+    for name in present & set(references.tokens):
+        # Who is judged by another partition, or is queued although a branch names it, is reported with
+        # its size.
+        told = name in markers or not _all_active(references, name)
+        staging[name] = staging.get(name) or (contents_of(view.scan(name)) if told else None)
+    for name in present & set(references.partitions):
+        instances[name] = _of_record(_read_instance(view, name), name, references)
+
+    known = {REPOSITORIES, *OTHERS, *SMALL, *instances, *staging} | unsure
+    return Look(
+        references=references,
+        partitions=present,
+        instances=instances,
+        staging=staging,
+        small=small,
+        unknown=tuple(name for name in partitions if name not in known),
+        unsure=frozenset(unsure & present),
+    )
+
+
+def check_schema(view: RowView, partitions: Iterable[bytes]) -> None:
+    """Refuse a store whose layout these rules were not made for.
+
+    Raises:
+        RefusedError: the schema version is not 4.
+    """
+    if not list(partitions):
+        return
+    found = next(
+        (row.value for row in view.scan(METADATA, SCHEMA_VERSION_KEY) if row.key == SCHEMA_VERSION_KEY), None
+    )
+    if found != SCHEMA_VERSION:
+        version = "missing" if found is None else repr(found.decode("ascii", "replace"))
+        raise RefusedError(
+            f"the store's schema version is {version}, and these rules are for {SCHEMA_VERSION.decode()}."
+            " Nothing was judged. Migrate lakeFS, or use a newer Dredge."
+        )
+
+
+def value_digest(value: bytes) -> str:
+    """Digest of a single row's value, hex."""
+    return hashlib.sha256(value).hexdigest()
+
+
+class _Sum:
+    """Adds rows up."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self.rows = 0
+        self.size_bytes = 0
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._hash.update(b"%d:%d:" % (len(key), len(value)) + key + value)
+        self.rows += 1
+        self.size_bytes += len(key) + len(value)
+
+    def contents(self) -> Contents:
+        return Contents(self.rows, self.size_bytes, self._hash.hexdigest())
+
+
+def contents_of(rows: Iterable[Entry]) -> Contents | None:
+    """Summarise rows in key order; None when there are none."""
+    total = _Sum()
+    for row in rows:
+        total.add(row.key, row.value)
+    return total.contents() if total.rows else None
+
+
+def dangling_commits(commits: Mapping[str, CommitLook], heads: Iterable[str]) -> tuple[str, ...]:
+    """Name the commits that none of the heads leads to, by any parent, in order."""
+    unreached = set(commits)
+    waiting = [head for head in heads if head in unreached]
+    while waiting:
+        commit = waiting.pop()
+        if commit in unreached:
+            unreached.remove(commit)
+            waiting.extend(commits[commit].parents)
+    return tuple(sorted(unreached))
+
+
+def _of_record(instance: InstanceLook, partition: bytes, references: References) -> InstanceLook:
+    """Keep of a recorded instance what its state asks for."""
+    if references.partitions[partition].state != "active":
+        return instance
+    heads = [branch.commit for branch in references.branches[partition].values()]
+    dangling = dangling_commits(instance.commits, [*heads, *instance.tags.values()])
+    return replace(instance, commits={}, dangling=dangling, names={})
+
+
+def _read_instance(view: RowView, partition: bytes) -> InstanceLook:
+    total = _Sum()
+    commits: dict[str, CommitLook] = {}
+    tags: dict[str, str] = {}
+    others: dict[bytes, bytes] = {}
+    names: dict[bytes, int] = {}
+    for row in view.scan(partition):
+        key, value = row.key, row.value
+        total.add(key, value)
+        names[key] = len(key) + len(value)
+        if key.startswith(COMMIT_PREFIX):
+            commits[tail(key, COMMIT_PREFIX)] = _read_commit(partition, key, value)
+        elif key.startswith(TAG_PREFIX):
+            tag = messages.decode(messages.TagData, value, show_key(partition, key))
+            tags[tail(key, TAG_PREFIX)] = tag.commit_id
+        elif not key.startswith(BRANCH_PREFIX):
+            others[key] = value
+    return InstanceLook(total.contents(), commits, (), tags, others, names)
+
+
+def _read_commit(partition: bytes, key: bytes, value: bytes) -> CommitLook:
+    name = show_key(partition, key)
+    record = messages.decode(messages.CommitData, value, name)
+    if record.id != tail(key, COMMIT_PREFIX):
+        raise FormatError(f"{name}: the record names another commit. Nothing is judged.")
+    return CommitLook(tuple(record.parents), bool(record.meta_range_id), record.generation)
+
+
+def _all_active(references: References, token: bytes) -> bool:
+    records = [references.partitions.get(partition) for partition in references.tokens[token]]
+    return all(record is not None and record.state == "active" for record in records)

@@ -1,0 +1,129 @@
+"""Partitions and keys by the shape of their names.
+
+    graveler                       repos/<repository>
+    <repository>-<xid>             branches/… commits/… tags/… settings/… imports/… tasks/… pulls/…
+                                   repo-metadata
+    <repository>-<branch>:<uuid4>  a staging token: <path>
+    cleanup-tokens                 <staging token>: waits to be dropped
+    graveler_deleted               repo/<repository>/<xid>: waits for the cleaner (the design's step 2)
+    pulls · catalog · actions · multiparts · mc-ownership · auth · basicAuth · usage · kv-internal-metadata
+
+A shape proves little: `a-b` with branch `c` and `a` with branch `b-c` give the same token. Records
+decide first; what has none of these shapes is never touched.
+
+Source: facts on lakeFS, section 6.2.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dredge.graveler import xid
+
+REPOSITORIES = b"graveler"
+DELETED = b"graveler_deleted"
+MARKERS = b"cleanup-tokens"
+PULLS = b"pulls"
+INSTANCES = b"catalog"
+ACTIONS = b"actions"
+OWNERS = b"mc-ownership"
+MULTIPARTS = b"multiparts"
+METADATA = b"kv-internal-metadata"
+SCHEMA_VERSION_KEY = b"kv/schema/version"
+SCHEMA_VERSION = b"4"
+
+CREDENTIALS = frozenset({b"auth", b"basicAuth"})
+OTHERS = CREDENTIALS | {METADATA, b"usage"}
+SMALL = (MARKERS, PULLS, INSTANCES, ACTIONS, OWNERS, MULTIPARTS, DELETED)
+"""Partitions whose rows are judged one by one."""
+
+REPOSITORY_PREFIX = b"repos/"
+BRANCH_PREFIX = b"branches/"
+COMMIT_PREFIX = b"commits/"
+TAG_PREFIX = b"tags/"
+OTHER_KEYS = (b"settings/", b"imports/", b"tasks/", b"pulls/")
+REPOSITORY_METADATA_KEY = b"repo-metadata"
+
+_REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}", re.ASCII)
+_TOKEN = re.compile(
+    r"[a-z0-9][a-z0-9-]{2,62}-[\w-]+:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
+)
+_INGEST = re.compile(r"import-ingest_range:.*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One life of a repository name."""
+
+    repository: str
+    uid: str
+    created: datetime
+
+    @property
+    def partition(self) -> bytes:
+        """Where its records are."""
+        return f"{self.repository}-{self.uid}".encode()
+
+
+def parse_instance(partition: bytes) -> Instance | None:
+    """Read `<repository>-<xid>`; None when it has another shape."""
+    text = _text(partition)
+    if text is None:
+        return None
+    repository, dash, uid = text[: -xid.LENGTH - 1], text[-xid.LENGTH - 1 : -xid.LENGTH], text[-xid.LENGTH :]
+    if dash != "-" or not xid.is_xid(uid) or not _REPOSITORY.fullmatch(repository):
+        return None
+    return Instance(repository, uid, xid.ascending_time(uid))
+
+
+def is_token(partition: bytes) -> bool:
+    """Say whether a partition has the shape of a branch's staging token.
+
+    `import-ingest_range:…` has not: it belongs to whoever called the plumbing that made it, and no
+    record ever names it.
+    """
+    text = _text(partition)
+    return text is not None and bool(_TOKEN.fullmatch(text)) and not _INGEST.fullmatch(text)
+
+
+def possible_branches(token: bytes) -> list[tuple[str, str]]:
+    """Every (repository, branch) whose staging token could have this text."""
+    text = _text(token)
+    if text is None:
+        return []
+    names = text.rpartition(":")[0]
+    return [(names[:cut], names[cut + 1 :]) for cut, char in enumerate(names) if char == "-"]
+
+
+def first_part(key: bytes) -> str:
+    """Family of a key in a repository's partition: what stands before the first "/"."""
+    return key.partition(b"/")[0].decode("utf-8", "backslashreplace")
+
+
+def tail(key: bytes, prefix: bytes) -> str:
+    """What follows a prefix, as text; bytes that are not UTF-8 survive as surrogates."""
+    return key[len(prefix) :].decode("utf-8", "surrogateescape")
+
+
+def _text(name: bytes) -> str | None:
+    try:
+        return name.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+
+
+_COUNTDOWN_END = 32_500_915_200  # Unix seconds; where the ids of action runs and pull requests count down to
+_WRAP = 1 << 32
+
+
+def countdown_time(text: str) -> datetime | None:
+    """Tell when an action run or a pull request was made, from its id; None when it is no such id.
+
+    These ids count down to another moment than those of slices and runs of garbage collection.
+    """
+    if not xid.is_xid(text):
+        return None
+    left = int(xid.ascending_time(text).timestamp())
+    return datetime.fromtimestamp((_COUNTDOWN_END - left) % _WRAP, UTC)

@@ -1,0 +1,80 @@
+"""Every margin of time and every limit of the trash cleaner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from dredge.errors import ConfigError
+
+SAFE_GRACE = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Safety:
+    """Margins. The defaults are those of the measured rules; shorter ones lose data under load.
+
+    Args:
+        grace: how far apart two looks must be that both see the same unused bytes. Neither a staging
+            token nor its rows carry a usable time, so nothing else tells an orphan from a reset that has
+            not named its token yet.
+        id_age: how old the time in a partition's or record's own id must be. A repository being created
+            writes its commit and branch before its record, and never looks back.
+        expiry: after which imports, tasks and heartbeats without an update are trash; the server removes
+            them at 24 hours where it lives that long.
+        ownership_expiry: how long ago a branch ownership hint must have expired.
+        multipart_report: age at which an open multipart upload is reported. It is never trash: only the
+            object store knows whether the upload is open.
+        instance_margin: how long before its repository's creation an action run must have begun to
+            belong to an earlier life of the name.
+        clock_skew: largest difference between this machine's clock and the store's.
+        unsafe_short_grace: accept margins below 24 hours.
+    """
+
+    grace: timedelta = SAFE_GRACE
+    id_age: timedelta = SAFE_GRACE
+    expiry: timedelta = timedelta(hours=48)
+    ownership_expiry: timedelta = SAFE_GRACE
+    multipart_report: timedelta = timedelta(days=7)
+    instance_margin: timedelta = timedelta(seconds=60)
+    clock_skew: timedelta = timedelta(minutes=5)
+    unsafe_short_grace: bool = False
+
+    def __post_init__(self) -> None:
+        margins = (self.grace, self.id_age, self.expiry, self.ownership_expiry)
+        if min(*margins, self.multipart_report, self.instance_margin) < timedelta(0):
+            raise ConfigError("a margin of time cannot be negative")
+        if min(margins) < SAFE_GRACE and not self.unsafe_short_grace:
+            raise ConfigError(
+                "a grace below 24 hours removes data of operations that are still under way: only a store"
+                " that nobody writes to can be cleaned so, and only with the option that calls it unsafe"
+            )
+
+    @classmethod
+    def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> Safety:
+        """The usual margins with another grace; a shorter one shortens the age of ids too."""
+        return replace(
+            cls(), grace=grace, id_age=min(SAFE_GRACE, grace), unsafe_short_grace=unsafe_short_grace
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Rails: a plan beyond one of them is refused whole.
+
+    Args:
+        partitions: most partitions one run removes.
+        rows: most rows one run removes.
+        size_bytes: most bytes of keys and values one run removes.
+        partition_percent: largest part of all partitions of the store; small stores (below 100
+            partitions) are exempt.
+    """
+
+    partitions: int = 10_000
+    rows: int = 1_000_000
+    size_bytes: int = 10 << 30
+    partition_percent: float = 50.0
+
+    def __post_init__(self) -> None:
+        if min(self.partitions, self.rows, self.size_bytes, self.partition_percent) < 0:
+            raise ConfigError("a limit cannot be negative")

@@ -1,0 +1,99 @@
+"""Every dump of a real server gives exactly its truth."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.kv.memory_rows import FrozenView
+from dredge.kv.rows import Row
+from dredge.trash.finding import Finding
+from dredge.trash.look import Look, look_through
+from dredge.trash.rules import Judgement, judge
+from dredge.trash.safety import Safety
+from dredge.trash.sightings import Sightings
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "kv"
+TRUTH: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())
+SAFETY = Safety(grace=timedelta(hours=TRUTH["grace_hours"]))
+
+
+@cache
+def look_at(dump: str) -> Look:
+    rows = []
+    for line in (FOLDER / f"{dump}.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        rows.append(Row(*(base64.b64decode(row[part]) for part in ("partition", "key", "value"))))
+    return look_through(FrozenView(rows))
+
+
+def judge_at(dump: str, seconds: float, before: Sightings | None = None) -> Judgement:
+    return judge(look_at(dump), before or Sightings(), datetime.fromtimestamp(seconds, UTC), SAFETY)
+
+
+def name(partition: bytes, key: bytes | None) -> tuple[str, str | None]:
+    return partition.decode(), None if key is None else key.decode()
+
+
+def by_name(judgement: Judgement) -> dict[tuple[str, str | None], Finding]:
+    found = {name(finding.partition, finding.key): finding for finding in judgement.findings}
+    assert len(found) == len(judgement.findings), "something was judged twice"
+    return found
+
+
+@pytest.mark.parametrize("dump", sorted(TRUTH["dumps"]))
+def test_findings_are_exactly_the_truth(dump: str) -> None:
+    truth = TRUTH["dumps"][dump]
+    first = judge_at(dump, truth["looks"][0])
+    last = first
+    for look in truth["looks"][1:]:
+        last = judge_at(dump, look, last.sightings)
+
+    expected = {(f["partition"], f.get("key")): f for f in truth["findings"]}
+    found = by_name(last)
+    assert {at: (f.kind, f.verdict, f.why) for at, f in found.items()} == {
+        at: (f["kind"], f["verdict"], f["why"]) for at, f in expected.items()
+    }
+    assert {at: f.verdict for at, f in by_name(first).items()} == {
+        at: f["first_look"] for at, f in expected.items()
+    }
+
+
+@pytest.mark.parametrize("dump", sorted(TRUTH["dumps"]))
+def test_what_looks_suspicious_and_lives_is_kept(dump: str) -> None:
+    truth = TRUTH["dumps"][dump]
+    judgement = Judgement((), Sightings())
+    for look in truth["looks"]:
+        judgement = judge_at(dump, look, judgement.sightings)
+    found = by_name(judgement)
+    for live in truth["live_but_suspicious"]:
+        assert (live["partition"], live.get("key")) not in found
+        assert (live["partition"], None) not in found
+
+
+@pytest.mark.parametrize("sequence", TRUTH["sequences"], ids=lambda s: "-".join(s["dumps"]))
+def test_one_dump_after_the_other_gives_only_what_was_unused_in_both(sequence: dict[str, Any]) -> None:
+    start = TRUTH["dumps"][sequence["dumps"][0]]["taken"]
+    judgement = Judgement((), Sightings())
+    for dump, day in zip(sequence["dumps"], sequence["looks_days"], strict=True):
+        judgement = judge_at(dump, start + day * 86400, judgement.sightings)
+    trash = {
+        f"{f.partition.decode()} {f.kind}"
+        for f in judgement.findings
+        if f.verdict == "trash" and f.key is None
+    }
+    assert trash == set(sequence["trash_partitions"])
+
+
+@pytest.mark.parametrize("dump", sorted(TRUTH["dumps"]))
+def test_no_finding_touches_credentials_or_the_schema(dump: str) -> None:
+    judgement = judge_at(dump, TRUTH["dumps"][dump]["looks"][-1] + 365 * 86400)
+    judgement = judge_at(dump, TRUTH["dumps"][dump]["looks"][-1] + 730 * 86400, judgement.sightings)
+    touched = {f.partition for f in judgement.findings if f.verdict == "trash"}
+    assert not touched & {b"auth", b"basicAuth", b"kv-internal-metadata", b"graveler", b"usage"}
