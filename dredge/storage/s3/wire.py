@@ -25,13 +25,36 @@ _EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
 def install_hooks(client: S3Client) -> None:
     """Add our hooks to a client."""
     events = client.meta.events
-    events.register_last("before-parse.s3.ListObjectsV2", _keep_page)
+    _come_before_the_search_for_errors(events)
     events.register_last("before-parse.s3.DeleteObjects", _keep_result_kind)
     events.register_last("before-call.s3.DeleteObjects", _add_md5)
 
 
-def _keep_page(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    if response_dict["status_code"] == 200 and b"<ListBucketResult" in response_dict["body"][:1024]:
+def _come_before_the_search_for_errors(events: Any) -> None:
+    """Put the page hook before botocore's own, which parses every 200 answer whole to look for an error in
+    it.
+
+    What begins as a listing is no error; whatever does not is left to botocore as before. Its hook has a
+    private
+    name: should that go, listing gets slower and nothing else changes.
+    """
+    every = "before-parse.s3.*"
+    import botocore.handlers
+
+    search = getattr(botocore.handlers, "_handle_200_error", None)
+    if search is not None:
+        events.unregister(every, search)
+    events.register_first(every, _keep_page)
+    if search is not None:
+        events.register_first(every, search)
+
+
+def _keep_page(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    if operation_model.name != "ListObjectsV2" or response_dict["status_code"] != 200:
+        return
+    if b"<ListBucketResult" in response_dict["body"][:1024]:
         customized_response_dict[PAGE_XML] = response_dict["body"]
         response_dict["body"] = _EMPTY_PAGE
 
