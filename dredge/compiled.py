@@ -1,0 +1,110 @@
+"""Gives the compiled kernels to those who can use them, and says so when there are none.
+
+Compiling takes seconds, so what was compiled is kept in a cache folder: `$NUMBA_CACHE_DIR`, else
+`$XDG_CACHE_HOME/dredge` or `~/.cache/dredge`, else a folder of the user's own among the temporary files. Its
+name holds a hash of the kernels' source, so that no old code is ever run. Processes that start together wait
+for the first of them to compile. Where no folder can be written (or the source is inside an archive), every
+process compiles for itself; where there is no numba, callers take their numpy way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+_log = logging.getLogger(__name__)
+_MODULE = "dredge.kernels"
+_LOCK_SECONDS_MAX = 60.0
+_cache_folder: str | None = None
+
+
+def caching() -> bool:
+    """Whether `dredge.kernels`, being imported right now, is to keep what it compiles."""
+    return _cache_folder is not None
+
+
+@functools.cache
+def kernels() -> ModuleType | None:
+    """The module of compiled kernels, or None where numba is missing or `DREDGE_KERNELS=off` says so.
+
+    The first call in a process takes a quarter of a second when the cache is filled, several seconds when
+    not.
+    """
+    global _cache_folder
+    if os.environ.get("DREDGE_KERNELS") == "off" or sys.byteorder != "little":
+        return None
+    try:
+        from numba.core import config
+    except ImportError as error:
+        _log.warning(
+            "numba cannot be imported (%s): tables are decoded by numpy, several times slower", error
+        )
+        return None
+    before = config.CACHE_DIR
+    for folder in _cache_folders(before):
+        config.CACHE_DIR = _cache_folder = str(folder)
+        try:
+            with _one_at_a_time(folder):
+                return importlib.import_module(_MODULE)
+        except Exception as error:
+            # Not only "no locator": a damaged cache can fail in any way, and compiling anew cures all of
+            # them.
+            _log.warning(
+                "compiled kernels cannot be cached in %s (%s: %s)", folder, type(error).__name__, error
+            )
+            sys.modules.pop(_MODULE, None)
+        finally:
+            config.CACHE_DIR, _cache_folder = before, None
+    return importlib.import_module(_MODULE)
+
+
+def _cache_folders(configured: str) -> Iterator[Path]:
+    """Folders to try: private, writable, and made for this version of the source."""
+    spec = importlib.util.find_spec(_MODULE)
+    try:
+        source = Path(spec.origin or "").read_bytes() if spec is not None else b""
+    except OSError:
+        return  # inside an archive: numba has no way to cache it
+    name = f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    roots = [Path(configured)] if configured else []
+    roots += [Path(home) / "dredge", Path(tempfile.gettempdir()) / f"dredge-{user}"]
+    for root in roots:
+        folder = root / name
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # What lies there is run as code: it must be ours alone.
+            status = folder.stat()
+            ours = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+            if ours and os.access(folder, os.W_OK | os.X_OK):
+                yield folder
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let one process compile while the others wait, but not for ever: two may do the same work."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with (folder / "lock").open("a") as lock:
+        deadline = time.monotonic() + _LOCK_SECONDS_MAX
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield
