@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from dredge.storage import StorageOptions
@@ -85,3 +87,73 @@ def moto_s3() -> Iterator[TestBucket]:
     """Run a server with one fresh bucket."""
     with moto_server() as options:
         yield make_bucket(options)
+
+
+type Answer = tuple[int, str]
+"""Status and XML body."""
+
+
+class ScriptedS3:
+    """An HTTP server whose answers a test decides, for what a well-behaved server never says.
+
+    Args:
+        answer: called with method, path with query, and body; gives status and XML. A raised ConnectionError
+            drops the connection without an answer.
+    """
+
+    def __init__(self, answer: Callable[[str, str, bytes], Answer]) -> None:
+        self._answer = answer
+        self.requests: list[tuple[str, str, bytes]] = []
+
+    def __enter__(self) -> ScriptedS3:
+        scripted = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                scripted.requests.append((self.command, self.path, body))
+                try:
+                    status, text = scripted._answer(self.command, self.path, body)
+                except ConnectionError:
+                    self.close_connection = True
+                    return
+                data = text.encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/xml")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def options(self) -> StorageOptions:
+        return StorageOptions(
+            endpoint_url=f"http://127.0.0.1:{self._server.server_port}",
+            region="us-east-1",
+            access_key_id="AKIAIOSFODNN7EXAMPLE",
+            secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        )
+
+
+def deleted_keys(body: bytes) -> list[str]:
+    """The keys that a DeleteObjects request names."""
+    from xml.etree import ElementTree
+
+    return [element.text or "" for element in ElementTree.fromstring(body).iterfind("{*}Object/{*}Key")]

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dredge.storage import StorageOptions
+from tests.support.objectstore import moto_server
+
+
+@pytest.fixture(scope="session")
+def moto_options() -> Iterator[StorageOptions]:
+    with moto_server() as options:
+        yield options

@@ -1,0 +1,39 @@
+"""Work that several processes do on one key-value store; importable, so that spawned children find it."""
+
+from __future__ import annotations
+
+import time
+
+from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
+
+
+def create_all(url: str, start_at: float, name: bytes, keys: int) -> list[int]:
+    """Try to be the one who creates each of some keys; returns those that this process won."""
+    won = []
+    with open_store(url) as store:
+        time.sleep(max(0.0, start_at - time.time()))
+        for number in range(keys):
+            try:
+                store.set_if(b"race", b"%03d" % number, name, None)
+                won.append(number)
+            except PredicateFailedError:
+                pass
+    return won
+
+
+def count_up(url: str, start_at: float, times: int) -> int:
+    """Add one to a shared counter, again after each lost race; returns how often it lost."""
+    lost = done = 0
+    with open_store(url) as store:
+        time.sleep(max(0.0, start_at - time.time()))
+        while done < times:
+            try:
+                old: bytes | None = store.get(b"race", b"counter")
+            except KeyNotFoundError:
+                old = None
+            try:
+                store.set_if(b"race", b"counter", b"%d" % (int(old or b"0") + 1), old)
+                done += 1
+            except PredicateFailedError:
+                lost += 1
+    return lost
