@@ -1,0 +1,52 @@
+"""`./run bench`: generate repositories, run collections, print what they cost."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from benchmarks.collect import ENGINES, run
+from benchmarks.shapes import SHAPES
+
+
+@click.group()
+def main() -> None:
+    """Measure Dredge on generated repositories; every figure comes from one machine in one run."""
+
+
+@main.command()
+@click.option("--shape", "shapes", multiple=True, type=click.Choice(sorted(SHAPES)), default=("b10k",))
+@click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=("floor", "submit"))
+@click.option("--cold/--no-cold", default=True, show_default=True, help="Run without the committed index.")
+@click.option("--warm/--no-warm", default=True, show_default=True, help="Run again with it.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of a table.")
+def gc(shapes: tuple[str, ...], engines: tuple[str, ...], cold: bool, warm: bool, as_json: bool) -> None:
+    """Collect generated repositories on a local folder."""
+    rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
+    rows = run(list(shapes), list(engines), rounds)
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row))
+        return
+    head = (
+        "shape",
+        "engine",
+        "index",
+        "total",
+        "cpu_seconds",
+        "peak_mib",
+        "driver_peak_mib",
+        "deleted",
+        "missed",
+    )
+    click.echo(" ".join(f"{name:>15}" for name in (*head, "lost")))
+    for row in rows:
+        click.echo(" ".join(f"{row[name]!s:>15}" for name in (*head, "lost")))
+    for row in rows:
+        parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
+        click.echo(f"{row['shape']} {row['engine']} {row['index']}: {parts}")
+
+
+if __name__ == "__main__":
+    main()

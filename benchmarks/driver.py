@@ -1,0 +1,114 @@
+"""One whole run, measured from the inside: `python -m benchmarks.driver ENGINE REPOSITORY` prints JSON.
+
+    floor     every step in this process, no Spark, no second core
+    local     the same with two processes
+    submit    each distributed step through spark-submit, as the operators do it
+    connect   all steps in one client session of a Spark Connect server that is up
+
+The server and the store are found by the environment, as in a job.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dredge.gc import steps
+from dredge.gc.config import GCConfig
+from dredge.gc.context import Context
+from dredge.runs.tasks import LocalRunner, TaskRunner
+
+JOBS = Path(__file__).resolve().parent.parent / "spark_jobs"
+SPREAD = ("slice_listing", "list_committed", "subtract", "bulk_delete")
+SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
+
+
+def main() -> None:
+    """Run once and print seconds by step."""
+    engine, repository, *rest = sys.argv[1:]
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(name: str):  # type: ignore[no-untyped-def]
+        begun = time.perf_counter()
+        yield
+        seconds[name] = round(time.perf_counter() - begun, 3)
+
+    begun = time.perf_counter()
+    with timed("session"):
+        runner, spread, close = _engine(engine, rest[0] if rest else "")
+    config = GCConfig(repository=repository, dry_run=False, unsafe_min_age_seconds=1.0)
+    with timed("plan"):
+        plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
+    context = Context.open(plan.run_uri)
+    todo: list[tuple[str, Callable[[], Any]]] = [
+        ("slice_listing", lambda: spread("slice_listing", plan.run_uri)),
+        ("mark_uncommitted", lambda: steps.mark_uncommitted(context)),
+        ("list_committed", lambda: spread("list_committed", plan.run_uri)),
+        ("subtract", lambda: spread("subtract", plan.run_uri)),
+        ("check_limits", lambda: steps.check_limits(context)),
+        ("bulk_delete", lambda: spread("bulk_delete", plan.run_uri)),
+        ("verify", lambda: steps.verify(context)),
+        ("save_report", lambda: steps.save_report(context)),
+        ("release_lease", lambda: steps.release_lease(context)),
+    ]
+    for name, body in todo:
+        with timed(name):
+            body()
+    close()
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    figures = {
+        "engine": engine,
+        "runner": type(runner).__name__,
+        "run_uri": plan.run_uri,
+        "seconds": seconds,
+        "total": round(time.perf_counter() - begun, 2),
+        "driver_peak_mib": own.ru_maxrss // 1024,
+    }
+    print(json.dumps(figures))
+
+
+def _engine(
+    engine: str, remote: str
+) -> tuple[TaskRunner | None, Callable[[str, str], Any], Callable[[], None]]:
+    """Give the runner, the way to do a distributed step, and what to do at the end."""
+    if engine == "submit":
+        conf = json.loads(
+            subprocess.run(
+                [sys.executable, "-m", "spark_jobs.session"], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        return None, lambda step, uri: _submit(conf, step, uri), lambda: None
+    if engine == "connect":
+        from dredge.storage import StorageOptions
+        from spark_jobs.rows import SparkRunner
+        from spark_jobs.session import close_session, open_session, with_session_id
+
+        spark = open_session("benchmark", with_session_id(remote, SESSION))
+        spread = SparkRunner(spark, StorageOptions.from_env().to_env())
+        return spread, lambda step, uri: _step(step, uri, spread), lambda: close_session(spark)
+    runner = LocalRunner(0 if engine == "floor" else 2)
+    return runner, lambda step, uri: _step(step, uri, runner), lambda: None
+
+
+def _step(step: str, uri: str, runner: TaskRunner) -> None:
+    getattr(steps, step)(Context.open(uri), runner)
+
+
+def _submit(conf: dict[str, str], step: str, uri: str) -> None:
+    settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    command = ["spark-submit", "--master", "local[2]", *settings, str(JOBS / f"{step}.py"), "--run", uri]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{step} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+
+
+if __name__ == "__main__":
+    main()
