@@ -1,0 +1,88 @@
+"""What the operators of a collection share: the run, its doors, its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.observability import stats
+
+from dredge.errors import ConfigError
+from dredge.gc.steps import Context as Run
+from dredge.runs.summary import StepSummary
+from operators.hooks.lakefs import LakeFSHook
+from operators.hooks.storage import storage_options
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeFSOperator(BaseOperator):
+    """Work on a lakeFS repository and its object store.
+
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    def __init__(
+        self,
+        *,
+        lakefs_conn_id: str = LakeFSHook.default_conn_name,
+        aws_conn_id: str | None = "aws_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lakefs_conn_id = lakefs_conn_id
+        self.aws_conn_id = aws_conn_id
+
+    @cached_property
+    def hook(self) -> LakeFSHook:
+        """The lakeFS hook."""
+        return LakeFSHook(self.lakefs_conn_id)
+
+
+class LakeFSRunOperator(LakeFSOperator):
+    """Do one step of a planned run in the Airflow worker itself.
+
+    :param run_uri: folder of the run, as the plan step returned it (templated)
+    """
+
+    template_fields: Sequence[str] = ("run_uri",)
+
+    def __init__(self, *, run_uri: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_uri = run_uri
+
+    def work(self, run: Run) -> StepSummary:
+        """Do the step."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Do the step and return its figures."""
+        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        return told(self.work(run), run.plan.repository)
+
+
+def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
+    """Open a run with the doors that the connections describe."""
+    if not run_uri:
+        raise ConfigError(
+            "this run has no plan, because an earlier task failed; see its log. Nothing was done."
+        )
+    return Run.open(run_uri, storage_options(aws_conn_id), hook.client)
+
+
+def told(summary: StepSummary, repository: str) -> dict[str, Any]:
+    """Send a step's figures to Airflow's metrics and return what XCom keeps: figures, no lists of objects."""
+    tell_metrics(summary.step, repository, summary.counts, summary.seconds)
+    return summary.as_xcom()
+
+
+def tell_metrics(step: str, repository: str, counts: Mapping[str, int], seconds: float) -> None:
+    """Send figures to Airflow's metrics, as `dredge.<step>.<noun>_<unit>`."""
+    tags = {"repository": repository}
+    for name, value in counts.items():
+        stats.gauge(f"dredge.{step}.{name}", value, tags=tags)
+    stats.timing(f"dredge.{step}.duration", seconds * 1000, tags=tags)

@@ -1,0 +1,37 @@
+"""The step that deletes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dredge.gc import steps
+from dredge.runs.tasks import LocalRunner
+from operators.base import open_run, told
+from operators.spark import LakeFSSparkOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
+    """Check the candidates of a run again, then delete them.
+
+    The only step that deletes. The check reads staging and the commits made since the mark once more, and
+    the deletion stops when a branch head turns up that the mark did not know. Killed or failed, it goes on
+    from its ledger. A dry run only says what would go, and starts no Spark.
+
+    :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
+
+    Further parameters are those of ``LakeFSSparkOperator``.
+    """
+
+    step = "bulk_delete"
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Delete the candidates, or in a dry run say how many would go."""
+        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        if run.plan.dry_run:
+            self.log.info("Dry run: nothing is deleted")
+            return told(steps.bulk_delete(run, LocalRunner()), run.plan.repository)
+        return super().execute(context)

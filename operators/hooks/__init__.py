@@ -1,0 +1,1 @@
+"""Airflow connections, turned into what Dredge and its jobs understand."""

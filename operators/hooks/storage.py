@@ -1,0 +1,53 @@
+"""How a task reaches object stores: an AWS connection when there is one, else the worker's own means."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from dredge.storage import StorageOptions
+
+log = logging.getLogger(__name__)
+
+_OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
+
+
+def storage_options(aws_conn_id: str | None) -> StorageOptions:
+    """Return the options that a connection describes.
+
+    :param aws_conn_id: connection of type ``aws``; its extra may have ``endpoint_url`` and ``region_name``.
+        None, a connection that does not exist (local folders need none), and one without credentials leave
+        those to the environment and to the machine's role.
+    """
+    options = StorageOptions.from_env()
+    if not aws_conn_id:
+        return options
+    try:
+        connection = BaseHook.get_connection(aws_conn_id)
+    except AirflowNotFoundException:
+        log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
+        return options
+
+    from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
+
+    hook: AwsGenericHook[Any] = AwsGenericHook(aws_conn_id=aws_conn_id, client_type="s3")
+    settings = hook.conn_config
+    options = replace(
+        options,
+        endpoint_url=settings.get_service_endpoint_url("s3") or options.endpoint_url,
+        region=hook.region_name or options.region,
+        ca_bundle=settings.verify if isinstance(settings.verify, str) else options.ca_bundle,
+    )
+    if not connection.login and not any(connection.extra_dejson.get(name) for name in _OWN_CREDENTIALS):
+        return options
+    keys = hook.get_credentials()  # also hides them in the log
+    return replace(
+        options,
+        access_key_id=keys.access_key,
+        secret_access_key=keys.secret_key,
+        session_token=keys.token,
+    )

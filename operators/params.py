@@ -1,0 +1,113 @@
+"""The Params of the DAGs, what a person sees in the form before a run, and how tasks read them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Param
+
+from operators.retry import RETRY_BY_FAMILY
+
+#: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
+RUN_DEFAULTS: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(minutes=1),
+    "retry_policy": RETRY_BY_FAMILY,
+    "repository": "{{ params.repository }}",
+    "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
+    "spark_engine": "{{ params.spark_engine }}",
+}
+
+#: Arguments of the plan step, read from the Params.
+PLANNED: dict[str, Any] = {
+    "mode": "{{ params.mode }}",
+    "report_only": "{{ params.dry_run }}",
+    "min_age_hours": "{{ params.min_age_hours }}",
+    "unsafe_min_age_seconds": "{{ params.unsafe_min_age_seconds }}",
+    "max_delete_objects": "{{ params.max_delete_objects }}",
+    "max_delete_percent": "{{ params.max_delete_percent }}",
+    "run_root": "{{ params.run_root }}",
+}
+
+_LIMIT = "More than this holds the run: nothing is deleted. Empty: no limit."
+
+
+def gc_params(**defaults: Any) -> dict[str, Param]:
+    """Return the Params of a lakeFS collection.
+
+    :param defaults: values that differ from ours, by name, such as ``repository`` for a DAG with a schedule
+    """
+
+    def param(name: str, default: Any, title: str, description: str, **schema: Any) -> tuple[str, Param]:
+        value = (defaults.pop(name, default),)
+        given = () if value == (None,) and schema["type"] == "string" else value
+        return name, Param(*given, title=title, description_md=description, **schema)
+
+    params = dict(
+        (
+            param("repository", None, "Repository", "Its name in lakeFS.", type="string", minLength=1),
+            param(
+                "mode",
+                "clean",
+                "Mode",
+                "`clean` reads everything. `optimized` comes later.",
+                type="string",
+                enum=["clean", "optimized"],
+            ),
+            param("dry_run", True, "Dry run", "Find and report garbage, **delete nothing**.", type="boolean"),
+            param(
+                "min_age_hours",
+                24,
+                "Minimum age in hours",
+                "Younger objects are kept. At least 24, as lakeFS lets uploads be linked for that long.",
+                type="number",
+                minimum=24,
+            ),
+            param(
+                "unsafe_min_age_seconds",
+                None,
+                "Unsafe minimum age in seconds",
+                "Replaces the minimum age and **can delete uploads in flight**. For tests, on a repository that"
+                " nobody writes to. Empty: not used.",
+                type=["null", "number"],
+                minimum=0,
+            ),
+            param(
+                "max_delete_objects",
+                None,
+                "Most objects to delete",
+                _LIMIT,
+                type=["null", "integer"],
+                minimum=0,
+            ),
+            param(
+                "max_delete_percent",
+                None,
+                "Largest share to delete, in percent of the listed objects",
+                _LIMIT,
+                type=["null", "number"],
+                minimum=0,
+                maximum=100,
+            ),
+            param(
+                "run_root",
+                None,
+                "Run root",
+                "URI of the folder for run folders. Empty: a place inside the repository's namespace.",
+                type=["null", "string"],
+            ),
+            param(
+                "spark_engine",
+                "submit",
+                "Spark engine",
+                "`submit` runs spark-submit (connection `spark_default`); `connect` uses the Spark Connect"
+                " server of connection `spark_connect_default`.",
+                type="string",
+                enum=["submit", "connect"],
+            ),
+        )
+    )
+    if defaults:
+        raise TypeError(f"no such Param: {', '.join(sorted(defaults))}")
+    return params

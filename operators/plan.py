@@ -1,0 +1,118 @@
+"""The step that fixes what a run works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dredge.errors import ConfigError
+from dredge.gc import steps
+from dredge.gc.config import GCConfig
+from dredge.runs.lease import LeaseGrant
+from operators.base import LakeFSOperator
+from operators.hooks.storage import storage_options
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeFSPlanRunOperator(LakeFSOperator):
+    """Fix what a run works on: cutoff by the object store's clock, limits, mode; and make the run's folder.
+
+    Values may be given as they are or as rendered text; ``None`` and empty text mean no value.
+
+    :param repository: lakeFS repository (templated)
+    :param lease: what the acquire task returned (templated)
+    :param mode: ``clean`` reads everything (templated)
+    :param report_only: a dry run: report, delete nothing (templated)
+    :param min_age_hours: younger objects are never candidates; at least 24 (templated)
+    :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
+    :param max_delete_objects: more candidates hold the run (templated)
+    :param max_delete_percent: a larger share of the listed objects holds the run (templated)
+    :param run_root: URI of the folder for run folders; None is the place inside the namespace (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    template_fields: Sequence[str] = (
+        "repository",
+        "lease",
+        "mode",
+        "report_only",
+        "min_age_hours",
+        "unsafe_min_age_seconds",
+        "max_delete_objects",
+        "max_delete_percent",
+        "run_root",
+    )
+
+    def __init__(
+        self,
+        *,
+        repository: str,
+        lease: Any = None,
+        mode: str = "clean",
+        report_only: bool | str = True,
+        min_age_hours: float | str = 24,
+        unsafe_min_age_seconds: float | str | None = None,
+        max_delete_objects: int | str | None = None,
+        max_delete_percent: float | str | None = None,
+        run_root: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.repository = repository
+        self.lease = lease
+        self.mode = mode
+        self.report_only = report_only
+        self.min_age_hours = min_age_hours
+        self.unsafe_min_age_seconds = unsafe_min_age_seconds
+        self.max_delete_objects = max_delete_objects
+        self.max_delete_percent = max_delete_percent
+        self.run_root = run_root
+
+    def config(self) -> GCConfig:
+        """Return the rendered values as the collector's own type."""
+        age = number("min_age_hours", self.min_age_hours)
+        objects = number("max_delete_objects", self.max_delete_objects)
+        return GCConfig(
+            repository=self.repository,
+            mode=self.mode,
+            dry_run=truth("report_only", self.report_only),
+            min_age_hours=24.0 if age is None else age,
+            unsafe_min_age_seconds=number("unsafe_min_age_seconds", self.unsafe_min_age_seconds),
+            max_delete_objects=None if objects is None else int(objects),
+            max_delete_percent=number("max_delete_percent", self.max_delete_percent),
+            run_root=None if self.run_root in (None, "", "None") else self.run_root,
+        )
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Make the plan and return where it is."""
+        lease = LeaseGrant.from_json(self.lease) if isinstance(self.lease, Mapping) else None
+        plan = steps.plan_run(self.config(), lease, self.hook.client, storage_options(self.aws_conn_id))
+        return {
+            "run_id": plan.run_id,
+            "run_uri": plan.run_uri,
+            "repository": plan.repository,
+            "namespace": plan.namespace,
+            "cutoff": plan.cutoff.isoformat(),
+            "dry_run": plan.dry_run,
+        }
+
+
+def number(name: str, value: float | str | None) -> float | None:
+    """Return a rendered number."""
+    if value is None or value in ("", "None"):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigError(f"{name} is {value!r}, which is not a number") from None
+
+
+def truth(name: str, value: bool | str) -> bool:
+    """Return a rendered yes or no; nothing else is taken for either."""
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} is {value!r}; it may be true or false")
+    return text == "true"

@@ -1,0 +1,31 @@
+"""What Airflow's providers manager asks: the connection type `lakefs` and the form for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Describe this package to Airflow; named by the entry point `apache_airflow_provider`."""
+    return {
+        "package-name": "dredge",
+        "name": "Dredge",
+        "description": "Garbage collection for versioned data lakes.",
+        "hooks": [{"integration-name": "lakeFS", "python-modules": ["operators.hooks.lakefs"]}],
+        "connection-types": [
+            {
+                "hook-class-name": "operators.hooks.lakefs.LakeFSHook",
+                "hook-name": "lakeFS",
+                "connection-type": "lakefs",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "port", "extra"],
+                    "relabeling": {
+                        "host": "Server URL",
+                        "login": "Access key ID",
+                        "password": "Secret access key",
+                    },
+                    "placeholders": {"host": "https://lakefs.example.com", "login": "AKIA…"},
+                },
+            }
+        ],
+    }

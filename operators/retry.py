@@ -1,0 +1,36 @@
+"""What Airflow does about an error, by the families of `dredge.errors`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import ExceptionRetryPolicy, RetryRule
+from airflow.sdk.definitions.retry_policy import RetryAction
+
+#: Safety stops, wrong input and bytes that cannot be trusted fail at once: a retry would say the same. A
+#: store or server that is busy or down gets time. All else follows the task's own `retries`.
+RETRY_BY_FAMILY = ExceptionRetryPolicy(
+    rules=[
+        RetryRule(
+            exception=["dredge.errors.RefusedError"],
+            action=RetryAction.FAIL,
+            reason="a safety check said no; a retry would say the same",
+        ),
+        RetryRule(
+            exception=["dredge.errors.ConfigError", "dredge.errors.NotFoundError"],
+            action=RetryAction.FAIL,
+            reason="the input is wrong; correct it and clear the task",
+        ),
+        RetryRule(
+            exception=["dredge.errors.FormatError"],
+            action=RetryAction.FAIL,
+            reason="bytes that cannot be trusted; nothing more was deleted",
+        ),
+        RetryRule(
+            exception=["dredge.errors.UnavailableError", "dredge.errors.ConflictError"],
+            action=RetryAction.RETRY,
+            retry_delay=timedelta(minutes=2),
+            reason="a service is busy or down; the step goes on where it stopped",
+        ),
+    ]
+)
