@@ -19,22 +19,38 @@ It raises an error of `dredge.errors` when it cannot go on; nothing is deleted b
 
 from __future__ import annotations
 
+from dredge.gc.committed import list_committed
+from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
+from dredge.gc.guards import check_limits
+from dredge.gc.listing import slice_listing
 from dredge.gc.plan import Plan
-from dredge.gc.planning import acquire_lease, plan_run, release_lease
+from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease
+from dredge.gc.report import save_report
+from dredge.gc.staged import mark_uncommitted
+from dredge.gc.subtract import subtract
+from dredge.gc.sweep import bulk_delete
+from dredge.gc.verify import verify
+from dredge.lakefs import LakeFS
+from dredge.runs.clock import Clock, utc_now
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.storage import StorageOptions
 
 __all__ = [
     "Context",
+    "GCConfig",
     "Plan",
     "acquire_lease",
     "bulk_delete",
     "check_limits",
+    "collect",
     "list_committed",
     "mark_uncommitted",
     "plan_run",
+    "release_grant",
     "release_lease",
+    "run_steps",
     "save_report",
     "slice_listing",
     "subtract",
@@ -42,41 +58,48 @@ __all__ = [
 ]
 
 
-def slice_listing(context: Context, runner: TaskRunner) -> StepSummary:
-    """List `data/`, all slices at once, and write every object older than the cutoff."""
-    raise NotImplementedError
+def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
+    """Do every step of a planned run that is not done yet, and write the report, also of a failed run.
+
+    Returns:
+        The summary of the report.
+
+    Raises:
+        DredgeError: of the step that could not go on.
+    """
+    try:
+        slice_listing(context, runner)
+        mark_uncommitted(context, runner)
+        list_committed(context, runner)
+        subtract(context, runner)
+        check_limits(context, runner)
+        bulk_delete(context, runner)
+        verify(context, runner)
+    except Exception:
+        save_report(context)
+        raise
+    return save_report(context)
 
 
-def mark_uncommitted(context: Context, runner: TaskRunner | None = None) -> StepSummary:
-    """Read every page of the repository's uncommitted addresses."""
-    raise NotImplementedError
+def collect(
+    config: GCConfig,
+    runner: TaskRunner,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> StepSummary:
+    """Collect a repository from lease to report in one call, without an orchestrator.
 
-
-def list_committed(context: Context, runner: TaskRunner) -> StepSummary:
-    """Find the active commits and the addresses they name."""
-    raise NotImplementedError
-
-
-def subtract(context: Context, runner: TaskRunner) -> StepSummary:
-    """Write the listed objects that nothing live names."""
-    raise NotImplementedError
-
-
-def check_limits(context: Context, runner: TaskRunner | None = None) -> StepSummary:
-    """Ask every guard whether the candidates may be deleted."""
-    raise NotImplementedError
-
-
-def bulk_delete(context: Context, runner: TaskRunner) -> StepSummary:
-    """Check again, then delete the candidates; in a dry run only say what would go."""
-    raise NotImplementedError
-
-
-def verify(context: Context, runner: TaskRunner | None = None) -> StepSummary:
-    """List what was touched again, and look at a sample of what lives."""
-    raise NotImplementedError
-
-
-def save_report(context: Context) -> StepSummary:
-    """Write the report of the run, whatever became of it."""
-    raise NotImplementedError
+    Args:
+        config: what the user asks for.
+        runner: spreads the tasks.
+        client: None reads the environment.
+        options: None reads the environment.
+        clock: this machine's clock.
+    """
+    plan = plan_run(config, None, client, options, clock)
+    context = Context.open(plan.run_uri, options, client, clock)
+    try:
+        return run_steps(context, runner)
+    finally:
+        release_lease(context)

@@ -186,12 +186,13 @@ class Transport:
 
     def _client(self) -> Any:
         import urllib3
-        from lakefs_sdk import ApiClient, Configuration
+        from lakefs_sdk.api_client import ApiClient
+        from lakefs_sdk.configuration import Configuration
 
-        configuration = Configuration(host=self.base, username=self._key[0], password=self._key[1])
+        configuration: Any = Configuration(host=self.base, username=self._key[0], password=self._key[1])
         configuration.connection_pool_maxsize = self._connections
         configuration.retries = urllib3.Retry(0, redirect=3, raise_on_redirect=False)
-        client = ApiClient(configuration)
+        client: Any = ApiClient(configuration)
         client.set_default_header("X-Lakefs-Client", "dredge")
         return client
 

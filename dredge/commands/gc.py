@@ -1,0 +1,139 @@
+"""`dredge gc`: read the runs and reports of garbage collection."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+@click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Read the runs and reports of garbage collection. Nothing here changes or deletes anything."""
+
+
+@command.command("runs")
+@click.argument("uri", metavar="NAMESPACE")
+@click.option("--limit", default=20, show_default=True, help="Newest runs to show; 0 is all.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run and line.")
+def runs(uri: str, limit: int, as_json: bool) -> None:
+    """List the runs of a repository, newest first.
+
+    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or the run root that its runs
+    were given. Stores are reached by the usual AWS_… variables.
+
+    \b
+    Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
+    """
+    found = _runs(uri, limit)
+    if as_json:
+        for row in found:
+            click.echo(json.dumps(row))
+        return
+    if not found:
+        click.echo(f"no runs below {uri}")
+        return
+    click.echo(f"{'RUN':<22}{'STARTED (UTC)':<21}{'REPOSITORY':<24}{'OUTCOME':<13}{'DELETED':>12}  FOLDER")
+    for row in found:
+        deleted = "" if row["deleted_objects"] is None else f"{row['deleted_objects']:,}"
+        click.echo(
+            f"{row['run_id']:<22}{row['started_at'][:19].replace('T', ' '):<21}{row['repository']:<24}"
+            f"{row['outcome']:<13}{deleted:>12}  {row['folder']}"
+        )
+
+
+@command.command("report")
+@click.argument("uri", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+def report(uri: str, as_json: bool) -> None:
+    """Show the report of a run.
+
+    RUN is the URI of the run's folder, as `dredge gc runs` shows it. Also works while the run goes on and
+    after it failed.
+
+    \b
+    Exit codes: 0 the run is a success, a dry run or still going on · 1 it failed or deleted only a part
+                2 no such run · 3 a guard held it · 4 the store is not available
+    """
+    found = _report(uri)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _show(found)
+    raise SystemExit({"failed": 1, "partial": 1, "held": 3}.get(found["outcome"], 0))
+
+
+def _runs(uri: str, limit: int) -> list[dict[str, Any]]:
+    from dredge.gc.history import run_ids
+    from dredge.gc.plan import RUNS
+    from dredge.storage import open_reader
+
+    root = uri.rstrip("/")
+    if not run_ids(open_reader(root)):
+        root = f"{root}/{RUNS}"
+    found = run_ids(open_reader(root))
+    return [_run(f"{root}/{run_id}", run_id) for run_id in (found[:limit] if limit > 0 else found)]
+
+
+def _run(folder: str, run_id: str) -> dict[str, Any]:
+    from dredge.errors import ConfigError
+    from dredge.graveler.xid import descending_time
+
+    row: dict[str, Any] = {"run_id": run_id, "folder": folder, "repository": "", "deleted_objects": None}
+    try:
+        found = _report(folder)
+    except ConfigError:
+        # lakeFS's own collector writes its runs to the same place.
+        started = descending_time(run_id).isoformat()
+        return {**row, "started_at": started, "outcome": "other tool"}
+    return {
+        **row,
+        "repository": found["repository"],
+        "started_at": found["started_at"],
+        "outcome": found["outcome"],
+        "deleted_objects": found["counts"].get("deleted_objects"),
+    }
+
+
+def _report(uri: str) -> dict[str, Any]:
+    from dredge.errors import ConfigError, NotFoundError
+    from dredge.gc.plan import PLAN, Plan
+    from dredge.gc.report import build_report
+    from dredge.runs.folder import RunFolder, read_json
+    from dredge.storage import open_writer
+
+    writer = open_writer(uri.rstrip("/"))
+    try:
+        plan = Plan.from_json(read_json(writer, PLAN))
+    except NotFoundError:
+        raise ConfigError(f"{uri} holds no {PLAN}: it is not the folder of a run") from None
+    return build_report(RunFolder(writer, plan.run_id), plan)
+
+
+def _show(found: dict[str, Any]) -> None:
+    from dredge.runs.report import size_text
+
+    click.secho(f"{found['title']}: {found['outcome_text']}", bold=True)
+    click.echo(found["headline"])
+    if found["what_to_do"]:
+        click.echo(f"What to do: {found['what_to_do']}")
+    click.echo()
+    for name, value in found["facts"]:
+        click.echo(f"{name + ':':<16}{value}")
+    click.echo()
+    click.echo(f"{'KIND':<20}{'VERDICT':<20}{'OBJECTS':>12}{'SIZE':>12}  WHY")
+    for row in found["rows"]:
+        click.echo(
+            f"{row['kind']:<20}{row['verdict']:<20}{row['objects']:>12,}{size_text(row['size_bytes']):>12}  {row['why']}"
+        )
+    for problem in found["problems"]:
+        click.secho(f"! {problem}", fg="red")
+    for warning in found["warnings"]:
+        click.secho(f"* {warning}", fg="yellow")
+    bad = [item for item in found["findings"] if item["verdict"] != "passed"]
+    for item in bad:
+        click.secho(f"{item['verdict']}: {item['rule']}: {item['text']}", fg="red")
+    click.echo()
+    for step in found["steps"]:
+        click.echo(f"{step['step']:<20}{step['status']:<10}{step['seconds']:>9}  {step['figures']}")

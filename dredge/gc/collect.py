@@ -1,0 +1,356 @@
+"""From ranges to live sets: new ranges are decoded into the index, known ones read from it, and all hashes
+united.
+
+Two rounds of tasks. The first reads: each task takes some new ranges and some parts of the index, and writes
+what it found as sorted files, cut into shards by the first bits of the hash. The second merges: each task
+takes one shard. No task holds more than its share, and the driver holds names only.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.gc.context import Context
+from dredge.gc.decoding import RangeHashes, decode_ranges
+from dredge.gc.hashes import Hashes, read_hashes, split, unite, write_hashes
+from dredge.gc.index import CommittedIndex, IndexPart, read_addresses, read_contents, write_part
+from dredge.gc.ranges import METADATA, RangeFacts, Ranges, facts_of, table_of
+from dredge.runs.folder import RunFolder
+from dredge.runs.progress import Progress
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import Json, TaskRunner, cut, deal
+from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
+
+log = logging.getLogger("dredge")
+
+LIVE, HEADS, SIZES, EXPIRED = "live", "heads", "sizes", "expired"
+KINDS = (LIVE, HEADS, SIZES, EXPIRED)
+"""Addresses of active ranges; contents of branch heads; their sizes; addresses of other ranges that the index
+knows."""
+
+_PART_VALUES = 2_000_000
+_SINK_VALUES = 8_000_000
+_TASK_VALUES = 50_000_000
+
+
+@dataclass(slots=True)
+class Roles:
+    """What each range is to this run.
+
+    Attributes:
+        active: must stay.
+        expired: of commits that are not active any more; only read to say why an object is garbage.
+    """
+
+    active: Ranges
+    expired: Ranges = field(default_factory=dict)
+
+    def role(self, range_id: str) -> str:
+        """`head`, `active` or `expired`."""
+        if range_id not in self.active:
+            return "expired"
+        return "head" if self.active[range_id].head else "active"
+
+
+@dataclass(slots=True)
+class Collected:
+    """What collecting gave.
+
+    Attributes:
+        parts: files of the result, named `<where>/<kind>-<shard>.u64`.
+        bits: 2**bits shards.
+        counts: figures for the summary.
+    """
+
+    parts: list[PartInfo]
+    bits: int
+    counts: dict[str, int]
+
+
+def collect(
+    context: Context, runner: TaskRunner, where: str, roles: Roles, staged: Sequence[PartInfo]
+) -> Collected:
+    """Make sure that the index knows every range, and unite what the active ones and staging name.
+
+    Args:
+        context: of the run.
+        runner: spreads the work.
+        where: step folder.
+        roles: the ranges.
+        staged: files of hashes that are live as well.
+
+    Raises:
+        RefusedError: a range is missing.
+        FormatError: a range is damaged, or not what its metarange says.
+    """
+    index = CommittedIndex.load(context.state)
+    new = {
+        range_id: facts for range_id, facts in roles.active.items() if not _is_known(index, range_id, facts)
+    }
+    used = sorted({index.places[range_id][0] for range_id in roles.active if range_id not in new})
+    # Only to explain: nothing depends on these, so a file that cannot be read is passed over.
+    extra = {range_id: facts for range_id, facts in roles.expired.items() if range_id not in index.places}
+    rows = sum(facts.count for facts in roles.active.values())
+    bits = max(0, math.ceil(math.log2(max(1, rows) / context.plan.config.tuning.shard_values)))
+    roles_part = context.folder.write_table(where, 0, _role_table(roles), "roles")
+    config = {"where": where, "bits": bits, "roles": roles_part.to_json()}
+    partials: list[Json] = []
+    counts = {"ranges_decoded": 0, "index_parts_read": len(used), "index_parts_rebuilt": 0}
+    tasks = _tasks(context, runner, where, "new", new, [index.parts[name] for name in used], rows)
+    tasks += _tasks(context, runner, where, "expired", extra, [], 0)
+    while tasks:
+        results = context.spread(runner, where, read_share, config, tasks, "rows", rows)
+        index.add(f"{context.plan.run_id}-{where.replace('/', '-')}", _index_parts(results))
+        partials.extend(partial for result in results for partial in result["partials"])
+        counts["ranges_decoded"] += sum(len(item["ids"]) for result in results for item in result["written"])
+        damaged = {name for result in results for name in result["damaged"]}
+        counts["index_parts_rebuilt"] += len(damaged)
+        # What a damaged part should have held is decoded from the ranges themselves.
+        lost = {name: facts for name, facts in roles.active.items() if name in index.places}
+        lost = {name: facts for name, facts in lost.items() if index.places[name][0] in damaged}
+        tasks = _tasks(context, runner, where, "again", lost, [], 0)
+    parts = _merge(context, runner, where, partials, staged, bits)
+    counts.update(
+        ranges=len(roles.active),
+        range_rows=rows,
+        live_addresses=sum(part.rows for part in parts if part.name.startswith(f"{where}/{LIVE}-")),
+    )
+    return Collected(parts, bits, counts)
+
+
+def _is_known(index: CommittedIndex, range_id: str, facts: RangeFacts) -> bool:
+    place = index.places.get(range_id)
+    return place is not None and place[1] == facts.count
+
+
+def _role_table(roles: Roles) -> pa.Table:
+    ids = sorted({*roles.active, *roles.expired})
+    return pa.table({"range_id": pa.array(ids, pa.string()), "role": [roles.role(item) for item in ids]})
+
+
+def _tasks(
+    context: Context,
+    runner: TaskRunner,
+    where: str,
+    turn: str,
+    ranges: Ranges,
+    parts: list[IndexPart],
+    rows: int,
+) -> list[Json]:
+    if not ranges and not parts:
+        return []
+    todo = context.folder.write_table(where, 0, table_of(ranges), f"todo-{turn}")
+    count = max(context.hands(runner, len(ranges) + len(parts)), math.ceil(rows / _TASK_VALUES))
+    # Neighbours stay together for new ranges (they share blocks); parts of the index are dealt out.
+    shares = cut(range(len(ranges)), count)
+    hands = deal([part.to_json() for part in parts], count)
+    return [
+        {
+            "name": f"{turn}-{number:05d}",
+            "todo": todo.to_json(),
+            "first": shares[number][0] if number < len(shares) else 0,
+            "stop": shares[number][-1] + 1 if number < len(shares) else 0,
+            "parts": hands[number] if number < len(hands) else [],
+            "lenient": turn == "expired",
+        }
+        for number in range(max(len(shares), len(hands)))
+    ]
+
+
+def _index_parts(results: Iterable[Json]) -> Iterator[tuple[IndexPart, list[str], list[int]]]:
+    for result in results:
+        for written in result["written"]:
+            yield IndexPart.from_json(written["part"]), written["ids"], written["counts"]
+
+
+def read_share(config: Json, task: Json) -> Json:
+    """Decode some ranges and read some parts of the index. A partition function.
+
+    Args:
+        config: doors, `where`, `bits`, `roles`, `progress`.
+        task: `name`; `todo`, `first` and `stop`: rows of a table of ranges; `parts` of the index.
+
+    Returns:
+        `partials` (kind, shard, file), `written` (new parts of the index), `damaged` (names of parts not to
+        be trusted).
+    """
+    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    state = open_writer(config["state_uri"])
+    progress = Progress(folder, config["progress"], task["name"])
+    roles = _roles(folder, config)
+    sinks = {kind: _Sink() for kind in KINDS}
+    written = []
+    for part, ranges in _decoded(config, task, folder, state):
+        written.append(
+            {
+                "part": part.to_json(),
+                "ids": [item.range_id for item in ranges],
+                "counts": [item.count for item in ranges],
+            }
+        )
+        for item in ranges:
+            _sort(sinks, roles.get(item.range_id, "expired"), item.addresses, item.contents, item.sizes)
+        progress.add(sum(item.count for item in ranges))
+    damaged = []
+    for part in (IndexPart.from_json(value) for value in task["parts"]):
+        try:
+            known = _indexed(state, part, roles)
+        except FormatError:
+            damaged.append(part.name)
+            continue
+        for role, addresses, contents, sizes in known:
+            _sort(sinks, role, addresses, contents, sizes)
+        progress.add(part.addresses.rows)
+    prefix = f"{config['where']}/partial/{task['name']}"
+    partials = [
+        {"kind": kind, "shard": shard, "part": part.to_json()}
+        for kind, sink in sinks.items()
+        for shard, part in sink.write(folder, f"{prefix}-{kind}", config["bits"])
+    ]
+    return {"partials": partials, "written": written, "damaged": damaged}
+
+
+def _roles(folder: RunFolder, config: Json) -> dict[str, str]:
+    table = folder.read_part(PartInfo.from_json(config["roles"]))
+    return dict(zip(table["range_id"].to_pylist(), table["role"].to_pylist(), strict=True))
+
+
+def _decoded(
+    config: Json, task: Json, folder: RunFolder, state: ObjectWriter
+) -> Iterator[tuple[IndexPart, list[RangeHashes]]]:
+    """Decode a task's ranges, writing a part of the index whenever there is enough for one."""
+    if task["first"] == task["stop"]:
+        return
+    todo = folder.read_part(PartInfo.from_json(task["todo"])).slice(
+        task["first"], task["stop"] - task["first"]
+    )
+    facts = dict(facts_of(todo))
+    decode = _decode_leniently if task["lenient"] else _decode
+    name = f"{config['run_id']}-{config['where'].replace('/', '-')}-{task['name']}"
+    batch: list[RangeHashes] = []
+    values = number = 0
+    for item in decode(open_reader(config["namespace"]), facts, config["namespace"]):
+        batch.append(item)
+        values += len(item.addresses) + len(item.contents)
+        if values >= _PART_VALUES:
+            yield write_part(state, f"{name}-{number:04d}", batch), batch
+            batch, values, number = [], 0, number + 1
+    if batch:
+        yield write_part(state, f"{name}-{number:04d}", batch), batch
+
+
+def _decode(reader: ObjectReader, facts: Ranges, namespace: str) -> Iterator[RangeHashes]:
+    files = reader.get_many([METADATA + range_id for range_id in facts])
+    try:
+        yield from decode_ranges(files, facts, namespace)
+    except NotFoundError as error:
+        raise RefusedError(
+            f"a range of an active commit is missing: {error}. Its objects cannot be told from garbage."
+            " Nothing was deleted. Restore the file (a backup, an older version of the bucket), then start"
+            " a new run."
+        ) from None
+
+
+def _decode_leniently(reader: ObjectReader, facts: Ranges, namespace: str) -> Iterator[RangeHashes]:
+    for range_id in facts:
+        key = METADATA + range_id
+        try:
+            yield from list(decode_ranges([(key, reader.get(key))], facts, namespace))
+        except DredgeError as error:
+            log.info("range %s of an expired commit cannot be read: %s", range_id, error)
+
+
+def _indexed(
+    state: ObjectReader, part: IndexPart, roles: dict[str, str]
+) -> list[tuple[str, Hashes, Hashes | None, Hashes | None]]:
+    ids, _, addresses = read_addresses(state, part)
+    named = [roles.get(range_id, "expired") for range_id in ids]
+    if "head" not in named:
+        return [(role, found, None, None) for role, found in zip(named, addresses, strict=True)]
+    same, contents, sizes = read_contents(state, part)
+    if same != ids:
+        raise FormatError(f"{part.name}: its two files are about different ranges")
+    return list(zip(named, addresses, contents, sizes, strict=True))
+
+
+def _sort(
+    sinks: dict[str, _Sink], role: str, addresses: Hashes, contents: Hashes | None, sizes: Hashes | None
+) -> None:
+    sinks[EXPIRED if role == "expired" else LIVE].add(addresses)
+    if role == "head" and contents is not None and sizes is not None:
+        sinks[HEADS].add(contents)
+        sinks[SIZES].add(sizes)
+
+
+class _Sink:
+    """Collects values in bounded memory: distinct ones only, from time to time."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Hashes] = []
+        self._values = 0
+
+    def add(self, values: Hashes) -> None:
+        self._pieces.append(values)
+        self._values += len(values)
+        if self._values > _SINK_VALUES and len(self._pieces) > 1:
+            self._pieces = [unite(self._pieces)]
+            self._values = len(self._pieces[0]) // 2  # grow by as much again before the next time
+
+    def write(self, folder: RunFolder, name: str, bits: int) -> Iterator[tuple[int, PartInfo]]:
+        for shard, values in enumerate(split(unite(self._pieces), bits)):
+            if len(values):
+                yield shard, write_hashes(folder, f"{name}-{shard:04d}.u64", values)
+
+
+def _merge(
+    context: Context,
+    runner: TaskRunner,
+    where: str,
+    partials: Sequence[Json],
+    staged: Sequence[PartInfo],
+    bits: int,
+) -> list[PartInfo]:
+    groups: dict[tuple[str, int], list[Json]] = defaultdict(list)
+    for partial in partials:
+        groups[(partial["kind"], partial["shard"])].append(partial["part"])
+    if staged:
+        for shard in range(1 << bits):
+            groups[(LIVE, shard)] += []
+    whole = [part.to_json() for part in staged]
+    merges = [
+        {"kind": kind, "shard": shard, "parts": parts, "whole": whole if kind == LIVE else []}
+        for (kind, shard), parts in sorted(groups.items())
+    ]
+    hands = deal(merges, context.hands(runner, len(merges)))
+    tasks = [{"merges": hand} for hand in hands]
+    config = {"where": where, "bits": bits}
+    results = context.spread(runner, where, merge_shards, config, tasks, "shards", len(merges))
+    found = [PartInfo.from_json(part) for result in results for part in result["parts"]]
+    return sorted(found, key=lambda part: part.name)
+
+
+def merge_shards(config: Json, task: Json) -> Json:
+    """Merge the files of some shards. A partition function.
+
+    Args:
+        config: doors, `where`, `bits`.
+        task: `merges`: kind, shard, `parts` of that shard, and `whole` files of which only the shard counts.
+    """
+    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    parts = []
+    for merge in task["merges"]:
+        pieces = [read_hashes(folder, PartInfo.from_json(part)) for part in merge["parts"]]
+        for part in merge["whole"]:
+            pieces.append(
+                split(read_hashes(folder, PartInfo.from_json(part)), config["bits"])[merge["shard"]]
+            )
+        name = f"{config['where']}/{merge['kind']}-{merge['shard']:04d}.u64"
+        parts.append(write_hashes(folder, name, unite(pieces)).to_json())
+    return {"parts": parts}

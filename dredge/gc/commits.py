@@ -1,0 +1,174 @@
+"""Which commits are active: the server's answer, and our own, united.
+
+The server walks each branch's main line from the head and keeps a commit when the one above it is young
+enough. It asks "was this one processed already?" before it marks, so that a commit first met below an old
+child is lost when a young child of another branch leads to it too. Our walk marks first. More commits active
+than needed only keeps data longer.
+
+Source: pkg/graveler/retention/active_commits.go
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.lakefs import Commit, LakeFS, Ref, Rules
+
+type Graph = dict[str, Commit]
+"""Commits by id, closed: with a commit all its ancestors."""
+
+_SLACK = timedelta(minutes=5)
+
+
+def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Graph | None = None) -> Graph:
+    """Read the history of refs, each commit once, and prove that each ref's commit exists.
+
+    A branch head without its record ends lakeFS's process when it is asked for active commits, so this comes
+    first.
+
+    Args:
+        client: the server.
+        repository: name.
+        refs: branches or tags; put the one with the longest history first.
+        graph: commits known already; it grows.
+
+    Returns:
+        The graph.
+
+    Raises:
+        RefusedError: a ref's commit does not exist, or history cannot be read to its root.
+    """
+    known: Graph = {} if graph is None else graph
+    for ref in refs:
+        if ref.commit_id in known:
+            continue
+        try:
+            missing = _read(client.log(repository, ref.id), ref.commit_id, known)
+        except NotFoundError:
+            missing = {ref.commit_id}  # the ref has gone, or the server's cache denies its commit
+        if missing:
+            _read_by_id(client, repository, ref, known)
+    return known
+
+
+def _read(log: Iterable[Commit], wanted: str, known: Graph) -> set[str]:
+    """Take commits from a log until the wanted one and all its ancestors are known; returns what is
+    missing."""
+    found: Graph = {}
+    missing = {wanted}
+    for commit in log:
+        missing.discard(commit.id)
+        found[commit.id] = commit
+        missing.update(parent for parent in commit.parents if parent not in found and parent not in known)
+        if not missing:
+            break
+    if not missing or missing == {
+        wanted
+    }:  # in the second case the ref has moved; what it shows now is closed too
+        known.update(found)
+    return missing
+
+
+def _read_by_id(client: LakeFS, repository: str, ref: Ref, known: Graph) -> None:
+    """Follow a ref's commit by ids, one request each: slow, but past every cache and whatever became of the
+    ref."""
+    found: Graph = {}
+    waiting = [ref.commit_id]
+    while waiting:
+        commit_id = waiting.pop()
+        if commit_id in known or commit_id in found:
+            continue
+        try:
+            commit = client.commit(repository, commit_id)
+        except NotFoundError:
+            raise RefusedError(
+                f"{ref.id} of {repository} leads to commit {commit_id}, which does not exist, also not"
+                " under a shorter prefix of its id. Asked for active commits, lakeFS would end its process."
+                " Nothing was deleted. Repair the branch by a hard reset to a sound ref, then start a new"
+                " run."
+            ) from None
+        found[commit_id] = commit
+        waiting.extend(commit.parents)
+    known.update(found)
+
+
+def active_on_branches(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
+    """Compute the active commits of branch lines: mark, then ask whether to go on.
+
+    Args:
+        graph: closed.
+        branches: all of them, hidden ones too.
+        rules: days by branch, and the default.
+        now: the store's time; earlier is safer.
+    """
+    active: set[str] = set()
+    processed: dict[str, datetime] = {}
+    for branch in branches:
+        days = rules.branches.get(branch.id, rules.default_retention_days)
+        # Times from the API are whole seconds and clocks differ a little; in doubt a commit is young.
+        threshold = now - timedelta(days=days) - _SLACK
+        active.add(branch.commit_id)
+        current = graph[branch.commit_id]
+        while (parent := current.main_parent) is not None:
+            if current.created_at >= threshold:
+                active.add(parent)
+            if parent in processed and processed[parent] <= threshold:
+                break
+            processed[parent] = threshold
+            current = graph[parent]
+    return active
+
+
+def read_commits_csv(data: bytes, name: str) -> dict[str, str]:
+    """Read the server's list of active commits: metarange id by commit id. Everything is text, nothing is
+    guessed.
+
+    Args:
+        data: the file.
+        name: what to call it in errors.
+
+    Raises:
+        FormatError: not such a file.
+    """
+    try:
+        rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
+        if rows.fieldnames != ["commit_id", "expired", "metarange_id"]:
+            raise FormatError(f"{name}: the columns are {rows.fieldnames}. Nothing was deleted.")
+        commits = {}
+        for row in rows:
+            commit_id, metarange_id = row["commit_id"], row["metarange_id"]
+            if not commit_id or metarange_id is None or None in row:
+                raise FormatError(f"{name}: line {rows.line_num} is damaged. Nothing was deleted.")
+            if row["expired"] != "false":
+                raise FormatError(
+                    f"{name}: commit {commit_id} is marked {row['expired']!r}, which this version does not"
+                    " know. Nothing was deleted."
+                )
+            commits[commit_id] = metarange_id
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{name}: not a list of commits: {error}. Nothing was deleted.") from None
+    return commits
+
+
+def check_against_graph(server: Mapping[str, str], graph: Graph, name: str) -> None:
+    """Compare the server's list with what the API says of the same commits.
+
+    Args:
+        server: metarange id by commit id.
+        graph: commits known from logs.
+        name: of the list, for the message.
+
+    Raises:
+        FormatError: they differ, so one of them was damaged on the way.
+    """
+    for commit_id, metarange_id in server.items():
+        known = graph.get(commit_id)
+        if known is not None and known.metarange_id != metarange_id:
+            raise FormatError(
+                f"{name}: commit {commit_id} has metarange {metarange_id!r} there and"
+                f" {known.metarange_id!r} in its log. Nothing was deleted."
+            )

@@ -1,0 +1,78 @@
+"""Earlier runs of the same repository, and runs of other collectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.context import Context
+from dredge.gc.plan import PLAN, RUNS, Plan
+from dredge.graveler.xid import descending_time
+from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.summary import StepSummary
+from dredge.storage import ObjectReader, StorageOptions, open_writer
+
+_LOOK_BACK = 20
+
+
+def run_ids(reader: ObjectReader) -> list[str]:
+    """The runs below a run root, newest first.
+
+    Args:
+        reader: on the run root.
+    """
+    names = [folder.rstrip("/") for folder in reader.list_level("").folders]
+    return sorted(name for name in names if _is_run_id(name))
+
+
+def previous(context: Context, step: str) -> StepSummary | None:
+    """The summary that the newest earlier run of this repository left of a step; None when there is none.
+
+    Args:
+        context: of this run.
+        step: name.
+    """
+    root = context.plan.run_uri.rpartition("/")[0]
+    for folder, plan in _earlier(root, context.plan, context.options):
+        if plan.repository == context.plan.repository and plan.namespace == context.plan.namespace:
+            try:
+                summary = folder.read_summary(step)
+            except DredgeError:
+                continue
+            if summary is not None:
+                return summary
+    return None
+
+
+def _earlier(root: str, ours: Plan, options: StorageOptions | None) -> Iterator[tuple[RunFolder, Plan]]:
+    reader = open_writer(root, options)
+    older = [run_id for run_id in run_ids(reader) if run_id > ours.run_id]
+    for run_id in older[:_LOOK_BACK]:
+        try:
+            plan = Plan.from_json(read_json(reader, f"{run_id}/{PLAN}"))
+        except (DredgeError, KeyError, ValueError):
+            continue  # another collector's run, or one of another version
+        yield RunFolder(open_writer(f"{root}/{run_id}", options), run_id), plan
+
+
+def foreign_runs(context: Context) -> list[str]:
+    """Runs of lakeFS's own collector that ended after this run was planned.
+
+    Its reports lie where ours lie, but have no plan.
+    """
+    found = []
+    for folder in context.reader.list_level(f"{RUNS}/").folders:
+        run_id = folder.rstrip("/").rpartition("/")[2]
+        if not _is_run_id(run_id) or descending_time(run_id) < context.plan.created_at.replace(microsecond=0):
+            continue
+        if f"{folder}{PLAN}" not in {info.key for info in context.reader.list_level(folder).objects}:
+            found.append(run_id)
+    return sorted(found)
+
+
+def _is_run_id(name: str) -> bool:
+    try:
+        descending_time(name)
+    except FormatError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""The committed index: what every range names, as hashes, kept for the life of the repository.
+
+    <namespace>/_lakefs/retention/gc/dredge/index/
+        parts/<run>-<step>-<task>-<n>.addresses.parquet    range_id, count, hashes
+        parts/<run>-<step>-<task>-<n>.contents.parquet     range_id, contents, sizes
+        manifests/<run>-<step>-<digest>.parquet            range_id, count, part; the parts' digests beside
+        them
+
+A range is immutable and named by its content, so what it names is worked out once. Parts and manifests are
+never changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer
+manifest names the new part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.decoding import RangeHashes
+from dredge.gc.hashes import Hashes
+from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectReader, ObjectWriter
+
+log = logging.getLogger("dredge")
+
+PARTS = "index/parts"
+MANIFESTS = "index/manifests"
+_MANIFEST = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("part", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """Two files about the same ranges.
+
+    Attributes:
+        name: common beginning of their names.
+        addresses: the file of address hashes.
+        contents: the file of content hashes and sizes.
+    """
+
+    name: str
+    addresses: PartInfo
+    contents: PartInfo
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"name": self.name, "addresses": self.addresses.to_json(), "contents": self.contents.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> IndexPart:
+        """From the object that `to_json` made."""
+        return cls(
+            value["name"], PartInfo.from_json(value["addresses"]), PartInfo.from_json(value["contents"])
+        )
+
+
+def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> IndexPart:
+    """Write what ranges name as a part of the index.
+
+    Args:
+        state: the folder of lease and index.
+        name: of the part; the same task must always give the same.
+        ranges: decoded.
+    """
+    ids = pa.array([item.range_id for item in ranges], pa.string())
+    counts = pa.array([item.count for item in ranges], pa.int64())
+    addresses = pa.table(
+        {"range_id": ids, "count": counts, "hashes": _lists([item.addresses for item in ranges], pa.uint64())}
+    )
+    contents = pa.table(
+        {
+            "range_id": ids,
+            "contents": _lists([item.contents for item in ranges], pa.uint64()),
+            "sizes": _lists([item.sizes for item in ranges], pa.uint64()),
+        }
+    )
+    return IndexPart(
+        name,
+        _write(state, f"{PARTS}/{name}.addresses.parquet", addresses),
+        _write(state, f"{PARTS}/{name}.contents.parquet", contents),
+    )
+
+
+def read_addresses(reader: ObjectReader, part: IndexPart) -> tuple[list[str], list[int], list[Hashes]]:
+    """Read a part's address hashes: range ids, counts, hashes of each.
+
+    Raises:
+        FormatError: missing or damaged; decode its ranges again.
+    """
+    table = _read(reader, part.addresses)
+    return table["range_id"].to_pylist(), table["count"].to_pylist(), _arrays(table["hashes"])
+
+
+def read_contents(reader: ObjectReader, part: IndexPart) -> tuple[list[str], list[Hashes], list[Hashes]]:
+    """Read a part's contents: range ids, content hashes of each, sizes of each; raises like
+    `read_addresses`."""
+    table = _read(reader, part.contents)
+    return table["range_id"].to_pylist(), _arrays(table["contents"]), _arrays(table["sizes"])
+
+
+class CommittedIndex:
+    """Which ranges the index knows, and in which part.
+
+    Args:
+        state: the folder of lease and index.
+    """
+
+    def __init__(self, state: ObjectWriter) -> None:
+        self._state = state
+        self.parts: dict[str, IndexPart] = {}
+        self.places: dict[str, tuple[str, int]] = {}
+
+    @classmethod
+    def load(cls, state: ObjectWriter) -> CommittedIndex:
+        """Read all manifests. One that cannot be trusted is left out: its ranges are decoded again."""
+        index = cls(state)
+        names = sorted((info.key for info in state.list_level(f"{MANIFESTS}/").objects), reverse=True)
+        # Run ids sort newest first, so this goes from old to new, and the newest part of a range counts.
+        for name, data in state.get_many(names):
+            try:
+                index._take(name, data)
+            except DredgeError as error:
+                log.warning("the index's manifest %s is left out: %s", name, error)
+        return index
+
+    def add(self, label: str, found: Iterable[tuple[IndexPart, Sequence[str], Sequence[int]]]) -> None:
+        """Record new parts in a manifest of their own.
+
+        Args:
+            label: run id and step; must be new or have the same content as before.
+            found: part, its range ids, their counts.
+        """
+        rows: list[tuple[str, int, str]] = []
+        parts = []
+        for part, ids, counts in found:
+            parts.append(part.to_json())
+            rows.extend((range_id, count, part.name) for range_id, count in zip(ids, counts, strict=True))
+        if not rows:
+            return
+        columns = list(zip(*rows, strict=True))
+        table = pa.table([pa.array(column) for column in columns], schema=_MANIFEST)
+        table = table.replace_schema_metadata({"parts": json.dumps(parts)})
+        data = parquet_bytes(table)
+        name = f"{MANIFESTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet"
+        self._state.put(name, data)
+        self._take(name, data)
+
+    def _take(self, name: str, data: bytes) -> None:
+        digest = name.removesuffix(".parquet").rpartition("-")[2]
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise FormatError("its bytes do not fit the digest in its name")
+        table = read_parquet(data)
+        for value in json.loads(table.schema.metadata[b"parts"]):
+            part = IndexPart.from_json(value)
+            self.parts[part.name] = part
+        columns = [table[column].to_pylist() for column in _MANIFEST.names]
+        for range_id, count, part_name in zip(*columns, strict=True):
+            self.places[range_id] = (part_name, count)
+
+
+def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:
+    data = parquet_bytes(table)
+    state.put(name, data)
+    return PartInfo(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _read(reader: ObjectReader, part: PartInfo) -> pa.Table:
+    try:
+        data = reader.get(part.name)
+    except LookupError:
+        raise FormatError(f"{part.name} is gone") from None
+    check_digest(part, data, "committed index")
+    return read_parquet(data)
+
+
+def _lists(arrays: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+    values = np.concatenate(arrays) if arrays else np.empty(0, kind.to_pandas_dtype())
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values, kind))
+
+
+def _arrays(column: pa.ChunkedArray) -> list[Hashes]:
+    arrays: list[Hashes] = []
+    for chunk in column.chunks:
+        values = chunk.values.to_numpy()
+        bounds = chunk.offsets.to_numpy()
+        arrays.extend(values[low:high] for low, high in pairwise(bounds))
+    return arrays

@@ -1,0 +1,93 @@
+"""Re-check: what has come alive since the mark. Made right before deleting, and again whenever a branch moves
+meanwhile.
+
+A fresh scan of staging, and the commits that are active now and were not then. Ranges the mark knew are not
+read again: they are immutable, and everything they name was subtracted already.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from dredge.gc.active import ActiveCommits, find_active
+from dredge.gc.collect import LIVE, Roles, collect
+from dredge.gc.committed import COMMITS, RANGES
+from dredge.gc.context import Context
+from dredge.gc.lookup import ShardedSet
+from dredge.gc.ranges import Ranges, find_range_files, read_ranges
+from dredge.gc.staged import scan_staging
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import TaskRunner
+
+log = logging.getLogger("dredge")
+
+
+@dataclass(slots=True)
+class Known:
+    """What has been subtracted from the candidates so far.
+
+    Attributes:
+        commits: metarange id by id of each active commit.
+        ranges: ids of ranges.
+        live: what was found alive since the mark.
+    """
+
+    commits: dict[str, str]
+    ranges: set[str]
+    live: list[ShardedSet] = field(default_factory=list)
+
+    @classmethod
+    def of_mark(cls, context: Context, committed: StepSummary) -> Known:
+        """What the mark knew."""
+        folder = context.folder
+        commits = folder.read_part(committed.part(f"{committed.step}/{COMMITS}-00000.parquet"))
+        ranges = folder.read_part(committed.part(f"{committed.step}/{RANGES}-00000.parquet"), ["range_id"])
+        pairs = zip(commits["commit_id"].to_pylist(), commits["metarange_id"].to_pylist(), strict=True)
+        return cls(dict(pairs), set(ranges["range_id"].to_pylist()))
+
+
+def recheck(context: Context, runner: TaskRunner, known: Known, where: str) -> dict[str, int]:
+    """Find what is alive now and was not known, and add it to what is known.
+
+    Args:
+        context: of the run.
+        runner: spreads the reading of new ranges.
+        known: grows.
+        where: folder for the files.
+
+    Returns:
+        Figures.
+
+    Raises:
+        RefusedError: staging or commits cannot be read completely, as in the mark.
+    """
+    # The same order as in the mark, for the same reason: objects move from staging to commits, never back.
+    scan = scan_staging(context, where)
+    active = find_active(context)
+    new_commits = {
+        commit: metarange for commit, metarange in active.metaranges.items() if commit not in known.commits
+    }
+    ranges = read_ranges(context, runner, f"{where}/active", new_commits.values())
+    if active.all_commits:
+        ranges.update(_unnamed_files(context, known, active))
+    new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in known.ranges}
+    staged = [part for part in scan.parts if part.name.startswith(f"{where}/hashes-")]
+    collected = collect(context, runner, where, Roles(new_ranges), staged)
+    live = [part for part in collected.parts if part.name.startswith(f"{where}/{LIVE}-")]
+    known.live.append(ShardedSet.of(live, collected.bits))
+    known.commits.update(new_commits)
+    known.ranges.update(new_ranges)
+    counts = {
+        "staged_rows": scan.rows,
+        "new_commits": len(new_commits),
+        "new_ranges": len(new_ranges),
+        "live_addresses": known.live[-1].values,
+    }
+    log.info("run %s: re-check: %s", context.plan.run_id, counts)
+    return counts
+
+
+def _unnamed_files(context: Context, known: Known, active: ActiveCommits) -> Ranges:
+    read = [*known.ranges, *known.commits.values(), *active.metaranges.values()]
+    return find_range_files(context, read)[0]

@@ -1,0 +1,332 @@
+"""Bulk delete: check again, then delete the candidates, and write down what became of each.
+
+    guards passed? mark young enough? → re-check → delete, batch by batch, through the gate → settle the
+    ledger
+                                            ↑______ a branch moved to an unknown commit ______|
+
+This is the only module of the collector that is handed a deleter.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, RefusedError, UnavailableError
+from dredge.gc import reasons
+from dredge.gc.context import Context
+from dredge.gc.gate import Gate, watching
+from dredge.gc.hashes import Hashes, contains, read_hashes
+from dredge.gc.identical import CLEARED
+from dredge.gc.lookup import ShardedSet
+from dredge.gc.recheck import Known, recheck
+from dredge.gc.slices import DATA
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord
+from dredge.runs.progress import Progress
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.storage import ObjectDeleter, open_deleter, open_reader, open_writer
+
+log = logging.getLogger("dredge")
+
+STEP = ledger.STEP
+_SAMPLES = 20
+_NOT_ALLOWED = frozenset(
+    {"AccessDenied", "AccessForbidden", "Forbidden", "AllAccessDisabled", "PermissionDenied", "403"}
+)
+
+
+def bulk_delete(context: Context, runner: TaskRunner) -> StepSummary:
+    """Check again, then delete the candidates; in a dry run only say what would go.
+
+    Run again after an error, it goes on where the ledger ends and tries only what is not done.
+
+    Raises:
+        RefusedError: a guard did not pass, the mark is too old, or branches move all the time.
+        LeaseHeldError: another run has taken over.
+        UnavailableError: some objects could not be deleted; the others were.
+        ConfigError: the credentials may not delete.
+    """
+    inputs = ["candidates", "committed", "guard"]
+    return context.step(STEP, inputs, lambda record: _bulk_delete(context, runner, record))
+
+
+def _bulk_delete(context: Context, runner: TaskRunner, record: StepRecord) -> None:
+    guard, candidates = record.inputs["guard"], record.inputs["candidates"]
+    if guard.inputs["candidates"] != candidates.digest:
+        raise RefusedError(
+            f"run {context.plan.run_id}: the candidates are not the ones that the guards saw. Nothing was"
+            " deleted. Run check_limits again."
+        )
+    if context.plan.dry_run:
+        record.status = "dry_run"
+        record.counts["would_delete_objects"] = guard.counts["deletable_objects"]
+        record.counts["would_delete_bytes"] = guard.counts["deletable_bytes"]
+        return
+    if guard.details["verdict"] != "passed":
+        raise RefusedError(
+            f"run {context.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of"
+            " the run."
+        )
+    _check_age(context)
+    parts = candidates.parts_below("candidates/part-")
+    stopped: DredgeError | None = None
+    try:
+        if parts:
+            _sweep(context, runner, record, parts)
+    except DredgeError as error:
+        stopped = error
+    try:
+        _settle(context, runner, record, parts, complete=stopped is None)
+    except DredgeError:
+        if stopped is None:
+            raise
+        log.exception("the ledger could not be settled")
+    if stopped is not None:
+        record.status, record.error = "partial", stopped
+
+
+def _check_age(context: Context) -> None:
+    age = context.store_now() - context.plan.created_at
+    hours = context.plan.config.safety.mark_age_hours_max
+    if age > timedelta(hours=hours):
+        raise RefusedError(
+            f"run {context.plan.run_id} was planned {age.total_seconds() / 3600:.1f} h ago; a mark older"
+            f" than {hours:g} h is not swept. Nothing (more) was deleted. Start a new run."
+        )
+
+
+def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
+    """Delete in rounds: each begins with a re-check, and ends early when a branch moves to a commit nobody
+    knows."""
+    plan = context.plan
+    known = Known.of_mark(context, record.inputs["committed"])
+    attempt = _next_attempt(context.folder)
+    hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
+    tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
+    rows = sum(part.rows for part in parts)
+    for turn in range(plan.config.safety.recheck_rounds_max):
+        figures = recheck(context, runner, known, f"recheck/{attempt:03d}-{turn:03d}")
+        record.details.setdefault("rechecks", []).append(figures)
+        stop = f"{STEP}/_stop/{attempt:03d}-{turn:03d}.json"
+        config = {
+            "lease": plan.lease.to_json(),
+            "store_ahead_seconds": plan.store_ahead_seconds,
+            "gate_seconds": plan.config.safety.gate_every_seconds,
+            "stop": stop,
+            "attempt": attempt,
+            "turn": turn,
+            "delete_keys": plan.config.tuning.delete_keys,
+            "alive": [found.to_json() for found in known.live],
+            "cleared": record.inputs["guard"].part(CLEARED).to_json(),
+        }
+        context.lease.renew(plan.lease)
+        with watching(context, known.commits, stop) as watch:
+            results = context.spread(runner, STEP, sweep_parts, config, tasks, "objects", rows)
+        if not any(result["stopped"] for result in results):
+            return
+        if watch.error is not None:
+            raise UnavailableError(
+                f"the sweep stopped because branch heads could not be looked at: {watch.error}. What was"
+                " deleted is in the ledger. Run the step again when lakeFS answers; it goes on where it"
+                " stopped."
+            )
+        record.warn(
+            f"{watch.moved} moved to a commit that the mark did not know; checked again before going on"
+        )
+    raise RefusedError(
+        f"branches moved during each of {plan.config.safety.recheck_rounds_max} rounds of deleting. What"
+        " was deleted is in the ledger; the rest was left alone. Start a new run at a quieter time, or"
+        " raise recheck_rounds_max."
+    )
+
+
+def _next_attempt(folder: RunFolder) -> int:
+    attempt = 1
+    while True:
+        try:
+            folder.writer.put_if_absent(f"{STEP}/_attempts/{attempt:03d}.json", b"{}")
+        except ConflictError:
+            attempt += 1
+        else:
+            return attempt
+
+
+def sweep_parts(config: Json, task: Json) -> Json:
+    """Delete the candidates of some parts that are not alive, held or done. A partition function.
+
+    Args:
+        config: doors, the gate's settings, `attempt`, `turn`, `delete_keys`, `alive` (sets), `cleared`,
+            `progress`.
+        task: `name` and `parts`.
+
+    Returns:
+        `stopped`: whether the gate closed before everything was done.
+    """
+    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    progress = Progress(folder, config["progress"], task["name"])
+    gate = Gate(folder, open_reader(config["state_uri"]), config)
+    deleter = open_deleter(config["namespace"])
+    alive = [ShardedSet.from_json(value) for value in config["alive"]]
+    cleared = read_hashes(folder, PartInfo.from_json(config["cleared"]))
+    for part in (PartInfo.from_json(value) for value in task["parts"]):
+        if not _sweep_part(folder, part, deleter, gate, alive, cleared, config, progress):
+            return {"stopped": True}
+    return {"stopped": False}
+
+
+def _sweep_part(
+    folder: RunFolder,
+    part: PartInfo,
+    deleter: ObjectDeleter,
+    gate: Gate,
+    alive: Sequence[ShardedSet],
+    cleared: Hashes,
+    config: Json,
+    progress: Progress,
+) -> bool:
+    name = _stem(part)
+    rows = folder.read_part(part)
+    if not pc.all(pc.starts_with(rows["address"], DATA)).as_py():
+        raise FormatError(f"{part.name} names an object outside {DATA}. Nothing more was deleted.")
+    done = ledger.finished(ledger.read_raw(folder, name))
+    rows = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
+    progress.add(part.rows - rows.num_rows)
+    hashes = rows["hash"].to_numpy()
+    held = (pc.not_equal(rows["suspect"], "").to_numpy()) & ~contains(cleared, hashes)
+    again = np.zeros(len(hashes), bool)
+    for known in alive:
+        again |= known.find(folder, [hashes])[0]
+    kept = rows.filter(pa.array(held | again))
+    attempt, fencing = config["attempt"], config["lease"]["fencing"]
+    if kept.num_rows:
+        codes = np.where(again, reasons.ALIVE_AGAIN, reasons.HELD)[held | again]
+        entries = ledger.rows_of(kept, [ledger.KEPT] * kept.num_rows, attempt, fencing, code=codes.tolist())
+        ledger.write_raw(folder, name, attempt, config["turn"], 0, entries)
+        progress.add(kept.num_rows)
+    doomed = rows.filter(pa.array(~(held | again)))
+    for number, group in enumerate(_groups(doomed, f"{config['run_id']}/{name}", config["delete_keys"]), 1):
+        if not gate.is_open():
+            return False
+        outcomes = deleter.delete(group["address"].to_pylist())
+        entries = ledger.rows_of(
+            group,
+            [item.outcome for item in outcomes],
+            attempt,
+            fencing,
+            code=[item.code for item in outcomes],
+            message=[item.message for item in outcomes],
+            version_id=[item.version_id for item in outcomes],
+        )
+        ledger.write_raw(folder, name, attempt, config["turn"], number, entries)
+        progress.add(group.num_rows)
+    return True
+
+
+def _groups(rows: pa.Table, seed: str, keys: int) -> Iterator[pa.Table]:
+    """Rows in groups, shuffled: neighbours in name share the store's partitions, and would slow each other
+    down."""
+    order = list(range(rows.num_rows))
+    random.Random(seed).shuffle(order)
+    for start in range(0, len(order), keys):
+        yield rows.take(pa.array(order[start : start + keys], pa.int64())).combine_chunks()
+
+
+def _settle(
+    context: Context, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
+) -> None:
+    hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
+    tasks = [{"parts": hand} for hand in hands]
+    results = context.spread(runner, STEP, settle_parts, {}, tasks, "parts", len(parts))
+    groups: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    failures: list[Json] = []
+    for result in results:
+        record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
+        failures.extend(result["failures"])
+        for group in result["groups"]:
+            figures = groups[(group["reason"], group["outcome"], group["code"] or "")]
+            figures[0] += group["objects"]
+            figures[1] += group["bytes"]
+    totals = Counter(dict.fromkeys(ledger.OUTCOMES, 0))
+    for (_, outcome, _), figures in groups.items():
+        totals[outcome] += figures[0]
+        if outcome == ledger.DELETED:
+            record.add(deleted_bytes=figures[1])
+    candidates = record.inputs["candidates"].counts["candidates_objects"]
+    record.add(deleted_bytes=0, undone_objects=candidates - totals.total())
+    record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
+    record.details["groups"] = [
+        {"reason": key[0], "outcome": key[1], "code": key[2], "objects": figures[0], "bytes": figures[1]}
+        for key, figures in sorted(groups.items())
+    ]
+    record.details["failures"] = failures[:_SAMPLES]
+    if complete and totals.total() != candidates:
+        raise FormatError(
+            f"run {context.plan.run_id}: the ledger tells of {totals.total():,} objects, there were"
+            f" {candidates:,} candidates. Run the step again; it goes on where it stopped."
+        )
+    if totals[ledger.NOT_ADDRESSABLE]:
+        record.warn(
+            f"{totals[ledger.NOT_ADDRESSABLE]:,} objects have names that this store cannot delete exactly;"
+            " kept"
+        )
+    if totals[ledger.FAILED]:
+        record.status = "partial"
+        record.error = _failure(context, totals, failures)
+
+
+def _failure(context: Context, totals: Counter[str], samples: Sequence[Json]) -> DredgeError:
+    codes = {str(sample["code"]) for sample in samples}
+    text = (
+        f"run {context.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
+        f" ({', '.join(sorted(codes))}), such as {samples[0]['address']!r}; {totals[ledger.DELETED]:,} were."
+    )
+    if codes and codes <= _NOT_ALLOWED:
+        return ConfigError(
+            f"{text} The credentials may not delete them. Allow it, then run the step again: only these are"
+            " tried again."
+        )
+    return UnavailableError(f"{text} Run the step again: only these are tried again.")
+
+
+def settle_parts(config: Json, task: Json) -> Json:
+    """Write the ledger of some parts with one row an object. A partition function.
+
+    Args:
+        config: doors.
+        task: `parts` of the candidates.
+
+    Returns:
+        `parts` of the ledger, `groups` (objects and bytes by reason, outcome and code), `failures` (a few).
+    """
+    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    written, groups, failures = [], [], []
+    for part in (PartInfo.from_json(value) for value in task["parts"]):
+        name = _stem(part)
+        rows = ledger.best(ledger.read_raw(folder, name))
+        candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
+        if not pc.all(pc.is_in(rows["address"], candidates)).as_py():
+            raise FormatError(
+                f"the ledger of {part.name} names objects that were no candidates. Start a new run."
+            )
+        written.append(ledger.write_settled(folder, name, rows).to_json())
+        keys = ["reason", "outcome", "code"]
+        for group in rows.group_by(keys).aggregate([("size", "count"), ("size", "sum")]).to_pylist():
+            figures = {"objects": group["size_count"], "bytes": group["size_sum"]}
+            groups.append({key: group[key] for key in keys} | figures)
+        failed = rows.filter(pc.equal(rows["outcome"], ledger.FAILED)).slice(0, _SAMPLES)
+        failures.extend(failed.select(["address", "code", "message"]).to_pylist())
+    return {"parts": written, "groups": groups, "failures": failures}
+
+
+def _stem(part: PartInfo) -> str:
+    return part.name.rpartition("/")[2].removesuffix(".parquet")

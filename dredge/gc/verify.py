@@ -1,0 +1,198 @@
+"""Verify: what was deleted is gone, and what lives is still there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.gc import canaries
+from dredge.gc.canaries import Canary
+from dredge.gc.context import Context
+from dredge.gc.hashes import Hashes, contains, unite
+from dredge.gc.slices import DATA
+from dredge.hashing import hash64
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord
+from dredge.runs.progress import Progress
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import Json, LocalRunner, TaskRunner, deal
+from dredge.storage import ObjectReader, open_reader, open_writer
+
+log = logging.getLogger("dredge")
+
+STEP = "verify"
+VERIFY = "verify.json"
+_STAGED_SAMPLE = 200
+_SAMPLES = 20
+
+
+def verify(context: Context, runner: TaskRunner | None = None) -> StepSummary:
+    """List what was touched again, and look at a sample of what lives.
+
+    Args:
+        context: of the run.
+        runner: spreads the listing; None does it in this process.
+
+    Raises:
+        FormatError: something that was reported deleted is still there, or something that lives is gone.
+    """
+    inputs = ["staged", "candidates", ledger.STEP]
+    return context.step(STEP, inputs, lambda record: _verify(context, runner or LocalRunner(), record))
+
+
+def _verify(context: Context, runner: TaskRunner, record: StepRecord) -> None:
+    swept = record.inputs[ledger.STEP]
+    parts = swept.parts_below(f"{ledger.STEP}/")
+    hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
+    tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
+    config = {"threads": context.plan.config.tuning.threads}
+    results = context.spread(
+        runner, STEP, verify_parts, config, tasks, "objects", sum(part.rows for part in parts)
+    )
+    left = [address for result in results for address in result["left"]]
+    living = canaries.sample(context, "verify") + _staged(context, record.inputs["staged"])
+    missing = _missing(context, living)
+    ours = _deleted_by_us(context, missing, parts)
+    record.counts.update(
+        checked_objects=sum(result["checked"] for result in results),
+        still_there_objects=sum(result["still_there"] for result in results),
+        living_objects_looked_at=len(living),
+        living_objects_missing=len(missing),
+        living_objects_deleted=len(ours),
+    )
+    context.folder.write_json(
+        VERIFY,
+        {
+            **record.counts,
+            "still_there": left[:_SAMPLES],
+            "living_missing": [_words(canary) for canary in missing[:_SAMPLES]],
+            "living_deleted": [_words(canary) for canary in ours[:_SAMPLES]],
+        },
+    )
+    if ours:
+        raise FormatError(
+            f"run {context.plan.run_id} DELETED OBJECTS THAT LIVE: {len(ours)} of a sample of"
+            f" {len(living)}, such as {_words(ours[0])}. Start no further run. Restore them (an older"
+            f" version of the bucket, a backup; the ledger in {context.folder.uri} names every object) and"
+            " report this."
+        )
+    if record.counts["still_there_objects"]:
+        raise FormatError(
+            f"{record.counts['still_there_objects']:,} objects were reported deleted and are still listed,"
+            f" such as {left[0]!r}. Nothing that lives was lost. Look at the store; then start a new run."
+        )
+    if missing:
+        record.warn(
+            f"{len(missing)} of {len(living)} sampled objects that branches show are not in the store, such"
+            f" as {_words(missing[0])}; this run did not delete them"
+        )
+
+
+def verify_parts(config: Json, task: Json) -> Json:
+    """List the folders that some deleted objects lay in, and look for them. A partition function.
+
+    Args:
+        config: doors, `threads`, `progress`.
+        task: `name`, `parts` of the ledger.
+    """
+    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    progress = Progress(folder, config["progress"], task["name"])
+    reader = open_reader(config["namespace"])
+    checked = still_there = 0
+    left: list[str] = []
+    for part in (PartInfo.from_json(value) for value in task["parts"]):
+        rows = folder.read_part(part, ["address", "outcome"])
+        gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))["address"]
+        found = _still_listed(reader, gone.combine_chunks(), config["threads"])
+        checked += len(gone)
+        still_there += len(found)
+        left.extend(found[:_SAMPLES])
+        progress.add(part.rows)
+    return {"checked": checked, "still_there": still_there, "left": left[:_SAMPLES]}
+
+
+def _still_listed(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
+    if not len(gone):
+        return []
+    hashes = unite([hash64(gone)])
+    names = set(gone.to_pylist())
+
+    def hits(bounds: tuple[str, str, str]) -> list[str]:
+        return _hits(reader, bounds, hashes, names)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        return [address for found in pool.map(hits, _folders(names)) for address in found]
+
+
+def _folders(names: set[str]) -> Iterator[tuple[str, str, str]]:
+    """Folder directly below `data/`, first and last of the names in it; "" for names without a folder."""
+    bounds: dict[str, tuple[str, str]] = {}
+    for name in sorted(names):
+        head, slash, _ = name.removeprefix(DATA).partition("/")
+        folder = f"{DATA}{head}/" if slash else ""
+        bounds[folder] = (bounds[folder][0] if folder in bounds else name, name)
+    for folder, (first, last) in bounds.items():
+        yield folder, first, last
+
+
+def _hits(reader: ObjectReader, bounds: tuple[str, str, str], hashes: Hashes, names: set[str]) -> list[str]:
+    folder, first, last = bounds
+    if not folder:
+        return [info.key for info in reader.list_level(DATA).objects if info.key in names]
+    hits: list[str] = []
+    # The first name itself must be listed too, so the listing starts after what is one character shorter.
+    for batch in reader.list(folder, first[:-1], last + "\0"):
+        keys = batch["key"]
+        hit = contains(hashes, hash64(keys))
+        if hit.any():
+            hits.extend(key for key in keys.filter(pa.array(hit)).to_pylist() if key in names)
+    return hits
+
+
+def _staged(context: Context, staged: StepSummary) -> list[Canary]:
+    """Some of the staged addresses of the mark: those that a re-check or a reset may have let go are told
+    apart later."""
+    found: list[Canary] = []
+    parts = staged.parts_below("staged/addresses-")
+    for part in parts:
+        rows = context.folder.read_part(part)
+        step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)
+        found.extend(Canary(address, "", "") for address in rows["address"].to_pylist()[::step])
+    return found[:_STAGED_SAMPLE]
+
+
+def _missing(context: Context, living: list[Canary]) -> list[Canary]:
+    def is_missing(canary: Canary) -> bool:
+        try:
+            context.reader.stat(canary.address)
+        except NotFoundError:
+            return True
+        return False
+
+    with ThreadPoolExecutor(context.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
+        return [canary for canary, gone in zip(living, pool.map(is_missing, living), strict=True) if gone]
+
+
+def _deleted_by_us(context: Context, missing: list[Canary], parts: list[PartInfo]) -> list[Canary]:
+    """Those of the missing that this run's ledger names as deleted."""
+    if not missing:
+        return []
+    wanted = pa.array({canary.address for canary in missing}, pa.string())
+    deleted: set[str] = set()
+    for part in parts:
+        rows = context.folder.read_part(part, ["address", "outcome"])
+        mask = pc.and_(pc.is_in(rows["address"], wanted), pc.equal(rows["outcome"], ledger.DELETED))
+        deleted.update(rows["address"].filter(mask).to_pylist())
+    return [canary for canary in missing if canary.address in deleted]
+
+
+def _words(canary: Canary) -> str:
+    if not canary.branch:
+        return f"{canary.address!r} (staged)"
+    return f"{canary.address!r} ({canary.path!r} on {canary.branch})"

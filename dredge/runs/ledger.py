@@ -1,0 +1,120 @@
+"""The ledger: what became of each object that was to be deleted.
+
+    ledger/_raw/<part>/<attempt>-<round>-<n>-<nonce>.parquet   written after each request, never changed
+    ledger/<part>.parquet                                      one row an object, settled at the end
+
+Raw files are what a killed sweep resumes from. Their names never repeat, so a task that runs twice at once
+overwrites nothing; settling takes the best outcome of each object.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.runs.folder import RunFolder, parquet_bytes, read_parquet
+from dredge.runs.summary import PartInfo
+
+STEP = "ledger"
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("code", pa.string()),
+        pa.field("message", pa.string()),
+        pa.field("version_id", pa.string()),
+        pa.field("attempt", pa.int32(), nullable=False),
+        pa.field("fencing", pa.int64(), nullable=False),
+    ]
+)
+
+DELETED, MISSING, KEPT, NOT_ADDRESSABLE, FAILED = "deleted", "missing", "kept", "not_addressable", "failed"
+OUTCOMES = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE, FAILED)
+"""Best first: what another attempt found counts only if it is better."""
+FINAL = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE)
+"""Outcomes that a later attempt does not try again."""
+
+
+def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int, rows: pa.Table) -> None:
+    """Write what became of some objects of a part.
+
+    Args:
+        folder: of the run.
+        part: name of the candidates' part.
+        attempt: of the step.
+        turn: round between two re-checks.
+        number: of the request.
+        rows: of `SCHEMA`.
+    """
+    nonce = uuid.uuid4().hex[:8]
+    name = f"{STEP}/_raw/{part}/{attempt:03d}-{turn:03d}-{number:05d}-{nonce}.parquet"
+    folder.writer.put(name, parquet_bytes(rows))
+
+
+def read_raw(folder: RunFolder, part: str) -> pa.Table:
+    """Read everything known of the objects of a part, one row an attempt."""
+    prefix = f"{STEP}/_raw/{part}/"
+    keys: list[str] = []
+    for batch in folder.writer.list(prefix):
+        keys.extend(batch["key"].to_pylist())
+    tables = [read_parquet(data) for _, data in folder.writer.get_many(sorted(keys))]
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def best(rows: pa.Table) -> pa.Table:
+    """One row an object: the best outcome, the latest where they are equal."""
+    if not rows.num_rows:
+        return rows
+    order = pc.index_in(rows["outcome"], pa.array(OUTCOMES))
+    ranked = rows.append_column("rank", order).sort_by(
+        [("address", "ascending"), ("rank", "ascending"), ("attempt", "descending")]
+    )
+    addresses = ranked["address"].combine_chunks()
+    first = pa.concat_arrays([pa.array([True]), pc.not_equal(addresses[1:], addresses[:-1])])
+    return ranked.filter(first).drop_columns(["rank"]).combine_chunks()
+
+
+def finished(rows: pa.Table) -> pa.Array:
+    """Addresses that need no further attempt."""
+    final = rows.filter(pc.is_in(rows["outcome"], pa.array(FINAL)))
+    return final["address"].combine_chunks()
+
+
+def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
+    """Write the one row an object of a part."""
+    return folder.write_bytes(f"{STEP}/{part}.parquet", parquet_bytes(rows), rows.num_rows)
+
+
+def rows_of(
+    candidates: pa.Table, outcome: Sequence[str], attempt: int, fencing: int, **columns: Sequence[str | None]
+) -> pa.Table:
+    """Make rows of the ledger.
+
+    Args:
+        candidates: with address, size and reason.
+        outcome: one a row.
+        attempt: of the step.
+        fencing: of the lease.
+        columns: `code`, `message`, `version_id`; None where not given.
+    """
+    count = candidates.num_rows
+    nothing = [None] * count
+    return pa.table(
+        {
+            "address": candidates["address"],
+            "size": candidates["size"],
+            "reason": candidates["reason"],
+            "outcome": pa.array(outcome, pa.string()),
+            "code": pa.array(columns.get("code", nothing), pa.string()),
+            "message": pa.array(columns.get("message", nothing), pa.string()),
+            "version_id": pa.array(columns.get("version_id", nothing), pa.string()),
+            "attempt": pa.array([attempt] * count, pa.int32()),
+            "fencing": pa.array([fencing] * count, pa.int64()),
+        },
+        schema=SCHEMA,
+    )

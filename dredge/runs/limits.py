@@ -1,0 +1,90 @@
+"""Limits on the damage a run may do, and the form in which guards report.
+
+A finding is `passed`, `held` (a person may let it pass: the run waits, and deletes nothing by itself) or
+`refused` (nothing lets it pass: something could not be proved).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+type Verdict = Literal["passed", "held", "refused"]
+_ORDER: dict[Verdict, int] = {"passed": 0, "held": 1, "refused": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one guard found.
+
+    Attributes:
+        rule: stable name of the guard.
+        verdict: passed, held or refused.
+        figure: what was measured.
+        limit: what it was held against; None where there is none.
+        text: a sentence for people.
+    """
+
+    rule: str
+    verdict: Verdict
+    figure: float | int | str
+    limit: float | int | str | None
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "rule": self.rule,
+            "verdict": self.verdict,
+            "figure": self.figure,
+            "limit": self.limit,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds; None is none.
+
+    Attributes:
+        objects: candidates.
+        size_bytes: their bytes.
+        percent: share of all listed objects.
+    """
+
+    objects: int | None = None
+    size_bytes: int | None = None
+    percent: float | None = None
+
+    def check(self, objects: int, size_bytes: int, of_objects: int) -> list[Finding]:
+        """Hold a set of candidates against the limits.
+
+        Args:
+            objects: candidates.
+            size_bytes: their bytes.
+            of_objects: all listed objects.
+        """
+        percent = 100.0 * objects / of_objects if of_objects else 0.0
+        return [
+            _at_most("max_objects", objects, self.objects, "objects would be deleted"),
+            _at_most("max_bytes", size_bytes, self.size_bytes, "bytes would be deleted"),
+            _at_most(
+                "max_percent",
+                round(percent, 3),
+                self.percent,
+                "percent of the listed objects would be deleted",
+            ),
+        ]
+
+
+def _at_most(rule: str, figure: float | int, limit: float | int | None, what: str) -> Finding:
+    if limit is None:
+        return Finding(rule, "passed", figure, None, f"{figure:,} {what}; no limit is set")
+    verdict: Verdict = "passed" if figure <= limit else "held"
+    return Finding(rule, verdict, figure, limit, f"{figure:,} {what}; the limit is {limit:,}")
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The verdict of several findings together."""
+    return max((finding.verdict for finding in findings), key=_ORDER.__getitem__, default="passed")

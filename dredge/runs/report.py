@@ -1,0 +1,47 @@
+"""The report of a run as one page of HTML that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def render_html(report: Mapping[str, Any]) -> str:
+    """Render a report.
+
+    Args:
+        report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (kind,
+            verdict, why, objects, size_bytes), `problems`, `failures`, `warnings`, `findings`, `steps`.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    rows = [
+        {**row, "size": size_text(row["size_bytes"]), "colour": _colour(row["verdict"])}
+        for row in report["rows"]
+    ]
+    return environment.get_template("report.html.j2").render({**report, "rows": rows})
+
+
+def size_text(size_bytes: int | None) -> str:
+    """Word a size in bytes for people, such as "1.4 MiB"; "" when nobody counted."""
+    if size_bytes is None:
+        return ""
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def _colour(verdict: str) -> str:
+    if "deleted" in verdict:
+        return "deleted" if verdict == "deleted" else "held"
+    return "kept" if verdict == "kept" else "held"
