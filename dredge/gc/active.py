@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.commits import Graph, active_on_branches, check_against_graph, load_graph, read_commits_csv
+from dredge.gc.commits import Graph, active_by_rules, check_against_graph, load_graph, read_commits_csv
 from dredge.gc.context import Context
 from dredge.gc.location import key_of
 from dredge.lakefs import Ref
@@ -69,7 +69,7 @@ def find_active(context: Context) -> ActiveCommits:
         if prepared is not None:
             warnings.append("the rules were deleted while the run went on; every commit counts as active")
     else:
-        sources["own"] = active_on_branches(graph, branches, rules, plan.created_at)
+        sources["own"] = active_by_rules(graph, branches, rules, plan.created_at)
     if prepared is not None:
         server = _read_server_list(context, prepared.location, branches)
         check_against_graph(server, graph, prepared.location)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.gc.context import Context
-from dredge.gc.decoding import RangeHashes, decode_ranges
+from dredge.gc.decoding import RangeHashes, decode
 from dredge.gc.hashes import Hashes, read_hashes, split, unite, write_hashes
 from dredge.gc.index import CommittedIndex, IndexPart, read_addresses, read_contents, write_part
 from dredge.gc.ranges import METADATA, RangeFacts, Ranges, facts_of, table_of
@@ -232,11 +232,11 @@ def _decoded(
         task["first"], task["stop"] - task["first"]
     )
     facts = dict(facts_of(todo))
-    decode = _decode_leniently if task["lenient"] else _decode
+    read = _decode_leniently if task["lenient"] else _decode
     name = f"{config['run_id']}-{config['where'].replace('/', '-')}-{task['name']}"
     batch: list[RangeHashes] = []
     values = number = 0
-    for item in decode(open_reader(config["namespace"]), facts, config["namespace"]):
+    for item in read(open_reader(config["namespace"]), facts, config["namespace"]):
         batch.append(item)
         values += len(item.addresses) + len(item.contents)
         if values >= _PART_VALUES:
@@ -249,7 +249,7 @@ def _decoded(
 def _decode(reader: ObjectReader, facts: Ranges, namespace: str) -> Iterator[RangeHashes]:
     files = reader.get_many([METADATA + range_id for range_id in facts])
     try:
-        yield from decode_ranges(files, facts, namespace)
+        yield from decode(files, facts, namespace)
     except NotFoundError as error:
         raise RefusedError(
             f"a range of an active commit is missing: {error}. Its objects cannot be told from garbage."
@@ -262,7 +262,7 @@ def _decode_leniently(reader: ObjectReader, facts: Ranges, namespace: str) -> It
     for range_id in facts:
         key = METADATA + range_id
         try:
-            yield from list(decode_ranges([(key, reader.get(key))], facts, namespace))
+            yield from list(decode([(key, reader.get(key))], facts, namespace))
         except DredgeError as error:
             log.info("range %s of an expired commit cannot be read: %s", range_id, error)
 

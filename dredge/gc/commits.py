@@ -1,11 +1,8 @@
-"""Which commits are active: the server's answer, and our own, united.
+"""Which commits are active: the server's answer, held against our own.
 
-The server walks each branch's main line from the head and keeps a commit when the one above it is young
-enough. It asks "was this one processed already?" before it marks, so that a commit first met below an old
-child is lost when a young child of another branch leads to it too. Our walk marks first. More commits active
-than needed only keeps data longer.
-
-Source: pkg/graveler/retention/active_commits.go
+The history of refs is read through the API, each commit once, and the walk of `graveler.retention` is made
+over it: that one marks before it asks whether a commit was walked through, so it finds what a real server's
+walk can lose. More commits active than needed only keeps data longer.
 """
 
 from __future__ import annotations
@@ -16,6 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.graveler.refs import records
+from dredge.graveler.retention import rules as retention
+from dredge.graveler.retention.active import active_commits
 from dredge.lakefs import Commit, LakeFS, Ref, Rules
 
 type Graph = dict[str, Commit]
@@ -96,8 +96,8 @@ def _read_by_id(client: LakeFS, repository: str, ref: Ref, known: Graph) -> None
     known.update(found)
 
 
-def active_on_branches(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
-    """Compute the active commits of branch lines: mark, then ask whether to go on.
+def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
+    """Compute the active commits of what refs lead to.
 
     Args:
         graph: closed.
@@ -105,22 +105,22 @@ def active_on_branches(graph: Graph, branches: Sequence[Ref], rules: Rules, now:
         rules: days by branch, and the default.
         now: the store's time; earlier is safer.
     """
-    active: set[str] = set()
-    processed: dict[str, datetime] = {}
-    for branch in branches:
-        days = rules.branches.get(branch.id, rules.default_retention_days)
-        # Times from the API are whole seconds and clocks differ a little; in doubt a commit is young.
-        threshold = now - timedelta(days=days) - _SLACK
-        active.add(branch.commit_id)
-        current = graph[branch.commit_id]
-        while (parent := current.main_parent) is not None:
-            if current.created_at >= threshold:
-                active.add(parent)
-            if parent in processed and processed[parent] <= threshold:
-                break
-            processed[parent] = threshold
-            current = graph[parent]
-    return active
+    commits = [
+        records.Commit(
+            id=commit.id,
+            committer="",
+            message="",
+            creation_date=commit.created_at,
+            metarange_id=commit.metarange_id,
+            parents=commit.parents,
+            version=commit.version,
+        )
+        for commit in graph.values()
+    ]
+    heads = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
+    days = retention.Rules(rules.default_retention_days, rules.branches)
+    # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
+    return set(active_commits(commits, heads, days, now - _SLACK))
 
 
 def read_commits_csv(data: bytes, name: str) -> dict[str, str]:

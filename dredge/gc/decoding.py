@@ -1,4 +1,5 @@
-"""From a range file to numbers: the hashes of the addresses and contents it names."""
+"""From a range file to what a collection compares: hashes of the addresses and contents it names, and its
+paths."""
 
 from __future__ import annotations
 
@@ -7,36 +8,33 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.hashes import Hashes, unite
-from dredge.gc.ranges import METADATA, RangeFacts
-from dredge.graveler.addresses import address_readings
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.values import Value
-from dredge.graveler.sstable import RANGES, read_table
-from dredge.hashing import content_hash, hash64
+from dredge.gc.ranges import METADATA, Ranges
+from dredge.graveler.addresses import AddressType, address_readings
+from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
+from dredge.hashing import hash64
 
 ODD_ETAG = np.uint64(1 << 63)
 """Set in a size when an entry of that size has an ETag that is no MD5: its content cannot be told from
 bytes."""
 _MD5_LENGTH = 32
+_COLUMNS = ("address_type", "address_hash", "content_hash", "size", "etag")
 
 
 @dataclass(frozen=True, slots=True)
 class RangeHashes:
-    """What the committed index keeps of a range.
+    """What the committed index keeps of a range. All are sorted and distinct.
 
     Attributes:
         range_id: its name.
         count: records, verified.
-        addresses: hash of every key of the namespace that its entries may mean, distinct, sorted.
-        contents: hash of size and ETag of each entry, distinct, sorted.
-        sizes: of the entries, distinct, sorted; with `ODD_ETAG` set once more when an ETag of that size is no
-            MD5.
+        addresses: hash of every key of the namespace that its entries may mean.
+        contents: hash of size and ETag of each entry.
+        sizes: of the entries; with `ODD_ETAG` set once more when an ETag of that size is no MD5.
     """
 
     range_id: str
@@ -46,48 +44,62 @@ class RangeHashes:
     sizes: Hashes
 
 
-def decode_ranges(
-    files: Iterable[tuple[str, bytes]], facts: dict[str, RangeFacts], namespace: str
-) -> Iterator[RangeHashes]:
+def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -> Iterator[RangeHashes]:
     """Decode range files.
 
     Args:
-        files: key below the namespace, and content.
-        facts: what the metaranges say, by range id.
+        files: key below the namespace, and content; best sorted by their first keys.
+        ranges: what the metaranges say of each.
         namespace: URI.
 
     Raises:
         FormatError: damaged, or not the range that its name and metarange promise.
     """
-    for key, data in files:
-        range_id = key.removeprefix(METADATA)
-        expected = facts[range_id]
-        table = read_table(data, key, kind=RANGES, expected_count=expected.count)
-        if table.records and table.records[-1].key != expected.max_key:
-            raise FormatError(
-                f"{key}: ends with {table.records[-1].key!r}, its metarange says {expected.max_key!r}"
-            )
-        entries = [Entry.decode(Value.decode(record.value, key).data, key) for record in table.records]
-        sizes = np.array([entry.size for entry in entries], np.int64)
-        etags = pa.array([entry.etag for entry in entries], pa.string())
-        keys = [
-            reading
-            for entry in entries
-            for reading in address_readings(entry.address, entry.address_type, namespace)
-        ]
+    expected = {
+        METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
+    }
+    # Each file is needed twice when some of its addresses are not relative, so it is kept while it is
+    # decoded.
+    latest: dict[str, bytes] = {}
+
+    def remembering() -> Iterator[tuple[str, bytes]]:
+        for key, data in files:
+            latest.clear()
+            latest[key] = data
+            yield key, data
+
+    for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
+        addresses = rows["address_hash"].to_numpy()
+        if pc.any(pc.not_equal(rows["address_type"], AddressType.RELATIVE)).as_py():
+            addresses = _resolved(latest[key], key, namespace, addresses)
         yield RangeHashes(
-            range_id,
-            len(entries),
-            np.unique(hash64(pa.array(keys, pa.string()))),
-            np.unique(content_hash(sizes, etags)),
-            _sizes(sizes, etags),
+            key.removeprefix(METADATA),
+            rows.num_rows,
+            unite([addresses]),
+            unite([rows["content_hash"].to_numpy()]),
+            _sizes(rows),
         )
 
 
-def _sizes(sizes: npt.NDArray[np.int64], etags: pa.Array) -> Hashes:
-    plain = sizes.astype(np.uint64)
-    odd = pc.not_equal(pc.binary_length(etags), _MD5_LENGTH).to_numpy(zero_copy_only=False)
-    return unite([plain, plain[odd] | ODD_ETAG])
+def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes) -> Hashes:
+    """Hashes where those of addresses that are not relative are replaced by the keys they may mean."""
+    rows = read_addresses(data, key)
+    relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
+    others = rows.filter(pc.invert(relative))
+    readings = [
+        reading
+        for address, kind in zip(
+            others["address"].to_pylist(), others["address_type"].to_pylist(), strict=True
+        )
+        for reading in address_readings(address, kind, namespace)
+    ]
+    return np.concatenate([hashes[relative.to_numpy(False)], hash64(pa.array(readings, pa.string()))])
+
+
+def _sizes(rows: pa.RecordBatch) -> Hashes:
+    sizes = rows["size"].to_numpy().astype(np.uint64)
+    odd = pc.not_equal(pc.binary_length(rows["etag"]), _MD5_LENGTH).to_numpy(False)
+    return unite([sizes, sizes[odd] | ODD_ETAG])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +121,20 @@ class HeadEntries:
         return pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def entries_of(data: bytes, name: str, expected_count: int) -> HeadEntries:
+def entries_of(data: bytes, key: str, expected_count: int) -> HeadEntries:
     """Decode a range with its paths.
 
     Args:
         data: the file.
-        name: what to call it in errors.
+        key: what to call it in errors.
         expected_count: records that the metarange promises.
 
     Raises:
         FormatError: damaged.
     """
-    table = read_table(data, name, kind=RANGES, expected_count=expected_count)
-    entries = [Entry.decode(Value.decode(record.value, name).data, name) for record in table.records]
-    sizes = np.array([entry.size for entry in entries], np.int64)
-    etags = pa.array([entry.etag for entry in entries], pa.string())
-    # A path that is no UTF-8 cannot be asked for over the API; none is made by it either.
-    paths = pa.array([record.key.decode("utf-8", "replace") for record in table.records], pa.string())
-    return HeadEntries(paths, content_hash(sizes, etags), sizes.astype(np.uint64))
+    rows = read_addresses(data, key, ("key", "content_hash", "size"))
+    if rows.num_rows != expected_count:
+        raise FormatError(f"{key} has {rows.num_rows} records, its metarange says {expected_count}")
+    # A path that is no UTF-8 cannot be asked for over the API, and none is made by it either.
+    paths = pa.array([path.decode("utf-8", "replace") for path in rows["key"].to_pylist()], pa.string())
+    return HeadEntries(paths, rows["content_hash"].to_numpy(), rows["size"].to_numpy().astype(np.uint64))

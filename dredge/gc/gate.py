@@ -12,15 +12,14 @@ import logging
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
 from dredge.errors import DredgeError, NotFoundError
 from dredge.gc.context import Context
-from dredge.runs.clock import running_seconds, utc_now
+from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.tasks import Json
-from dredge.storage import ObjectReader
+from dredge.storage import ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
 
@@ -31,16 +30,15 @@ class Gate:
     Args:
         folder: of the run.
         state: the folder of the lease.
-        config: `lease`, `stop` (key of the marker), `gate_seconds`, `store_ahead_seconds`.
+        config: `lease`, `stop` (key of the marker), `gate_seconds`.
     """
 
-    def __init__(self, folder: RunFolder, state: ObjectReader, config: Json) -> None:
+    def __init__(self, folder: RunFolder, state: ObjectWriter, config: Json) -> None:
         self._folder = folder
         self._state = state
         self._grant = LeaseGrant.from_json(config["lease"])
         self._stop: str = config["stop"]
         self._seconds: float = config["gate_seconds"]
-        self._ahead = timedelta(seconds=config["store_ahead_seconds"])
         self._looked: float | None = None
 
     def is_open(self) -> bool:
@@ -52,7 +50,7 @@ class Gate:
         now = running_seconds()
         if self._looked is not None and now - self._looked < self._seconds:
             return True
-        check_lease(self._state, LEASE, self._grant, utc_now() + self._ahead)
+        check_lease(self._state, LEASE, self._grant, store_clock(self._state, ""))
         try:
             self._folder.writer.stat(self._stop)
         except NotFoundError:

@@ -34,7 +34,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
-from dredge.storage import ObjectDeleter, open_deleter, open_reader, open_writer
+from dredge.storage import ObjectDeleter, open_deleter, open_writer
 
 log = logging.getLogger("dredge")
 
@@ -120,7 +120,6 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
         stop = f"{STEP}/_stop/{attempt:03d}-{turn:03d}.json"
         config = {
             "lease": plan.lease.to_json(),
-            "store_ahead_seconds": plan.store_ahead_seconds,
             "gate_seconds": plan.config.safety.gate_every_seconds,
             "stop": stop,
             "attempt": attempt,
@@ -174,7 +173,7 @@ def sweep_parts(config: Json, task: Json) -> Json:
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     progress = Progress(folder, config["progress"], task["name"])
-    gate = Gate(folder, open_reader(config["state_uri"]), config)
+    gate = Gate(folder, open_writer(config["state_uri"]), config)
     deleter = open_deleter(config["namespace"])
     alive = [ShardedSet.from_json(value) for value in config["alive"]]
     cleared = read_hashes(folder, PartInfo.from_json(config["cleared"]))

@@ -39,7 +39,7 @@ class Commit:
 
     Attributes:
         id: 64 hex digits.
-        parents: ids; which one is the main parent depends on `version`.
+        parents: ids; which one retention follows depends on `version`.
         created_at: as the server says, which a client may have chosen.
         metarange_id: "" for the first commit of a repository.
         version: 0 or 1.
@@ -50,17 +50,6 @@ class Commit:
     created_at: datetime
     metarange_id: str
     version: int = 1
-
-    @property
-    def main_parent(self) -> str | None:
-        """The parent that retention follows: the last one of a version 0 commit, else the first; None at the
-        root.
-
-        Source: pkg/graveler/retention/active_commits.go
-        """
-        if not self.parents:
-            return None
-        return self.parents[-1] if self.version == 0 else self.parents[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,212 @@
+"""Whole collections in memory: a lake, a client that asks its catalog, and runs with everything injected.
+
+world = make_world()
+world.upload("a", b"1")
+world.age(days=2)
+report = world.collect()
+assert world.data() == …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import NotFoundError, RefusedError
+from dredge.gc.config import GCConfig
+from dredge.gc.context import Context
+from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.steps import run_steps
+from dredge.graveler.catalog import Catalog
+from dredge.graveler.catalog import Rules as CatalogRules
+from dredge.lakefs import (
+    Change,
+    Commit,
+    ObjectStats,
+    PreparedCommits,
+    Ref,
+    Repository,
+    Rules,
+    UncommittedPage,
+)
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner, TaskRunner
+from tests.support.lakes import Lake, make_lake
+
+PAGE = 1000
+
+
+class CatalogClient:
+    """The calls of `dredge.lakefs.LakeFS` answered by a catalog in this process.
+
+    Attributes:
+        before: called with the name and arguments of each call; may change the lake, or raise.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.before: Callable[[str, tuple[Any, ...]], None] = lambda _name, _arguments: None
+
+    def repositories(self) -> list[Repository]:
+        self.before("repositories", ())
+        return [_repository(found) for found in self.catalog.list_repositories(amount=PAGE).results]
+
+    def repository(self, name: str) -> Repository:
+        self.before("repository", (name,))
+        return _repository(self.catalog.get_repository(name))
+
+    def branches(self, repository: str) -> list[Ref]:
+        self.before("branches", (repository,))
+        found = self.catalog.list_branches(repository, amount=PAGE, show_hidden=True).results
+        return [Ref(branch.name, branch.commit_id) for branch in found]
+
+    def tags(self, repository: str) -> list[Ref]:
+        self.before("tags", (repository,))
+        return [
+            Ref(tag.name, tag.commit_id) for tag in self.catalog.list_tags(repository, amount=PAGE).results
+        ]
+
+    def log(self, repository: str, ref: str) -> Iterator[Commit]:
+        self.before("log", (repository, ref))
+        return (_commit(found) for found in self.catalog.log(repository, ref, amount=PAGE).results)
+
+    def commit(self, repository: str, commit_id: str) -> Commit:
+        self.before("commit", (repository, commit_id))
+        return _commit(self.catalog.get_commit(repository, commit_id))
+
+    def rules(self, repository: str) -> Rules | None:
+        self.before("rules", (repository,))
+        try:
+            found = self.catalog.get_gc_rules(repository)
+        except NotFoundError:
+            return None
+        return Rules(found.default_days, found.branch_days)
+
+    def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
+        self.before("prepare_uncommitted", (repository, token))
+        page = self.catalog.prepare_uncommitted(repository, token)
+        return UncommittedPage(page.run_id, page.location, page.continuation_token)
+
+    def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
+        self.before("prepare_commits", (repository,))
+        try:
+            found = self.catalog.prepare_commits(repository)
+        except NotFoundError as error:
+            if str(error) == "get gc rules: not found":
+                return None
+            raise RefusedError(str(error)) from None
+        return PreparedCommits(found.run_id, found.commits_location)
+
+    def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
+        self.before("stat", (repository, ref, path))
+        return _stats(self.catalog.stat(repository, ref, path))
+
+    def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
+        self.before("objects", (repository, ref, after))
+        page = self.catalog.list_entries(repository, ref, after=after, amount=amount)
+        return [_stats(found) for found in page.results]
+
+    def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
+        self.before("changes", (repository, branch))
+        return [
+            Change(found.path, found.type)
+            for found in self.catalog.diff_branch(repository, branch, amount=amount).results
+        ]
+
+
+def _repository(found: Any) -> Repository:
+    return Repository(found.name, found.storage_namespace, found.default_branch, found.read_only)
+
+
+def _commit(found: Any) -> Commit:
+    return Commit(found.id, found.parents, found.creation_date, found.metarange_id, found.version)
+
+
+def _stats(found: Any) -> ObjectStats:
+    return ObjectStats(found.path, found.physical_address, found.checksum, found.size_bytes)
+
+
+@dataclass
+class World:
+    """A lake and collections of it."""
+
+    lake: Lake
+    client: CatalogClient
+    runner: TaskRunner = field(default_factory=LocalRunner)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def plan(self, **settings: Any) -> Context:
+        """Plan a run that deletes; settings are those of `GCConfig`."""
+        wanted = {"repository": self.lake.repository, "dry_run": False, **self.settings, **settings}
+        plan = plan_run(GCConfig.from_json(wanted), None, self.client, None, self.lake.clock)
+        return Context.open(plan.run_uri, None, self.client, self.lake.clock)
+
+    def run(self, context: Context) -> StepSummary:
+        """Do every step of a planned run, and give the lease back."""
+        try:
+            return run_steps(context, self.runner)
+        finally:
+            release_lease(context)
+
+    def collect(self, **settings: Any) -> StepSummary:
+        """Plan a run and do it."""
+        return self.run(self.plan(**settings))
+
+    def data(self) -> set[str]:
+        """Every key below `data/`."""
+        return set(self.lake.keys("data/"))
+
+    def upload(self, path: str, content: bytes = b"content", branch: str = "main", **more: Any) -> str:
+        """Upload; gives the address."""
+        return self.lake.address(self.lake.upload(path, content, branch, **more))
+
+    def orphan(self, name: str, content: bytes = b"orphan") -> str:
+        """Put an object that nothing ever named."""
+        self.lake.objects.put(name, content)
+        return name
+
+    def age(self, **parts: float) -> datetime:
+        """Let time pass; arguments as for timedelta."""
+        return self.lake.clock.advance(**parts)
+
+    def rules(self, days: int = 30, **branches: int) -> None:
+        """Set the rules."""
+        self.lake.catalog.set_gc_rules(self.lake.repository, CatalogRules(days, branches))
+
+    def served(self, branch: str = "main") -> dict[str, str]:
+        """What a branch reads: address by path."""
+        return {stats.path: self.lake.address(stats) for stats in self.lake.listing(branch)}
+
+    def assert_readable(self, branch: str = "main") -> None:
+        """Read every object of a branch."""
+        for path in self.lake.paths(branch):
+            self.lake.read(path, branch)
+
+    @contextmanager
+    def during(self, name: str, action: Callable[[], None], times: int = 1) -> Iterator[None]:
+        """Do something right before a call of the client, the first times it is made."""
+        left = [times]
+
+        def before(called: str, _arguments: tuple[Any, ...]) -> None:
+            if called == name and left[0]:
+                left[0] -= 1
+                action()
+
+        self.client.before = before
+        try:
+            yield
+        finally:
+            self.client.before = lambda _name, _arguments: None
+
+
+def make_world(**settings: Any) -> World:
+    """Make a lake with one repository without rules, a clock that stands still, and runs that delete.
+
+    Args:
+        settings: of every run, as for `GCConfig`.
+    """
+    lake = make_lake()
+    return World(lake, CatalogClient(lake.catalog), settings=settings)
