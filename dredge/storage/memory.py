@@ -18,6 +18,7 @@ from dredge.storage.location import Location
 from dredge.storage.model import LISTING_SCHEMA, DeleteOutcome, Level, ObjectInfo, SkippedName
 
 BATCH_ROWS = 8192
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -156,15 +157,15 @@ def batch_of(infos: Sequence[ObjectInfo]) -> pa.RecordBatch:
 
 
 class MemoryStream:
-    """Bytes in one piece."""
+    """An object's bytes, in pieces like any other store's."""
 
     def __init__(self, data: bytes, info: ObjectInfo) -> None:
         self._data = data
         self.info = info
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._data:
-            yield self._data
+        for at in range(0, len(self._data), CHUNK_BYTES):
+            yield self._data[at : at + CHUNK_BYTES]
 
     def __enter__(self) -> Self:
         return self

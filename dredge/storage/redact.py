@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"(?i)((?:x-amz-[a-z-]*(?:signature|credential|token)|signature|sig|token|secret[a-z_]*|password|authorization)"
+    r"(?i)((?:[a-z-]*(?:signature|credential|token|secret|password)[a-z_-]*|sig|authorization|accesskeyid)"
     r"\s*[=:]\s*)[^&\s,;\"']+"
 )
-_USERINFO = re.compile(r"//[^/@\s]+@")
+_USERINFO = re.compile(r"//(?:[^/@\s]+|[^/@\s:]+:[^@\s]+)@")
 _MAX_CHARS = 400
 
 

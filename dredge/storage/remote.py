@@ -1,5 +1,5 @@
 """GCS and Azure through obstore. NOT TESTED against either service; our tests run this code on obstore's
-local store.
+memory store.
 
 Limits that come with the client, and what we do about them:
 
@@ -122,6 +122,8 @@ class RemoteReader:
         """List recursively; see `ObjectReader.list` and this module's text."""
         whole = self._root + prefix
         folder = whole.rpartition("/")[0]
+        if folder and not _addressable(folder):
+            return  # the client has no name for what could be below
         offset = self._root + start_after if start_after else None
         doing = f"listing {prefix!r} in {self.uri}"
         last = ""
@@ -145,6 +147,8 @@ class RemoteReader:
         """List one level; see `ObjectReader.list_level`."""
         whole = self._root + prefix
         folder = whole.rpartition("/")[0]
+        if folder and not _addressable(folder):
+            return Level([], [])
         with translated_native(f"listing {prefix!r} in {self.uri}"):
             found = _store(self._location).list_with_delimiter(folder or None)
         cut = len(self._root)
@@ -208,7 +212,8 @@ class RemoteWriter(RemoteReader):
         if _bare(present["e_tag"]) != etag:
             raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
         # GCS compares the version, Azure the tag: both are of the object we have just looked at.
-        return self._put(key, data, {"e_tag": present["e_tag"], "version": present["version"]})
+        seen = {"e_tag": present["e_tag"], "version": present["version"]}
+        return self._put(key, data, {name: value for name, value in seen.items() if value is not None})
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         """Write an object from pieces; in bounded memory unless `if_absent`, which is only done whole."""
@@ -303,7 +308,7 @@ def _ascending(rows: pa.RecordBatch, last: str, doing: str) -> str:
     if not rows.num_rows:
         return last
     first = keys[0].as_py()
-    if (last and first <= last) or not pc.all(pc.less(keys[:-1], keys[1:])).as_py():
+    if (last and first <= last) or not pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():
         raise FormatError(
             f"{doing}: keys are not in strict order, so some are not what the store calls them (a key that "
             "ends with a slash, most likely). Nothing of this listing may be used."

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Store
 
 POOL_CONNECTIONS = 64
+READ_ATTEMPTS = 6
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class _Clients:
     """What one process holds."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
+    session: Any = None
     boto3: dict[tuple[StorageOptions, bool], S3Client] = field(default_factory=dict)
     obstore: dict[tuple[StorageOptions, str], S3Store] = field(default_factory=dict)
 
@@ -72,15 +74,13 @@ def bytes_client(options: StorageOptions, bucket: str) -> S3Store | None:
         return store
 
 
-def _session(options: StorageOptions) -> Any:
-    import boto3
+def _session() -> Any:
+    """One session for all clients: each new one reads the description of S3 again, for half a second."""
+    if _clients.session is None:
+        import boto3
 
-    return boto3.session.Session(
-        aws_access_key_id=options.access_key_id,
-        aws_secret_access_key=options.secret_access_key,
-        aws_session_token=options.session_token,
-        region_name=options.region,
-    )
+        _clients.session = boto3.session.Session()
+    return _clients.session
 
 
 def _build_boto3(options: StorageOptions, retries: bool) -> S3Client:
@@ -88,16 +88,19 @@ def _build_boto3(options: StorageOptions, retries: bool) -> S3Client:
 
     from dredge.storage.s3.wire import install_hooks
 
-    client: S3Client = _session(options).client(
+    client: S3Client = _session().client(
         "s3",
         endpoint_url=options.endpoint_url,
+        aws_access_key_id=options.access_key_id,
+        aws_secret_access_key=options.secret_access_key,
+        aws_session_token=options.session_token,
         verify=options.ca_bundle,
         region_name=options.region or ("us-east-1" if options.endpoint_url else None),
         config=Config(
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             max_pool_connections=POOL_CONNECTIONS,
-            retries={"mode": "standard", "total_max_attempts": 6 if retries else 1},
+            retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS if retries else 1},
             s3={"addressing_style": "path" if options.uses_path_style else "auto"},
             # Older S3-compatible servers refuse the newer default checksums.
             request_checksum_calculation="when_required",
@@ -123,8 +126,7 @@ def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
     if options.endpoint_url:
         settings["endpoint"] = options.endpoint_url
         client_options["allow_http"] = options.endpoint_url.startswith("http://")
-    session = _session(options)
-    settings["region"] = session.region_name or "us-east-1"
+    settings["region"] = options.region or _session().region_name or "us-east-1"
     if options.access_key_id:
         settings["access_key_id"] = options.access_key_id
         settings["secret_access_key"] = options.secret_access_key
@@ -133,5 +135,5 @@ def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
     else:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
-        settings["credential_provider"] = Boto3CredentialProvider(session)
+        settings["credential_provider"] = Boto3CredentialProvider(_session())
     return S3Store(bucket, client_options=client_options, **settings)

@@ -202,18 +202,25 @@ def _parse_by_the_book(xml: bytes, what: str) -> Page:
 
         rows = [
             (
-                plain(_text(item, "Key") or "").encode(),
-                (_text(item, "LastModified") or "").encode(),
+                plain(_required(item, "Key")).encode(),
+                _required(item, "LastModified").encode(),
                 (_text(item, "ETag") or "").strip('"').encode() or None,
-                (_text(item, "Size") or "").encode(),
+                _required(item, "Size").encode(),
             )
             for item in root.iterfind("{*}Contents")
         ]
-        folders = [plain(_text(item, "Prefix") or "") for item in root.iterfind("{*}CommonPrefixes")]
+        folders = [plain(_required(item, "Prefix")) for item in root.iterfind("{*}CommonPrefixes")]
         columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
         return _checked(Page(_rows(*columns), folders, next_token(xml, what)), xml, what)
     except (ElementTree.ParseError, pa.ArrowException, ValueError) as error:
         raise FormatError(f"{what}: unreadable listing page: {error}") from error
+
+
+def _required(element: ElementTree.Element, name: str) -> str:
+    found = _text(element, name)
+    if not found:
+        raise ValueError(f"an entry without {name}")
+    return found
 
 
 def _text(element: ElementTree.Element, name: str) -> str | None:
@@ -243,7 +250,7 @@ def _relative(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
     if not root or not rows.num_rows:
         return rows
     keys = rows.column(0)
-    if not pc.all(pc.starts_with(keys, root)).as_py():
+    if not pc.all(pc.starts_with(keys, root), min_count=0).as_py():
         raise FormatError(f"the store listed keys outside the prefix {root!r}")
     return rows.set_column(0, LISTING_SCHEMA.field(0), pc.utf8_slice_codeunits(keys, len(root)))
 

@@ -1,0 +1,367 @@
+"""A local store stays below its root, keeps names exact, and shows no half-written object."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_reader, open_writer
+from dredge.storage.local import listing, publish
+
+
+def doors(root: Path):  # type: ignore[no-untyped-def]
+    uri, options = f"file://{root}", StorageOptions()
+    return open_reader(uri, options), open_writer(uri, options), open_deleter(uri, options)
+
+
+def listed(reader: ObjectReader, prefix: str = "", **bounds: str) -> list[str]:
+    return [key for batch in reader.list(prefix, **bounds) for key in batch.column(0).to_pylist()]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "precious").write_text("live")
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "lake"
+    (folder / "data").mkdir(parents=True)
+    return folder
+
+
+def test_a_link_is_no_way_out_of_the_root(root: Path, outside: Path) -> None:
+    (root / "data" / "folder").symlink_to(outside)
+    (root / "data" / "file").symlink_to(outside / "precious")
+    (root / "data" / "inside").write_text("x")
+    (root / "data" / "link-to-inside").symlink_to(root / "data" / "inside")
+    reader, writer, deleter = doors(root)
+    skipped: list[str] = []
+    keys = [k for b in reader.list(on_skipped=skipped.append) for k in b.column(0).to_pylist()]
+    assert keys == ["data/inside"]
+    assert len(skipped) == 3
+    for key in ("data/folder/precious", "data/file", "data/folder", "data/link-to-inside"):
+        with pytest.raises(NotFoundError):
+            reader.get(key)
+        with pytest.raises(NotFoundError):
+            reader.stat(key)
+        assert deleter.delete([key])[0].outcome == "missing"
+    with pytest.raises(ConfigError):
+        writer.put("data/folder/new", b"x")
+    assert sorted(os.listdir(outside)) == ["precious"]
+    assert (outside / "precious").read_text() == "live"
+    assert (root / "data" / "file").is_symlink()
+
+
+def test_writing_over_a_link_replaces_the_link_and_not_its_target(root: Path, outside: Path) -> None:
+    (root / "data" / "file").symlink_to(outside / "precious")
+    _, writer, _ = doors(root)
+    with pytest.raises(ConflictError):
+        writer.put_if_absent("data/file", b"mine")
+    writer.put("data/file", b"mine")
+    assert (outside / "precious").read_text() == "live"
+    assert writer.get("data/file") == b"mine"
+
+
+def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(root)
+    _, writer, _ = doors(tmp_path / "alias")
+    writer.put("data/x", b"1")
+    assert (root / "data" / "x").read_bytes() == b"1"
+
+
+def test_names_that_are_no_text_are_reported_and_never_touched(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = os.fsencode(root / "data")
+    for name in (b"bad\xff", b"caf\xe9"):
+        with open(os.path.join(raw, name), "wb"):
+            pass
+    os.mkdir(os.path.join(raw, b"dir\xff"))
+    with open(os.path.join(raw, b"dir\xff", b"file"), "wb"):
+        pass
+    (root / "data" / "bad\ufffd").write_text("another object")
+    reader, _, deleter = doors(root)
+    skipped: list[str] = []
+    keys = [k for b in reader.list(on_skipped=skipped.append) for k in b.column(0).to_pylist()]
+    assert keys == ["data/bad\ufffd"]
+    assert len(skipped) == 3
+    assert any(r"bad\xff" in name for name in skipped)
+    with caplog.at_level(logging.WARNING):
+        assert listed(reader) == keys
+    assert len(caplog.records) == 3
+    for key in ("data/bad\udcff", "data/dir\udcff/file"):
+        assert deleter.delete([key])[0].outcome == "not_addressable"
+        with pytest.raises(NotFoundError):
+            reader.get(key)
+    assert len(os.listdir(raw)) == 4
+
+
+def test_pipes_and_folders_are_no_objects(root: Path) -> None:
+    os.mkfifo(root / "data" / "pipe")
+    (root / "data" / "folder").mkdir()
+    reader, _, deleter = doors(root)
+    for key in ("data/pipe", "data/folder"):
+        with pytest.raises(NotFoundError):
+            reader.get(key)
+        assert deleter.delete([key])[0].outcome == "missing"
+    assert listed(reader) == []
+    assert (root / "data" / "folder").is_dir()
+
+
+def test_deleting_removes_folders_that_became_empty_but_not_the_root_nor_others(root: Path) -> None:
+    _, writer, deleter = doors(root)
+    for key in ("data/a/b/c/x", "data/a/y", "data/z/1", "data/z/2"):
+        writer.put(key, b"")
+    (root / "data" / "empty-of-someone-else").mkdir()
+    deleter.delete(["data/a/b/c/x", "data/z/1", "data/nothing/here"])
+    assert (root / "data" / "a").is_dir()
+    assert not (root / "data" / "a" / "b").exists()
+    assert (root / "data" / "z").is_dir()
+    deleter.delete(["data/a/y", "data/z/2"])
+    assert sorted(os.listdir(root / "data")) == ["empty-of-someone-else"]
+    (root / "data" / "empty-of-someone-else").rmdir()
+    (root / "data").rmdir()
+    writer.put("only", b"")
+    deleter.delete(["only"])
+    assert root.is_dir()
+
+
+def test_writers_and_a_deleter_of_the_same_folder_never_lose_a_write(root: Path) -> None:
+    _, writer, deleter = doors(root)
+    stop = threading.Event()
+    errors: list[BaseException] = []
+
+    def delete() -> None:
+        while not stop.is_set():
+            deleter.delete([f"data/s/garbage{n}" for n in range(4)])
+
+    def write(number: int) -> None:
+        try:
+            for n in range(150):
+                writer.put(f"data/s/garbage{n % 4}", b"")
+                writer.put(f"data/s/t{number}/live", b"%d" % n)
+                assert writer.get(f"data/s/t{number}/live") == b"%d" % n
+                deleter.delete([f"data/s/t{number}/live"])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+    cleaner = threading.Thread(target=delete)
+    for thread in (*threads, cleaner):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    cleaner.join()
+    assert errors == []
+
+
+def test_unfinished_writes_are_never_shown_addressed_or_left(root: Path) -> None:
+    reader, writer, deleter = doors(root)
+    left = root / "data" / ".dredge-tmp~0123"
+    left.write_text("of a process that was killed")
+    writer.put("data/x", b"1")
+    assert listed(reader) == ["data/x"]
+    assert [o.key for o in reader.list_level("data/").objects] == ["data/x"]
+    with pytest.raises(NotFoundError):
+        reader.get("data/.dredge-tmp~0123")
+    with pytest.raises(ConfigError):
+        writer.put("data/.dredge-tmp~0123", b"")
+    assert deleter.delete(["data/.dredge-tmp~0123"])[0].outcome == "not_addressable"
+    writer.put("data/.dredge-tmp", b"this name is free")
+    assert listed(reader) == ["data/.dredge-tmp", "data/x"]
+    assert sorted(os.listdir(root / "data")) == [".dredge-tmp", ".dredge-tmp~0123", "x"]
+
+
+def test_a_reader_sees_the_old_object_or_the_new_one_and_nothing_between(root: Path) -> None:
+    reader, writer, _ = doors(root)
+    writer.put("k", b"0" * 300_000)
+    stop = threading.Event()
+    torn: list[bytes] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            data = reader.get("k")
+            if len(data) != 300_000 or len(set(data)) != 1:
+                torn.append(data[:10])
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for n in range(150):
+        writer.put("k", bytes([48 + n % 10]) * 300_000)
+    stop.set()
+    thread.join()
+    assert torn == []
+
+
+def test_no_increment_is_lost_under_put_if_match(root: Path) -> None:
+    """Two writes in one tick of the file system's clock, on an inode used again, have different etags."""
+    _, writer, _ = doors(root)
+    writer.put("counter", b"0000")
+
+    def add() -> None:
+        done = 0
+        while done < 60:
+            etag = writer.stat("counter").etag
+            value = int(writer.get("counter"))
+            if writer.stat("counter").etag != etag:
+                continue
+            try:
+                writer.put_if_match("counter", b"%04d" % (value + 1), etag or "")
+                done += 1
+            except ConflictError:
+                pass
+
+    threads = [threading.Thread(target=add) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert writer.get("counter") == b"0300"
+    assert sorted(os.listdir(root)) == ["counter", "data"]
+
+
+def test_put_if_absent_works_without_hard_links(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(publish.os, "link", no_links)
+    _, writer, _ = doors(root)
+    writer.put_if_absent("k", b"1")
+    with pytest.raises(ConflictError):
+        writer.put_if_absent("k", b"2")
+    assert writer.get("k") == b"1"
+
+
+def test_where_folders_cannot_be_locked_a_hidden_file_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = publish.fcntl.flock
+
+    def only_files(fd: int, mode: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            raise OSError(9, "Bad file descriptor")
+        real(fd, mode)
+
+    monkeypatch.setattr(publish.fcntl, "flock", only_files)
+    reader, writer, _ = doors(root)
+    first = writer.put_if_absent("k", b"1")
+    writer.put_if_match("k", b"2", first or "")
+    with pytest.raises(ConflictError):
+        writer.put_if_match("k", b"3", first or "")
+    assert listed(reader) == ["k"]
+
+
+def test_a_name_that_is_already_a_folder_or_below_a_file_is_refused(root: Path) -> None:
+    reader, writer, _ = doors(root)
+    writer.put("a/b", b"1")
+    for key in ("a", "a/b/c"):
+        with pytest.raises(ConfigError):
+            writer.put(key, b"2")
+    with pytest.raises(ConfigError):
+        writer.put("x" * 300, b"")
+    assert listed(reader) == ["a/b"]
+    assert reader.get("a/b") == b"1"
+
+
+def test_errors_of_the_system_become_families(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer, deleter = doors(root)
+    writer.put("data/x", b"1")
+
+    def fail(number: int):  # type: ignore[no-untyped-def]
+        def raising(*_: object, **__: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return raising
+
+    monkeypatch.setattr("dredge.storage.local.folder.os.open", fail(13))
+    with pytest.raises(ConfigError, match="Permission"):
+        reader.get("data/x")
+    with pytest.raises(ConfigError, match="Permission"):
+        list(reader.list())
+    assert deleter.delete(["data/x"])[0].outcome == "failed"
+    monkeypatch.setattr("dredge.storage.local.folder.os.open", fail(5))
+    with pytest.raises(UnavailableError):
+        reader.get("data/x")
+    outcome = deleter.delete(["data/x"])[0]
+    assert (outcome.outcome, outcome.code) == ("failed", "EIO")
+
+
+def test_a_folder_that_cannot_be_read_stops_the_listing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer, _ = doors(root)
+    for key in ("data/a/1", "data/b/1", "data/c/1"):
+        writer.put(key, b"")
+    real = os.open
+
+    def fussy(path: str, *args: int, **kwargs: int) -> int:
+        if path == "b":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *args, **kwargs)
+
+    monkeypatch.setattr("dredge.storage.local.listing.os.open", fussy)
+    with pytest.raises(ConfigError):
+        list(reader.list("data/"))
+
+
+def test_a_listing_streams_in_batches_and_closes_what_it_opened(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer, _ = doors(root)
+    for n in range(50):
+        writer.put(f"data/{n % 3}/{n:02d}", b"")
+    monkeypatch.setattr(listing, "BATCH_ROWS", 7)
+    before = len(os.listdir("/proc/self/fd"))
+    assert [b.num_rows for b in reader.list()] == [7] * 7 + [1]
+    half = reader.list()
+    next(half)
+    half.close()  # type: ignore[attr-defined]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_objects_deleted_while_listing_are_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer, deleter = doors(root)
+    for n in range(20):
+        writer.put(f"data/{n:02d}/x", b"")
+    monkeypatch.setattr(listing, "BATCH_ROWS", 1)
+    seen = []
+    for batch in reader.list("data/"):
+        seen += batch.column(0).to_pylist()
+        deleter.delete(["data/05/x", "data/06/x"])
+    assert seen == [f"data/{n:02d}/x" for n in range(20) if n not in (5, 6)]
+
+
+segments = st.text(st.sampled_from("ab-./0é~ "), min_size=1, max_size=4).filter(
+    lambda s: "/" not in s and s not in (".", "..")
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(segments, min_size=1, max_size=4).map("/".join), max_size=12), st.data())
+def test_any_listing_equals_the_sorted_keys_between_the_bounds(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[str], data: st.DataObject
+) -> None:
+    _, writer, _ = doors(tmp_path_factory.mktemp("lake"))
+    present = []
+    for key in random.Random(1).sample(keys, len(keys)):
+        try:
+            writer.put(key, b"")
+        except ConfigError:
+            continue  # beside an object of the same name as a folder
+        present.append(key)
+    present = sorted(set(present), key=str.encode)
+    some = st.one_of(st.just(""), st.sampled_from(present or [""]), segments, st.text("ab-/.", max_size=5))
+    prefix, low, high = data.draw(some), data.draw(some), data.draw(some)
+    expected = [
+        k for k in present if k.startswith(prefix) and (not low or k > low) and (not high or k < high)
+    ]
+    assert listed(writer, prefix, start_after=low, stop_before=high) == expected

@@ -1,0 +1,255 @@
+"""The truth about every key of a bulk delete (trap 37), under every kind of answer."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from xml.sax.saxutils import escape
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.storage import StorageOptions, open_deleter
+from dredge.storage.location import parse_uri
+from dredge.storage.s3.deleting import S3Deleter
+from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
+
+NO_VERSIONS = (200, "<VersioningConfiguration/>")
+
+
+def result(errors: dict[str, str] | None = None, deleted: dict[str, str] | None = None) -> Answer:
+    rows = [
+        f"<Error><Key>{escape(key)}</Key><Code>{code}</Code><Message>words</Message></Error>"
+        for key, code in (errors or {}).items()
+    ]
+    rows += [
+        f"<Deleted><Key>{escape(key)}</Key><DeleteMarker>true</DeleteMarker>"
+        f"<DeleteMarkerVersionId>{version}</DeleteMarkerVersionId></Deleted>"
+        for key, version in (deleted or {}).items()
+    ]
+    return 200, f"<DeleteResult>{''.join(rows)}</DeleteResult>"
+
+
+def failure(status: int, code: str) -> Answer:
+    return status, f"<Error><Code>{code}</Code><Message>words</Message></Error>"
+
+
+def patient(server: ScriptedS3, **settings: int) -> S3Deleter:
+    options = StorageOptions(**{**vars_of(server.options), **settings})  # type: ignore[arg-type]
+    deleter = S3Deleter(parse_uri("s3://bkt/lake", options), options)
+    deleter._sleep = lambda seconds: None
+    deleter._rate._sleep = lambda seconds: None
+    return deleter
+
+
+def vars_of(options: StorageOptions) -> dict[str, object]:
+    return {name: getattr(options, name) for name in options.__dataclass_fields__}
+
+
+def bulk(path: str) -> bool:
+    return "?delete" in path
+
+
+def test_a_failed_key_is_failed_and_the_others_are_deleted() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return result({"lake/b": "AccessDenied", "lake/d": "InvalidArgument"}) if bulk(path) else NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b", "c", "d"])
+    assert [(o.key, o.outcome, o.code) for o in outcomes] == [
+        ("a", "deleted", None),
+        ("b", "failed", "AccessDenied"),
+        ("c", "deleted", None),
+        ("d", "failed", "InvalidArgument"),
+    ]
+    assert outcomes[1].message == "words"
+
+
+def test_only_throttled_keys_are_tried_again() -> None:
+    seen: list[list[str]] = []
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        keys = deleted_keys(body)
+        seen.append(keys)
+        if len(seen) == 1:
+            return result({"lake/b": "SlowDown", "lake/c": "InternalError", "lake/d": "AccessDenied"})
+        return result({"lake/c": "SlowDown"} if len(seen) == 2 else {})
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b", "c", "d"])
+    assert seen == [["lake/a", "lake/b", "lake/c", "lake/d"], ["lake/b", "lake/c"], ["lake/c"]]
+    assert [o.outcome for o in outcomes] == ["deleted", "deleted", "deleted", "failed"]
+
+
+def test_a_request_that_is_throttled_whole_slows_down_and_goes_on() -> None:
+    counts: Counter[str] = Counter()
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        counts["bulk"] += 1
+        return failure(503, "SlowDown") if counts["bulk"] <= 3 else result()
+
+    with ScriptedS3(answer) as server:
+        deleter = patient(server)
+        assert deleter._rate.limit is None
+        outcomes = deleter.delete([f"k{n}" for n in range(500)])
+        assert deleter._rate.limit is not None
+    assert {o.outcome for o in outcomes} == {"deleted"}
+    assert counts["bulk"] == 4
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ServiceUnavailable"])
+def test_endless_throttling_ends_as_failed_keys_and_never_as_deleted_ones(code: str) -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return failure(503, code) if bulk(path) else NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b"])
+        assert sum(bulk(path) for _, path, _ in server.requests) == 8
+    assert [(o.outcome, o.code) for o in outcomes] == [("failed", code)] * 2
+
+
+def test_lost_connections_are_tried_again() -> None:
+    counts: Counter[str] = Counter()
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        counts["bulk"] += 1
+        if counts["bulk"] == 1:
+            raise ConnectionError
+        return result()
+
+    with ScriptedS3(answer) as server:
+        assert [o.outcome for o in patient(server).delete(["a"])] == ["deleted"]
+
+
+def test_forbidden_requests_fail_every_key_without_further_tries() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return failure(403, "AccessDenied") if bulk(path) else NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b"])
+        assert sum(bulk(path) for _, path, _ in server.requests) == 1
+    assert [(o.outcome, o.code) for o in outcomes] == [("failed", "AccessDenied")] * 2
+
+
+@pytest.mark.parametrize(
+    "silly",
+    [
+        (200, ""),
+        (200, "<html>welcome to the hotel's network</html>"),
+        (200, "<DeleteResult><Error><Key>other</Key><Code>AccessDenied</Code></Error></DeleteResult>"),
+        (200, "<DeleteResult><Error><Code>AccessDenied</Code></Error></DeleteResult>"),
+    ],
+)
+def test_an_answer_that_says_nothing_of_a_key_does_not_count_as_deleted(silly: Answer) -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return silly if bulk(path) else NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b", "c"])
+    assert {o.outcome for o in outcomes} == {"failed"}
+
+
+def test_an_unclear_answer_is_asked_again_key_by_key() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        keys = deleted_keys(body)
+        if len(keys) > 1:
+            return result({"mangled": "AccessDenied"})
+        return result({"lake/b": "AccessDenied"} if keys == ["lake/b"] else {})
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b", "c"])
+    assert [(o.outcome, o.code) for o in outcomes] == [
+        ("deleted", None),
+        ("failed", "AccessDenied"),
+        ("deleted", None),
+    ]
+
+
+def test_a_200_with_an_error_inside_is_an_error() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return (200, failure(500, "InternalError")[1]) if bulk(path) else NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a"])
+    assert [o.outcome for o in outcomes] == ["failed"]
+
+
+def test_requests_hold_at_most_a_thousand_keys_and_run_at_once() -> None:
+    together = threading.Barrier(3, timeout=20)
+    sizes: list[int] = []
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        sizes.append(len(deleted_keys(body)))
+        together.wait()  # breaks unless three requests are in flight at the same time
+        return result()
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server, delete_requests=3).delete([f"k{n}" for n in range(2500)])
+    assert sorted(sizes) == [500, 1000, 1000]
+    assert {o.outcome for o in outcomes} == {"deleted"}
+
+
+def test_bulk_requests_are_quiet_and_carry_an_md5() -> None:
+    bodies: list[bytes] = []
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if bulk(path):
+            bodies.append(body)
+            return result()
+        return NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        patient(server).delete(["a"])
+    assert b"<Quiet>true</Quiet>" in bodies[0]
+
+
+def test_a_versioned_bucket_tells_the_delete_markers(moto_options: StorageOptions) -> None:
+    bucket = make_bucket(moto_options, versioned=True)
+    bucket.put("a", "b", " c", "keep")
+    outcomes = open_deleter(bucket.uri, bucket.options).delete(["a", "b", " c"])
+    assert [o.outcome for o in outcomes] == ["deleted"] * 3
+    markers = {
+        m["Key"]: m["VersionId"]
+        for m in bucket.client.list_object_versions(Bucket=bucket.bucket)["DeleteMarkers"]
+    }
+    assert {o.key: o.version_id for o in outcomes} == markers
+    assert bucket.keys() == ["keep"]
+    versions = bucket.client.list_object_versions(Bucket=bucket.bucket)["Versions"]
+    assert len(versions) == 4  # trap 40: old versions are nobody's business here
+
+
+def test_a_key_without_an_answer_on_a_versioned_bucket_is_not_deleted() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return 200, "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+        return result(deleted={key: "v1" for key in deleted_keys(body) if key != "lake/b"})
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b"])
+    assert [(o.outcome, o.version_id) for o in outcomes] == [("deleted", "v1"), ("failed", None)]
+
+
+def test_a_missing_bucket_is_an_error_of_the_configuration(moto_options: StorageOptions) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        open_deleter("s3://no-such-bucket-here/x", moto_options).delete(["a"])
+
+
+def test_one_key_twice_is_deleted_once_and_answered_twice() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return result() if bulk(path) else NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server).delete(["a", "b", "a"])
+        [body] = [body for _, path, body in server.requests if bulk(path)]
+    assert deleted_keys(body) == ["lake/a", "lake/b"]
+    assert [o.key for o in outcomes] == ["a", "b", "a"]

@@ -1,0 +1,193 @@
+"""Listing pages: read exactly, added up, and never silently short."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import parse_qs, quote_plus, urlsplit
+from xml.sax.saxutils import escape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dredge.errors import ConfigError, FormatError, UnavailableError
+from dredge.storage import open_reader
+from dredge.storage.s3 import clients
+from dredge.storage.s3.listing import parse_page
+from tests.support.objectstore import Answer, ScriptedS3
+
+WHEN = "2026-11-20T10:11:12.345Z"
+
+
+def contents(key: str, size: int = 1, etag: str | None = "&quot;abc&quot;", extra: str = "") -> str:
+    tag = "" if etag is None else f"<ETag>{etag}</ETag>"
+    when = f"<LastModified>{WHEN}</LastModified>"
+    return f"<Contents><Key>{key}</Key>{when}{tag}{extra}<Size>{size}</Size></Contents>"
+
+
+def page(*rows: str, count: int | None = None, token: str | None = None, coded: bool = True) -> str:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+        + (f"<KeyCount>{len(rows) if count is None else count}</KeyCount>")
+        + ("<EncodingType>url</EncodingType>" if coded else "")
+        + f"<IsTruncated>{'true' if token else 'false'}</IsTruncated>"
+        + (f"<NextContinuationToken>{token}</NextContinuationToken>" if token else "")
+        + "".join(rows)
+        + "</ListBucketResult>"
+    )
+
+
+def keys_of(xml: str) -> list[str]:
+    found: list[str] = parse_page(xml.encode(), "listing").rows.column(0).to_pylist()
+    return found
+
+
+key_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@given(st.lists(key_text, max_size=8))
+def test_any_key_comes_out_of_its_url_coding(keys: list[str]) -> None:
+    assert keys_of(page(*(contents(quote_plus(key, safe="/")) for key in keys))) == keys
+
+
+@given(st.lists(st.text("%25aAf+ \n/", min_size=1, max_size=8), max_size=6))
+def test_percent_signs_and_plus_signs_are_not_decoded_twice(keys: list[str]) -> None:
+    assert keys_of(page(*(contents(quote_plus(key, safe="")) for key in keys))) == keys
+    lower = [contents(quote_plus(key, safe="").lower()) for key in keys]
+    assert keys_of(page(*lower)) == [key.lower() for key in keys]
+
+
+@given(
+    st.lists(
+        st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1, max_size=8), max_size=6
+    )
+)
+def test_a_server_that_ignores_url_coding_is_read_by_xmls_rules(keys: list[str]) -> None:
+    rows = [contents(escape(key, {'"': "&quot;"})) for key in keys]
+    assert keys_of(page(*rows, coded=False)) == keys
+
+
+def test_columns_are_typed_and_whole() -> None:
+    row = parse_page(page(contents("a", 7)).encode(), "listing").rows.to_pylist()[0]
+    assert row == {
+        "key": "a",
+        "size": 7,
+        "last_modified": datetime(2026, 11, 20, 10, 11, 12, 345000, UTC),
+        "etag": "abc",
+    }
+
+
+@pytest.mark.parametrize("etag", ['"abc"', "&quot;abc&quot;", "&#34;abc&#34;", "abc"])
+def test_etags_lose_their_quotes(etag: str) -> None:
+    assert parse_page(page(contents("a", etag=etag)).encode(), "listing").rows.column(3).to_pylist() == [
+        "abc"
+    ]
+
+
+def test_pages_of_another_shape_give_the_same_rows() -> None:
+    checksum = "<ChecksumAlgorithm>CRC32</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
+    owner = "<Owner><ID>me</ID></Owner>"
+    other_order = (
+        "<Contents><ETag>&quot;abc&quot;</ETag><Size>1</Size><StorageClass>STANDARD</StorageClass>"
+        f"<LastModified>{WHEN}</LastModified>\n <Key>c</Key></Contents>"
+    )
+    xml = page(contents("a", extra=checksum), contents("b", extra=owner), other_order)
+    assert keys_of(xml) == ["a", "b", "c"]
+    assert parse_page(xml.encode(), "listing").rows.column(3).to_pylist() == ["abc"] * 3
+
+
+def test_an_object_without_etag_stays_in_the_listing() -> None:
+    rows = parse_page(
+        page(contents("a"), contents("b%2Cc", etag=None), contents("d")).encode(), "listing"
+    ).rows
+    assert rows.column(0).to_pylist() == ["a", "b,c", "d"]
+    assert rows.column(3).to_pylist() == ["abc", None, "abc"]
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        page(contents("a"), count=2),
+        page(contents("a"), count=0),
+        page(contents("a", size=1).replace(WHEN, "yesterday")),
+        page(contents("a").replace("<Size>1</Size>", "")),
+        page(contents("a").replace(f"<LastModified>{WHEN}</LastModified>", "")),
+        page(contents("a").replace("<Key>a</Key>", "")),
+        page(contents("%FF%FE")),
+        page(contents("a"), token="t").replace("<NextContinuationToken>t</NextContinuationToken>", ""),
+    ],
+)
+def test_a_page_that_does_not_add_up_is_an_error_and_never_a_shorter_page(xml: str) -> None:
+    with pytest.raises(FormatError, match="listing"):
+        parse_page(xml.encode(), "listing")
+
+
+class Lister:
+    """A bucket's ListObjectsV2, a few keys a page."""
+
+    def __init__(self, keys: list[str], per_page: int) -> None:
+        self.keys = sorted(keys, key=str.encode)
+        self.per_page = per_page
+
+    def __call__(self, method: str, path: str, body: bytes) -> Answer:
+        query = {k: v[0] for k, v in parse_qs(urlsplit(path).query, keep_blank_values=True).items()}
+        low = query.get("continuation-token", "")[1:] or query.get("start-after", "")
+        found = [k for k in self.keys if k.startswith(query["prefix"]) and (not low or k > low)]
+        shown = found[: self.per_page]
+        more = len(found) > self.per_page
+        return 200, page(
+            *(contents(quote_plus(k, safe="/")) for k in shown),
+            token="T" + escape(shown[-1]) if more else None,
+        )
+
+
+def test_listing_crosses_pages_and_bounds_without_loss_or_repetition() -> None:
+    keys = [f"lake/d/{n:03d},x&y" for n in range(30)]
+    relative = [key.removeprefix("lake/") for key in keys]
+    for per_page in (1, 7, 29, 30, 1000):
+        with ScriptedS3(Lister([*keys, "lake/e", "lake2/d/1"], per_page)) as server:
+            reader = open_reader("s3://bkt/lake", server.options)
+
+            def listed(reader: object = reader, **bounds: str) -> list[str]:
+                batches = reader.list("d/", **bounds)  # type: ignore[attr-defined]
+                return [key for batch in batches for key in batch.column(0).to_pylist()]
+
+            assert listed() == relative
+            assert listed(start_after=relative[11]) == relative[12:]
+            assert listed(start_after=relative[11], stop_before=relative[13]) == relative[12:13]
+            before = len(server.requests)
+            assert listed(stop_before=relative[3]) == relative[:3]
+            assert len(server.requests) - before <= 4  # what lies behind the bound is not asked for
+
+
+def test_a_repeated_token_is_an_error_and_no_endless_loop() -> None:
+    with (
+        ScriptedS3(lambda *_: (200, page(contents("a"), token="same"))) as server,
+        pytest.raises(FormatError, match="repeats"),
+    ):
+        list(open_reader("s3://bkt", server.options).list())
+
+
+@pytest.mark.parametrize(
+    ("answer", "family"),
+    [
+        ((200, page(contents("a"))[:-60]), FormatError),
+        ((200, "<html>hello</html>"), FormatError),
+        ((403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>"), ConfigError),
+        ((404, "<Error><Code>NoSuchBucket</Code><Message>no</Message></Error>"), ConfigError),
+        ((503, "<Error><Code>SlowDown</Code><Message>no</Message></Error>"), UnavailableError),
+        ((200, "<Error><Code>InternalError</Code><Message>no</Message></Error>"), UnavailableError),
+    ],
+)
+def test_an_answer_that_is_no_listing_is_an_error(
+    answer: Answer, family: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "READ_ATTEMPTS", 2)
+    with ScriptedS3(lambda *_: answer) as server, pytest.raises(family):
+        list(open_reader("s3://bkt", server.options).list())
+
+
+def test_a_hiccup_on_a_page_is_asked_again() -> None:
+    answers = [(503, "<Error><Code>SlowDown</Code></Error>"), (200, page(contents("a")))]
+    with ScriptedS3(lambda *_: answers.pop(0)) as server:
+        assert [b.num_rows for b in open_reader("s3://bkt", server.options).list()] == [1]

@@ -1,0 +1,223 @@
+"""URIs, options, keys and messages."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from dredge.storage import StorageOptions, open_deleter, open_reader, open_writer
+from dredge.storage.keys import in_range, is_client_safe, is_plain, is_text, is_xml_safe
+from dredge.storage.location import parse_uri
+from dredge.storage.redact import redact
+from dredge.storage.s3.errors import by_code
+from tests.support.objectstore import Answer, ScriptedS3
+
+SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+TOKEN = "FwoGZXIvYXdzEXAMPLETOKEN"
+OPTIONS = StorageOptions(access_key_id="AKIAIOSFODNN7EXAMPLE", secret_access_key=SECRET, session_token=TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("uri", "driver", "bucket", "root", "canonical"),
+    [
+        ("s3://b", "s3", "b", "", "s3://b"),
+        ("s3://b/", "s3", "b", "", "s3://b"),
+        ("s3a://b/p/q/", "s3", "b", "p/q", "s3://b/p/q"),
+        ("s3n://b/p", "s3", "b", "p", "s3://b/p"),
+        ("S3://b/p", "s3", "b", "p", "s3://b/p"),
+        ("s3://b/p//q", "s3", "b", "p//q", "s3://b/p//q"),
+        ("s3://b/p%20q?x#y", "s3", "b", "p%20q?x#y", "s3://b/p%20q?x#y"),
+        ("s3://b//p", "s3", "b", "/p", "s3://b//p"),
+        ("file:///data/lake", "local", "", "/data/lake", "file:///data/lake"),
+        ("file:///data/lake/", "local", "", "/data/lake", "file:///data/lake"),
+        ("local:///data/lake", "local", "", "/data/lake", "file:///data/lake"),
+        ("/data/lake", "local", "", "/data/lake", "file:///data/lake"),
+        ("local://repo", "local", "", "/base/repo", "file:///base/repo"),
+        ("file:///data/with space%20", "local", "", "/data/with space%20", "file:///data/with space%20"),
+        ("memory://m/x", "memory", "m", "x", "memory://m/x"),
+        ("gs://b/p", "remote", "gs://b", "p", "gs://b/p"),
+        (
+            "abfss://c@a.dfs.core.windows.net/p",
+            "remote",
+            "abfss://c@a.dfs.core.windows.net",
+            "p",
+            "abfss://c@a.dfs.core.windows.net/p",
+        ),
+        (
+            "https://a.blob.core.windows.net/c/p",
+            "remote",
+            "https://a.blob.core.windows.net/c",
+            "p",
+            "https://a.blob.core.windows.net/c/p",
+        ),
+    ],
+)
+def test_uris_are_taken_literally(uri: str, driver: str, bucket: str, root: str, canonical: str) -> None:
+    found = parse_uri(uri, StorageOptions(local_base="/base"))
+    assert (found.driver, found.bucket, found.root, found.uri) == (driver, bucket, root, canonical)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "relative/path", "s3://", "file://host/x", "file://", "local://name", "ftp://x/y", "file:///a/../b"],
+)
+def test_other_uris_are_refused(uri: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_uri(uri, StorageOptions())
+
+
+def test_options_survive_the_way_through_an_environment() -> None:
+    full = StorageOptions(
+        endpoint_url="http://h:1",
+        region="eu-west-1",
+        access_key_id="k",
+        secret_access_key="s",
+        session_token="t",
+        ca_bundle="/ca",
+        local_base="/l",
+    )
+    assert StorageOptions.from_env(full.to_env()) == full
+    assert StorageOptions.from_env({}) == StorageOptions()
+    assert StorageOptions().to_env() == {}
+    assert StorageOptions.from_env(
+        {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_S3": "http://b"}
+    ).endpoint_url == ("http://b")
+    assert StorageOptions.from_env({"AWS_DEFAULT_REGION": "x", "AWS_REGION": ""}).region == "x"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"endpoint_url": "host:9000"},
+        {"endpoint_url": "http://user:pass@host"},
+        {"access_key_id": "k"},
+        {"secret_access_key": "s"},
+        {"delete_requests": 0},
+    ],
+)
+def test_wrong_options_are_refused_without_repeating_them(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        StorageOptions(**settings)  # type: ignore[arg-type]
+    assert "pass" not in str(caught.value).replace("pass ", "")
+
+
+def test_path_style_follows_the_endpoint_unless_told() -> None:
+    assert not StorageOptions().uses_path_style
+    assert StorageOptions(endpoint_url="http://h").uses_path_style
+    assert not StorageOptions(endpoint_url="http://h", path_style=False).uses_path_style
+
+
+def test_secrets_never_show() -> None:
+    doors = [door("s3://b/p", OPTIONS) for door in (open_reader, open_writer, open_deleter)]
+    shown = " ".join([repr(OPTIONS), str(OPTIONS), *map(repr, doors), *map(str, doors)])
+    for secret in (SECRET, TOKEN, "AKIAIOSFODNN7EXAMPLE"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "family"),
+    [
+        (403, "SignatureDoesNotMatch", ConfigError),
+        (403, "InvalidAccessKeyId", ConfigError),
+        (503, "SlowDown", UnavailableError),
+        (404, "NoSuchKey", NotFoundError),
+        (404, "NoSuchBucket", ConfigError),
+        (412, "PreconditionFailed", ConflictError),
+    ],
+)
+def test_errors_belong_to_families_and_carry_no_secret(
+    status: int, code: str, family: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.storage.s3.clients.READ_ATTEMPTS", 2)
+
+    words = f"Credential={SECRET} X-Amz-Signature={TOKEN} for http://user:{SECRET}@host/"
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        return (
+            status,
+            f"<Error><Code>{code}</Code><Message>{words}</Message></Error>",
+        )
+
+    with ScriptedS3(answer) as server:
+        options = StorageOptions(
+            endpoint_url=server.options.endpoint_url, access_key_id="AKIAX", secret_access_key=SECRET
+        )
+        writer, deleter = open_writer("s3://bkt/p", options), open_deleter("s3://bkt/p", options)
+        calls = [
+            lambda: writer.get_range("k", 0, 1),
+            lambda: writer.put_if_absent("k", b""),
+            lambda: list(writer.list()),
+        ]
+        for call in calls:
+            with pytest.raises(family) as caught:
+                call()
+            assert caught.value.__cause__ is None
+            assert SECRET not in str(caught.value)
+            assert TOKEN not in str(caught.value)
+            assert "AKIAX" not in str(caught.value)
+        if status == 403:
+            assert "policy" in str(caught.value)
+            outcome = deleter.delete(["k"])[0]
+            assert (outcome.outcome, outcome.code) == ("failed", code)
+            assert SECRET not in repr(outcome)
+
+
+def test_error_codes_have_families() -> None:
+    assert isinstance(by_code("", 429, "x"), UnavailableError)
+    assert isinstance(by_code("", 500, "x"), UnavailableError)
+    assert isinstance(by_code("ConditionalRequestConflict", 409, "x"), ConflictError)
+    assert isinstance(by_code("PermanentRedirect", 301, "x"), ConfigError)
+    assert isinstance(by_code("EntityTooLarge", 400, "x"), ConfigError)
+
+
+def test_redaction_keeps_one_line_without_secrets() -> None:
+    text = "GET http://user:pw@h/b?X-Amz-Signature=abc123&sig=xyz&x=1\nDebug: Config { secret: 1 }"
+    assert redact(text) == "GET http://…@h/b?X-Amz-Signature=…&sig=…&x=1"
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "a/b", "..a", "a..", "...", "a b", "%2F", "data/x,sig=1", "é", ".a/b.", "a\\b"]
+)
+def test_plain_keys(key: str) -> None:
+    assert is_plain(key)
+    assert is_client_safe(key)
+
+
+@pytest.mark.parametrize("key", ["/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/../b", "", "/", "a/./b"])
+def test_keys_that_are_not_their_own_normal_form(key: str) -> None:
+    assert not is_plain(key)
+
+
+@given(st.text(max_size=12))
+def test_client_safe_keys_are_those_that_splitting_and_joining_keeps(key: str) -> None:
+    parts = key.split("/")
+    control = any(ord(c) < 32 or ord(c) == 127 for c in key)
+    assert is_client_safe(key) == (all(p not in ("", ".", "..") for p in parts) and not control)
+
+
+@given(st.text(st.characters(), max_size=8))
+def test_xml_safe_keys_come_through_xml(key: str) -> None:
+    from xml.etree import ElementTree
+
+    if not is_text(key) or not is_xml_safe(key):
+        return
+    element = ElementTree.Element("Key")
+    element.text = key
+    assert (ElementTree.fromstring(ElementTree.tostring(element)).text or "") == key
+    assert key.strip() == key
+
+
+@given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
+def test_bounds_compare_as_bytes_do(key: str, low: str, high: str) -> None:
+    raw = key.encode()
+    expected = (not low or raw > low.encode()) and (not high or raw < high.encode())
+    assert in_range(key, low, high) == expected
+
+
+def test_options_can_be_pickled_and_compared() -> None:
+    assert pickle.loads(pickle.dumps(OPTIONS)) == OPTIONS
+    assert len({OPTIONS, StorageOptions()}) == 2
