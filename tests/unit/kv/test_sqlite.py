@@ -1,0 +1,224 @@
+"""What the SQLite driver promises beyond the conformance suite."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError, UnavailableError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, open_store
+from dredge.kv.memory import MemoryKV
+from dredge.kv.sqlite import SQLiteKV
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kv.db"
+
+
+def test_values_outlive_the_store(path: Path) -> None:
+    with SQLiteKV(str(path)) as store:
+        store.set(b"p", b"k", b"v")
+    with SQLiteKV(str(path)) as store:
+        assert store.get(b"p", b"k") == b"v"
+
+
+def test_readers_go_on_while_somebody_writes(path: Path) -> None:
+    with SQLiteKV(str(path)) as store:
+        store.set(b"p", b"k", b"v")
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE kv SET value = x'00'")
+        assert store.get(b"p", b"k") == b"v"
+        assert [e.value for e in store.scan(b"p")] == [b"v"]
+        writer.execute("COMMIT")
+        assert store.get(b"p", b"k") == b"\0"
+        writer.close()
+
+
+def test_a_writer_that_waits_too_long_says_try_again_and_has_written_nothing(path: Path) -> None:
+    with SQLiteKV(str(path), busy_seconds=0.1) as store:
+        store.set(b"p", b"k", b"v")
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        for write in (
+            lambda: store.set(b"p", b"k", b"new"),
+            lambda: store.set_if(b"p", b"k", b"new", b"v"),
+            lambda: store.set_if(b"p", b"new", b"new", None),
+            lambda: store.delete(b"p", b"k"),
+        ):
+            with pytest.raises(UnavailableError, match="locked"):
+                write()
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert store.get(b"p", b"k") == b"v"
+        store.set(b"p", b"k", b"new")
+
+
+def test_a_writer_waits_for_another_one(path: Path) -> None:
+    with SQLiteKV(str(path), busy_seconds=20) as store:
+        holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        holder.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.3, lambda: (holder.execute("COMMIT"), holder.close()))
+        release.start()
+        store.set(b"p", b"k", b"v")
+        release.join()
+        assert store.get(b"p", b"k") == b"v"
+
+
+@pytest.mark.parametrize("url", ["sqlite://relative.db", "sqlite://", "sqlite:///no/such/folder/kv.db"])
+def test_a_wrong_place_is_an_error_of_the_configuration(url: str) -> None:
+    with pytest.raises(ConfigError):
+        open_store(url)
+
+
+def test_a_file_of_something_else_is_refused_and_kept(path: Path) -> None:
+    path.write_bytes(b"this is not a database, but somebody may need it" * 100)
+    before = path.read_bytes()
+    with pytest.raises(FormatError):
+        SQLiteKV(str(path))
+    assert path.read_bytes() == before
+
+
+def test_an_unknown_driver_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="sqlite"):
+        open_store("mysql://host/db")
+
+
+def test_a_closed_store_is_closed(path: Path) -> None:
+    store = SQLiteKV(str(path))
+    store.close()
+    store.close()
+    with pytest.raises(ConfigError, match="closed"):
+        store.get(b"p", b"k")
+
+
+def test_closing_removes_the_log_files(path: Path) -> None:
+    with SQLiteKV(str(path)) as store:
+        store.set(b"p", b"k", b"v")
+    assert os.listdir(path.parent) == ["kv.db"]
+
+
+def test_connections_are_reused_and_not_one_a_thread(path: Path) -> None:
+    with SQLiteKV(str(path)) as store:
+        for n in range(50):
+            thread = threading.Thread(target=store.set, args=(b"p", b"%d" % n, b"v"))
+            thread.start()
+            thread.join()
+        assert len(store._idle) == 1
+
+
+def test_the_store_travels_by_its_path(path: Path) -> None:
+    with SQLiteKV(str(path)) as store:
+        store.set(b"p", b"k", b"v")
+        with pickle.loads(pickle.dumps(store)) as copy:
+            assert copy.get(b"p", b"k") == b"v"
+
+
+FORK = """
+import os, sys, warnings
+from dredge.kv.sqlite import SQLiteKV
+store = SQLiteKV(sys.argv[1])
+store.set(b"p", b"parent", b"1")
+warnings.simplefilter("ignore")
+pid = os.fork()
+if pid == 0:
+    for n in range(200):
+        store.set(b"p", b"child%d" % n, b"2")
+    store.close()
+    os._exit(0)
+for n in range(200):
+    store.set(b"p", b"parent%d" % n, b"1")
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert len(list(store.scan(b"p"))) == 401
+store.close()
+import sqlite3
+assert sqlite3.connect(sys.argv[1]).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+"""
+
+
+def test_parent_and_forked_child_write_side_by_side(path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, str(path)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_many_may_open_a_new_file_at_once(path: Path) -> None:
+    start = threading.Barrier(8)
+    errors: list[BaseException] = []
+
+    def begin(number: int) -> None:
+        start.wait()
+        try:
+            with SQLiteKV(str(path)) as store:
+                store.set(b"p", b"%d" % number, b"v")
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=begin, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with SQLiteKV(str(path)) as store:
+        assert len(list(store.scan(b"p"))) == 8
+
+
+def test_a_killed_writer_leaves_whole_values(path: Path) -> None:
+    script = (
+        "import sys, os\nfrom dredge.kv.sqlite import SQLiteKV\ns = SQLiteKV(sys.argv[1])\n"
+        "n = 0\nwhile True:\n    s.set(b'p', b'k', b'%d' % (n % 10) * 50000); n += 1\n"
+        "    if n == 50: print('going', flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(path)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == "going\n"
+        process.kill()
+        process.wait()
+    with SQLiteKV(str(path)) as store:
+        value = store.get(b"p", b"k")
+        assert len(value) == 50000
+        assert len(set(value)) == 1
+        store.set_if(b"p", b"k", b"after", value)
+
+
+def test_memory_stores_are_apart_and_forget_emptied_partitions() -> None:
+    one, two = MemoryKV(), MemoryKV()
+    one.set(b"p", b"k", b"v")
+    with pytest.raises(KeyNotFoundError):
+        two.get(b"p", b"k")
+    one.delete(b"p", b"k")
+    assert one._partitions == {}
+    with pytest.raises(PredicateFailedError):
+        one.set_if(b"p", b"k", b"v", b"old")
+    assert one._partitions == {}
+
+
+def test_a_value_handed_in_cannot_be_changed_afterwards() -> None:
+    store = MemoryKV()
+    value = bytearray(b"one")
+    store.set(b"p", b"k", value)  # type: ignore[arg-type]
+    value[:] = b"two"
+    assert store.get(b"p", b"k") == b"one"
