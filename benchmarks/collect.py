@@ -33,7 +33,7 @@ def prepare(shape: Shape) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "objects").mkdir(parents=True)
         begun = time.perf_counter()
-        truth = generate(shape, f"file://{folder}/objects/repo", f"sqlite:///{folder}/kv.db", shape.name)
+        truth = generate(shape, f"local://{folder}/objects/repo", f"sqlite:///{folder}/kv.db", shape.name)
         save_truth(truth, folder / "truth.parquet")
         print(f"{shape.name} generated in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     objects = Objects(shape, datetime.now(UTC))

@@ -47,7 +47,7 @@ def lakefs_demo(scale: float, dry_run: bool) -> bool:
             host=server.endpoint, username=server.access_key_id, password=server.secret_access_key
         )
         say(f"1. An embedded lakeFS at {server.endpoint}")
-        lake = Lake.create(client, "demo", f"file://{STATE / 'lakefs' / 'objects' / 'demo'}")
+        lake = Lake.create(client, "demo", f"local://{STATE / 'lakefs' / 'objects' / 'demo'}")
         plant_all(lake, scale)
         say(f"2. A lake with {len(lake.planted):,} objects of every kind, garbage among them")
         env = airflow.environment(
@@ -55,9 +55,9 @@ def lakefs_demo(scale: float, dry_run: bool) -> bool:
         )
         planted = time.monotonic()
         airflow.migrate(env)
+        before = proof.read_everything(lake)
         time.sleep(max(0.0, MIN_AGE_SECONDS + 2 - (time.monotonic() - planted)))
         young(lake, 20)
-        before = proof.read_everything(lake)
         conf = {"repository": "demo", "dry_run": dry_run, "unsafe_min_age_seconds": MIN_AGE_SECONDS}
         say("3. Airflow runs the DAG lakefs_gc, its steps on Spark (log: .dredge/demo/dag.log)")
         finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log")

@@ -70,7 +70,7 @@ def _plant_once(client: Client, scale: float) -> None:
     marker = STATE / "planted"
     if not marker.exists():
         click.echo("planting the demo lake …")
-        plant_all(Lake.create(client, "demo", f"file://{STATE / 'lakefs' / 'objects' / 'demo'}"), scale)
+        plant_all(Lake.create(client, "demo", f"local://{STATE / 'lakefs' / 'objects' / 'demo'}"), scale)
         marker.touch()
 
 
