@@ -54,7 +54,7 @@ def command(
     """Run the embedded lakeFS server until SIGTERM or Ctrl-C.
 
     It speaks lakeFS's HTTP API, so lakectl, lakefs-sdk and the lakefs package work with it. Storage
-    namespaces are file:///… folders below DIR/objects, or s3://bucket/prefix with --blockstore s3 (reached
+    namespaces are local:///… folders below DIR/objects, or s3://bucket/prefix with --blockstore s3 (reached
     by the usual AWS_… variables). The key pair comes from LAKECTL_CREDENTIALS_ACCESS_KEY_ID and
     LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY; without them one is made, kept in DIR/server.json and shown once.
     Secrets are never taken as arguments.
@@ -101,7 +101,7 @@ def command(
         defects=frozenset(defects),
     )
     namespace = (
-        f"file://{folder.objects}/<repository>"
+        f"local://{folder.objects}/<repository>"
         if folder and blockstore == "local"
         else "s3://<bucket>/<prefix>"
     )

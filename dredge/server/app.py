@@ -7,17 +7,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dredge.graveler.errors import UnsupportedError
 from dredge.server import answers
 from dredge.server.calls import Backend, Call
-from dredge.server.endpoint import Endpoint, Operation
+from dredge.server.endpoint import TRANSPORT, Endpoint, Operation
 from dredge.server.failures import INVALID_ENDPOINT, NOT_IMPLEMENTED
 from dredge.server.hooks import Hooks
 from dredge.server.routes import BASE_PATH, OPERATIONS, UNBUILT
 
 
-def create_app(backend: Backend, hooks: Hooks | None = None) -> Starlette:
+def create_app(backend: Backend, hooks: Hooks | None = None) -> ASGIApp:
     """Build the application.
 
     Args:
@@ -35,7 +36,14 @@ def create_app(backend: Backend, hooks: Hooks | None = None) -> Starlette:
         exception_handlers={404: _unknown, 405: _unknown},
     )
     app.router.redirect_slashes = False
-    return app
+
+    async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
+        # `send` is a method of uvicorn's connection here, a wrapper further in; hooks that drop connections
+        # need what is behind it.
+        scope[TRANSPORT] = getattr(getattr(send, "__self__", None), "transport", None)
+        await app(scope, receive, send)
+
+    return with_transport
 
 
 def not_built(call: Call) -> Response:

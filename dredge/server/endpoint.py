@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -30,6 +29,7 @@ from dredge.server.uploads import BodyPieces
 
 access_log = logging.getLogger("dredge.server.access")
 
+TRANSPORT = "dredge.transport"  # key in the ASGI scope, see app.create_app
 SMALL_BODY = 64 << 10
 JSON_BODY_MAX = 16 << 20  # a bulk delete of 1,000 paths of 1,024 bytes, escaped, is 6 MiB
 
@@ -78,7 +78,7 @@ class Endpoint:
                 if fault.served:
                     with contextlib.suppress(Exception):
                         await self._serve(request)
-                await _drop_connection(receive, send)
+                await _drop_connection(scope, receive)
                 return
             response = await self._serve(request) if fault is None else _fault_answer(fault)
         except ClientDisconnect:
@@ -162,9 +162,8 @@ def _fault_answer(fault: Answer) -> Response:
     return answers.answer(fault.status, {"message": fault.message}, fault.headers)
 
 
-async def _drop_connection(receive: Receive, send: Send) -> None:
-    """Close the socket with nothing sent, by way of uvicorn's transport; only tests ask for it."""
-    cycle: Any = getattr(send, "__self__")  # noqa: B009 - the protocol's cycle owns `send`
-    cycle.transport.abort()
+async def _drop_connection(scope: Scope, receive: Receive) -> None:
+    """Close the socket with nothing sent; only tests ask for it."""
+    scope[TRANSPORT].abort()
     while (await receive())["type"] != "http.disconnect":
         pass

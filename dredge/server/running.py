@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from dredge.errors import ConfigError, ConflictError, UnavailableError
 from dredge.graveler.catalog import Catalog
@@ -47,7 +47,7 @@ def utc_now() -> datetime:
 class Service:
     """Everything behind one listening socket; `close` lets go of what was opened for it."""
 
-    app: Starlette
+    app: ASGIApp
     backend: Backend
     hooks: Hooks
     kv: Store

@@ -10,6 +10,7 @@ from dredge.graveler.errors import InvalidValueError
 from dredge.server.settings import ServerSettings
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 
+_LOCAL_NAMESPACE = re.compile(r"^(?:local|file)://(/[^?#%]+)$", re.DOTALL)
 _S3_NAMESPACE = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)"
 
 
@@ -20,9 +21,10 @@ class NamespaceRefusedError(InvalidValueError):
 class Namespaces:
     """Opens writers for storage namespaces, one a namespace, and keeps them.
 
-    Local namespaces are `file:///abs/folder` URIs below the base folder, read literally as everywhere in
-    Dredge; `..`, `.`, empty parts, characters with a meaning in URIs and links that lead out of the base
-    are refused. S3 namespaces are `s3://bucket/prefix`.
+    Local namespaces are `local:///abs/folder` or `file:///abs/folder` below the base folder (the SDK
+    refuses to send the second), read literally as everywhere in Dredge; `..`, `.`, empty parts, characters
+    with a meaning in URIs and links that lead out of the base are refused. S3 namespaces are
+    `s3://bucket/prefix`.
 
     Args:
         settings: block store, base folder, S3 options.
@@ -38,12 +40,12 @@ class Namespaces:
     @property
     def example(self) -> str:
         """A namespace that would be taken."""
-        return f"file://{self._base}/example" if self.blockstore == "local" else "s3://example-bucket/"
+        return f"local://{self._base}/example" if self.blockstore == "local" else "s3://example-bucket/"
 
     @property
     def pattern(self) -> str:
         """What a namespace must match (clients show it; `check` decides)."""
-        return f"^file://{re.escape(self._base)}/" if self.blockstore == "local" else "^s3://"
+        return f"^(local|file)://{re.escape(self._base)}/" if self.blockstore == "local" else "^s3://"
 
     def check(self, uri: str) -> None:
         """See whether a namespace may be used here.
@@ -73,10 +75,10 @@ class Namespaces:
             return self._writers.setdefault(uri, writer)
 
     def _is_local(self, uri: str) -> bool:
-        prefix = "file://"
-        if not uri.startswith(prefix + "/") or any(mark in uri for mark in "?#%"):
+        match = _LOCAL_NAMESPACE.match(uri)
+        if match is None:
             return False
-        path = uri.removeprefix(prefix).rstrip("/")
+        path = match[1].rstrip("/")
         parts = path.split("/")[1:]
         if not parts or any(part in ("", ".", "..") for part in parts):
             return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import lakefs
+import lakefs_sdk
 import urllib3
 from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
@@ -101,6 +103,28 @@ class Lake:
         """A writer on the repository's namespace, past the server."""
         return open_writer(self.namespace(repository), self.server.settings.storage)
 
+    def stage(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        key: str,
+        *,
+        size_bytes: int,
+        checksum: str = "c",
+        **more: Any,
+    ) -> lakefs_sdk.ObjectStats:
+        """Stage an entry for `key` of the repository's namespace (StageObject, deprecated)."""
+        body = lakefs_sdk.ObjectStageCreation(
+            physical_address=f"{self.namespace(repository)}/{key}",
+            checksum=checksum,
+            size_bytes=size_bytes,
+            **more,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return self.sdk.internal_api.stage_object(repository, branch, path, body)
+
     def hook(self, name: str, action: Callable[[Any], Any]) -> Any:
         """Have a hook on one operation for the length of a `with` block."""
         return self.server.hooks.adding(lambda seen: action(seen) if seen.operation == name else None)
@@ -180,7 +204,7 @@ def lakefs_server(
         objects = folder / "objects"
         objects.mkdir(parents=True, exist_ok=True)
         given |= {"local_base": str(objects)}
-        base = f"file://{objects}"
+        base = f"local://{objects}"
     else:
         given |= {"blockstore": "s3", "storage": bucket.options}
         base = bucket.uri

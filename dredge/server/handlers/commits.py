@@ -9,7 +9,12 @@ from typing import Any
 from starlette.responses import Response
 
 from dredge.graveler.catalog import Commit, CommitOverrides
-from dredge.graveler.errors import MergeConflictError
+from dredge.graveler.errors import (
+    CommitNotFoundError,
+    MergeConflictError,
+    MissingError,
+    RepositoryNotFoundError,
+)
 from dredge.server import answers, shapes
 from dredge.server.calls import Call
 from dredge.server.failures import RequestError
@@ -32,10 +37,14 @@ def commit(call: Call) -> Response:
 
 
 def get_commit(call: Call) -> Response:
-    """GET …/commits/{commit_id}; any ref expression will do."""
-    return answers.answer(
-        200, shapes.commit(call.catalog.get_commit(call.repository, call.path["commit_id"]))
-    )
+    """GET …/commits/{commit_id}; any ref expression; one that leads nowhere is a missing commit."""
+    try:
+        found = call.catalog.get_commit(call.repository, call.path["commit_id"])
+    except RepositoryNotFoundError:
+        raise
+    except MissingError:
+        raise CommitNotFoundError from None
+    return answers.answer(200, shapes.commit(found))
 
 
 def create_commit_record(call: Call) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from dredge.graveler.errors import UnsupportedError
+from dredge.graveler.errors import GravelerError, NotUniqueError, UnsupportedError
 from dredge.server import answers, shapes
 from dredge.server.calls import Call
 
@@ -21,6 +21,7 @@ def create_repository(call: Call) -> Response:
     body = call.body
     if call.flag("sample_data"):
         raise UnsupportedError("sample data is not available in the embedded server: not implemented")
+    _refuse_taken_name(call, body["name"])
     call.backend.namespaces.check(body["storage_namespace"])
     bare = call.query.flag("bare")
     made = call.catalog.create_repository(
@@ -62,3 +63,12 @@ def set_branch_protection(call: Call) -> Response:
         call.repository, [each["pattern"] for each in call.body], if_match=call.headers.get("if-match")
     )
     return answers.empty()
+
+
+def _refuse_taken_name(call: Call, name: str) -> None:
+    """A taken name counts before a wrong namespace, so that creating again is always a conflict."""
+    try:
+        call.catalog.get_repository(name)
+    except GravelerError:
+        return
+    raise NotUniqueError("error creating repository: not unique")

@@ -18,6 +18,6 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture(scope="module")
 def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """One server for all tests of a module: for those that change nothing, or only a repository of their own."""
+    """One server for a whole module: for tests that change nothing outside a repository of their own."""
     with lakefs_server(tmp_path_factory.mktemp("lake")) as running:
         yield running

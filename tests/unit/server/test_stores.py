@@ -17,10 +17,11 @@ def local(tmp_path: Path) -> Namespaces:
     return Namespaces(ServerSettings(local_base=str(tmp_path / "base")))
 
 
-def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Path) -> None:
-    uri = f"file://{tmp_path}/base/a folder/lake"
+@pytest.mark.parametrize("scheme", ["local", "file"])
+def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Path, scheme: str) -> None:
+    uri = f"{scheme}://{tmp_path}/base/a folder/lake"
     assert local.open(uri) is local.open(uri)
-    assert local.open(uri).uri == uri
+    assert local.open(uri).uri == f"file://{tmp_path}/base/a folder/lake"
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,8 @@ def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Pat
         "file:{base}/lake",
         "{base}/lake",
         "local://lake",
+        "local://{base}2/lake",
+        "local://{base}/../lake",
         "s3://bucket/lake",
         "mem://lake",
         "",
