@@ -150,3 +150,11 @@ def s3_storage(options: Any, bucket: str, prefix: str) -> Any:
 def names_of(ids: dict[str, str]) -> dict[str, str]:
     """Give the short name of each snapshot id."""
     return {snapshot: name for name, snapshot in ids.items()}
+
+
+OBJECT_FOLDERS = ("snapshots", "transactions", "manifests", "chunks")
+
+
+def objects(folder: Path) -> dict[str, set[str]]:
+    """Give the names of a local repository's objects by kind."""
+    return {kind: {path.name for path in (folder / kind).glob("*")} for kind in OBJECT_FOLDERS}

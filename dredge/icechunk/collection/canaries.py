@@ -1,0 +1,73 @@
+"""Canaries: objects that refs surely need, found by another way than the mark's.
+
+The mark decodes manifests with its fast loop into numbers; here the other loop gives ids, which are spelled
+out and compared as names. A canary among the candidates means that one of the two is wrong: the run stops.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import NotFoundError
+from dredge.icechunk.collection.listing import KINDS, candidate_parts
+from dredge.icechunk.collection.plan import Context
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.ids import encode_ids
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
+from dredge.runs.summary import StepSummary
+
+REFS_MAX = 32
+MANIFESTS_MAX = 4
+REFS_OF_A_MANIFEST_MAX = 2_000_000
+
+
+def sample(context: Context) -> list[str]:
+    """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
+    rng = random.Random(context.plan.run_id)
+    history = read_history(context.reader)
+    tips = sorted({ref.tip for ref in history.refs})
+    keys: list[str] = []
+    for tip in rng.sample(tips, min(REFS_MAX, len(tips))):
+        key = SNAPSHOTS + tip
+        keys.append(key)
+        used = parse_snapshot(context.reader.get(key), key).manifests
+        small = [info.id for info in used if info.refs <= REFS_OF_A_MANIFEST_MAX]
+        keys += [MANIFESTS + info.id for info in used]
+        for manifest in rng.sample(small, min(MANIFESTS_MAX, len(small))):
+            keys += _chunks(context, MANIFESTS + manifest, rng)
+    return sorted(set(keys))
+
+
+def _chunks(context: Context, key: str, rng: random.Random) -> list[str]:
+    arrays = parse_manifest(context.reader.get(key), key).arrays
+    ids = np.concatenate([array.ids[array.kind == NATIVE] for array in arrays])
+    count = min(context.plan.config.safety.canary_chunks, len(ids))
+    rows = sorted(rng.sample(range(len(ids)), count))
+    return [CHUNKS + name for name in encode_ids(ids[rows]).to_pylist()]
+
+
+def among(context: Context, keys: Collection[str], candidates: StepSummary) -> list[str]:
+    """Give the canaries that are candidates."""
+    wanted = pa.array(sorted(keys), pa.string())
+    found: list[str] = []
+    for kind in KINDS:
+        for table in context.folder.read_parts(candidate_parts(candidates, kind), ["address"]):
+            found += table.filter(pc.is_in(table["address"], wanted))["address"].to_pylist()
+    return found
+
+
+def absent(context: Context, keys: Collection[str]) -> list[str]:
+    """Give the canaries that are not in the store."""
+    missing = []
+    for key in keys:
+        try:
+            context.reader.stat(key)
+        except NotFoundError:
+            missing.append(key)
+    return missing

@@ -1,0 +1,63 @@
+"""Sets of ids as sorted distinct 64-bit numbers: eight bytes an id, little endian, nothing else.
+
+The numbers are the first bits of the ids (`ids.hash_of`), so ranges of numbers are ranges of names. Equal
+numbers mean "perhaps the same": that can only keep garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.errors import FormatError
+from dredge.icechunk.ids import hash_of
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+
+type Ids = npt.NDArray[np.uint64]
+
+NONE: Ids = np.empty(0, np.uint64)
+
+
+def of_names(names: Iterable[str]) -> Ids:
+    """Give the set of some spelled ids."""
+    return np.unique(np.fromiter((hash_of(name) for name in names), dtype=np.uint64))
+
+
+def unite(pieces: Sequence[Ids]) -> Ids:
+    """Unite sets."""
+    found: Ids = np.unique(np.concatenate(pieces)) if pieces else NONE
+    return found
+
+
+def contains(ids: Ids, wanted: Ids) -> npt.NDArray[np.bool_]:
+    """Tell for each wanted number whether the set has it."""
+    if not len(ids):
+        return np.zeros(len(wanted), dtype=np.bool_)
+    places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    found: npt.NDArray[np.bool_] = ids[places] == wanted
+    return found
+
+
+def shards(ids: Ids, bits: int) -> list[Ids]:
+    """Split a set by its first bits into 2**bits sets, in order."""
+    if bits == 0:
+        return [ids]
+    bounds = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+    return list(np.split(ids, np.searchsorted(ids, bounds)))
+
+
+def write_ids(folder: RunFolder, name: str, ids: Ids) -> PartInfo:
+    """Write a set as a part."""
+    return folder.write_bytes(name, ids.astype("<u8", copy=False).tobytes(), len(ids))
+
+
+def read_ids(folder: RunFolder, part: PartInfo) -> Ids:
+    """Read a set; raises FormatError when it is not as it was written."""
+    data = folder.read_bytes(part)
+    ids = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+    if len(ids) != part.rows or (len(ids) > 1 and not bool(np.all(ids[1:] > ids[:-1]))):
+        raise FormatError(f"{part.name}: not a sorted set of {part.rows} ids. Start a new run.")
+    return ids

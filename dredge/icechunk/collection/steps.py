@@ -1,0 +1,85 @@
+"""The steps of a collection, in order, under one roof.
+
+    plan = plan_collection(config)          plan.json; everything later needs only its run_uri
+    context = Context.open(plan.run_uri)
+    mark(context, runner)                   what is live: refs → snapshots → manifests → chunks
+    find_candidates(context, runner)        what the store holds besides, older than the cutoff
+    check_limits(context)                   guards
+    sweep(context, runner)                  looks again, then deletes (only reports in a dry run)
+    verify(context)                         what was deleted is gone, what lives is there
+    save_report(context)                    report.json; also for failed runs
+    release_lease(context)
+
+Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed.
+Nothing is deleted by any step but `sweep`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.guards import check_limits
+from dredge.icechunk.collection.listing import find_candidates
+from dredge.icechunk.collection.marking import mark
+from dredge.icechunk.collection.plan import CollectionPlan, Context, plan_collection
+from dredge.icechunk.collection.report import make_report, save_report
+from dredge.icechunk.collection.sweeping import sweep
+from dredge.icechunk.collection.verifying import verify
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage import StorageOptions
+
+__all__ = [
+    "CollectConfig",
+    "CollectionPlan",
+    "Context",
+    "check_limits",
+    "collect",
+    "find_candidates",
+    "mark",
+    "plan_collection",
+    "release_lease",
+    "save_report",
+    "sweep",
+    "verify",
+]
+
+
+def collect(
+    config: CollectConfig,
+    runner: TaskRunner | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> dict[str, Any]:
+    """Do a whole collection.
+
+    Args:
+        config: what the user asks for; a dry run unless it says otherwise.
+        runner: spreads the work; None does it in this process.
+        options: how the driver reaches stores; tasks always read the environment.
+        clock: this machine's clock.
+
+    Returns:
+        The report.
+
+    Raises:
+        DredgeError: a step could not be done; the report was written, and the lease given back.
+    """
+    hands = runner or LocalRunner()
+    context = Context.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
+    try:
+        mark(context, hands)
+        find_candidates(context, hands)
+        check_limits(context)
+        sweep(context, hands)
+        verify(context)
+    finally:
+        save_report(context)
+        release_lease(context)
+    return make_report(context)
+
+
+def release_lease(context: Context) -> None:
+    """Give the right back; does nothing when it has gone to somebody else."""
+    context.lease.release(context.plan.lease)
