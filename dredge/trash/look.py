@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from dredge.errors import FormatError, RefusedError
 from dredge.graveler import messages
 from dredge.kv.model import Entry
-from dredge.kv.rows import RowReader, RowView, show_key
+from dredge.kv.rows import Row, RowReader, RowView, show_key
 from dredge.trash.names import (
     BRANCH_PREFIX,
     COMMIT_PREFIX,
@@ -200,7 +200,7 @@ class _Sum:
         return Contents(self.rows, self.size_bytes, self._hash.hexdigest())
 
 
-def contents_of(rows: Iterable[Entry]) -> Contents | None:
+def contents_of(rows: Iterable[Entry | Row]) -> Contents | None:
     """Summarise rows in key order; None when there are none."""
     total = _Sum()
     for row in rows:

@@ -15,7 +15,7 @@ from dredge.errors import FormatError, RefusedError
 from dredge.graveler import messages, xid
 from dredge.graveler.refs.records import Branch
 from dredge.kv.rows import RowView, show_key
-from dredge.trash.names import BRANCH_PREFIX, REPOSITORIES, REPOSITORY_PREFIX, tail
+from dredge.trash.names import BRANCH_PREFIX, REPOSITORIES, REPOSITORY_PREFIX, parse_instance, tail
 
 State = Literal["active", "in-deletion"]
 _STATES: Mapping[int, State] = {
@@ -88,6 +88,12 @@ class References:
             for branch in named.values():
                 for token in branch.tokens:
                     self.tokens.setdefault(token, set()).add(partition)
+        self.lives: dict[str, list[bytes]] = {}
+        """Partitions by the repository's name: the recorded life and those without a record."""
+        for partition in branches:
+            instance = parse_instance(partition)
+            if instance is not None:
+                self.lives.setdefault(instance.repository, []).append(partition)
 
 
 def read_references(view: RowView, others: Iterable[bytes] = ()) -> References:

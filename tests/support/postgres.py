@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ class PostgresServer:
     """A running server that can be stopped and started again.
 
     Args:
-        folder: its data; short, for the socket lies in it too.
+        folder: its data; a short path, for the socket lies in it too.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,9 +61,14 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def postgres_server(folder: Path) -> Iterator[PostgresServer]:
-    server = PostgresServer(folder)
+def postgres_server() -> Iterator[PostgresServer]:
+    """Run a server in a folder of its own: the server runs as another user, who cannot enter pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="dredge-pg-"))
     try:
-        yield server
+        server = PostgresServer(folder)
+        try:
+            yield server
+        finally:
+            server.stop()
     finally:
-        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -17,8 +17,8 @@ from tests.support.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with postgres_server(tmp_path_factory.mktemp("pg")) as running:
+def server() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
         yield running
 
 

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dredge.kv.memory_rows import FrozenView
-from dredge.kv.rows import Row
 from dredge.trash.finding import Finding
 from dredge.trash.look import Look, look_through
 from dredge.trash.rules import Judgement, judge
 from dredge.trash.safety import Safety
 from dredge.trash.sightings import Sightings
+from tests.support.kv_world import TRUTH, dump
 
-FOLDER = Path(__file__).parents[2] / "fixtures" / "kv"
-TRUTH: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())
 SAFETY = Safety(grace=timedelta(hours=TRUTH["grace_hours"]))
 
 
 @cache
-def look_at(dump: str) -> Look:
-    rows = []
-    for line in (FOLDER / f"{dump}.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        rows.append(Row(*(base64.b64decode(row[part]) for part in ("partition", "key", "value"))))
-    return look_through(FrozenView(rows))
+def look_at(name: str) -> Look:
+    return look_through(FrozenView(dump(name)))
 
 
-def judge_at(dump: str, seconds: float, before: Sightings | None = None) -> Judgement:
-    return judge(look_at(dump), before or Sightings(), datetime.fromtimestamp(seconds, UTC), SAFETY)
+def judge_at(story: str, seconds: float, before: Sightings | None = None) -> Judgement:
+    return judge(look_at(story), before or Sightings(), datetime.fromtimestamp(seconds, UTC), SAFETY)
 
 
 def name(partition: bytes, key: bytes | None) -> tuple[str, str | None]:
@@ -47,13 +38,13 @@ def by_name(judgement: Judgement) -> dict[tuple[str, str | None], Finding]:
     return found
 
 
-@pytest.mark.parametrize("dump", sorted(TRUTH["dumps"]))
-def test_findings_are_exactly_the_truth(dump: str) -> None:
-    truth = TRUTH["dumps"][dump]
-    first = judge_at(dump, truth["looks"][0])
+@pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
+def test_findings_are_exactly_the_truth(story: str) -> None:
+    truth = TRUTH["dumps"][story]
+    first = judge_at(story, truth["looks"][0])
     last = first
     for look in truth["looks"][1:]:
-        last = judge_at(dump, look, last.sightings)
+        last = judge_at(story, look, last.sightings)
 
     expected = {(f["partition"], f.get("key")): f for f in truth["findings"]}
     found = by_name(last)
@@ -65,12 +56,12 @@ def test_findings_are_exactly_the_truth(dump: str) -> None:
     }
 
 
-@pytest.mark.parametrize("dump", sorted(TRUTH["dumps"]))
-def test_what_looks_suspicious_and_lives_is_kept(dump: str) -> None:
-    truth = TRUTH["dumps"][dump]
+@pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
+def test_what_looks_suspicious_and_lives_is_kept(story: str) -> None:
+    truth = TRUTH["dumps"][story]
     judgement = Judgement((), Sightings())
     for look in truth["looks"]:
-        judgement = judge_at(dump, look, judgement.sightings)
+        judgement = judge_at(story, look, judgement.sightings)
     found = by_name(judgement)
     for live in truth["live_but_suspicious"]:
         assert (live["partition"], live.get("key")) not in found
@@ -81,8 +72,8 @@ def test_what_looks_suspicious_and_lives_is_kept(dump: str) -> None:
 def test_one_dump_after_the_other_gives_only_what_was_unused_in_both(sequence: dict[str, Any]) -> None:
     start = TRUTH["dumps"][sequence["dumps"][0]]["taken"]
     judgement = Judgement((), Sightings())
-    for dump, day in zip(sequence["dumps"], sequence["looks_days"], strict=True):
-        judgement = judge_at(dump, start + day * 86400, judgement.sightings)
+    for story, day in zip(sequence["dumps"], sequence["looks_days"], strict=True):
+        judgement = judge_at(story, start + day * 86400, judgement.sightings)
     trash = {
         f"{f.partition.decode()} {f.kind}"
         for f in judgement.findings
@@ -91,9 +82,9 @@ def test_one_dump_after_the_other_gives_only_what_was_unused_in_both(sequence: d
     assert trash == set(sequence["trash_partitions"])
 
 
-@pytest.mark.parametrize("dump", sorted(TRUTH["dumps"]))
-def test_no_finding_touches_credentials_or_the_schema(dump: str) -> None:
-    judgement = judge_at(dump, TRUTH["dumps"][dump]["looks"][-1] + 365 * 86400)
-    judgement = judge_at(dump, TRUTH["dumps"][dump]["looks"][-1] + 730 * 86400, judgement.sightings)
+@pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
+def test_no_finding_touches_credentials_or_the_schema(story: str) -> None:
+    judgement = judge_at(story, TRUTH["dumps"][story]["looks"][-1] + 365 * 86400)
+    judgement = judge_at(story, TRUTH["dumps"][story]["looks"][-1] + 730 * 86400, judgement.sightings)
     touched = {f.partition for f in judgement.findings if f.verdict == "trash"}
     assert not touched & {b"auth", b"basicAuth", b"kv-internal-metadata", b"graveler", b"usage"}

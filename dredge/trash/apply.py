@@ -1,0 +1,288 @@
+"""Removing trash beside a live server.
+
+For every small group of partitions and keys, again and again until the plan is done:
+
+    1  read their rows, then all references (one moment, where the store has one)
+    2  whatever was removed before and is named now: put it back, stop
+    3  keep what a record names, or what has other bytes than the plan
+    4  write the rows to the undo log and flush it
+    5  delete each row only with its very value, only while the rows that could name it are as they were in 1
+
+and once more 1 and 2 at the end. Partitions go first, queue markers last, and a marker only where its
+partition has no row. Everything is safe to repeat: what is gone is gone, what is left is judged anew.
+
+Source: facts on KV trash, section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import batched
+from typing import Any, Literal
+
+from dredge.errors import RefusedError, UnavailableError
+from dredge.kv.rows import GuardFailedError, Row, RowCleaner, RowView
+from dredge.trash.finding import Finding
+from dredge.trash.guards import guards_of, named_now
+from dredge.trash.look import contents_of, value_digest
+from dredge.trash.names import MARKERS
+from dredge.trash.references import References, read_references
+from dredge.trash.undo import UndoLog, put_back
+
+log = logging.getLogger("dredge")
+
+GROUP_ROWS = 500
+GUARD_TRIES = 3
+
+Fate = Literal["deleted", "partly", "changed", "named", "busy", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one finding.
+
+    Args:
+        finding: what was to be removed.
+        fate: `deleted` whole; `partly`: some rows had changed and stayed; `changed`: other bytes than
+            planned, nothing touched; `named`: a record names it by now, nothing touched; `busy`: what
+            could name it changed again and again, nothing more touched; `gone`: nothing was there.
+        rows: how many rows were deleted.
+    """
+
+    finding: Finding
+    fate: Fate
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return self.finding.to_json() | {"fate": self.fate, "rows_deleted": self.rows}
+
+
+class NamedAgainError(RefusedError):
+    """Something that was removed is named by a record. It was put back, and the run stopped."""
+
+    kind = "named_again"
+
+
+class Applier:
+    """Removes the trash of one plan.
+
+    Args:
+        store: the only thing in this package that can delete.
+        undo: where rows go first.
+        unrecorded: partitions that look like a repository without a record; their branches count as
+            references too.
+        linger: how long to wait before the last look at the references.
+        sleep: how to wait, in seconds.
+    """
+
+    def __init__(
+        self,
+        store: RowCleaner,
+        undo: UndoLog,
+        unrecorded: Iterable[bytes] = (),
+        *,
+        linger: timedelta = timedelta(0),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._undo = undo
+        self._unrecorded = frozenset(unrecorded)
+        self._linger = linger
+        self._sleep = sleep
+        self._removed: set[bytes] = set()
+        self.outcomes: list[Outcome] = []
+
+    def run(self, findings: Sequence[Finding]) -> list[Outcome]:
+        """Remove what is still trash.
+
+        Args:
+            findings: `trash`, as two looks saw it.
+
+        Returns:
+            What became of each; also in `outcomes` when this raises.
+
+        Raises:
+            NamedAgainError: a record names something that was removed; it was put back.
+            UnavailableError: the store does not answer. Run again: `verify_removed` first, then a new look.
+        """
+        for group in _groups(findings):
+            self._group(group)
+        if self._linger:
+            self._sleep(self._linger.total_seconds())
+        with self._store.view() as view:
+            self._check_removed(self._references(view))
+        return self.outcomes
+
+    def verify_removed(self) -> None:
+        """Check what the undo log says was removed by an earlier, interrupted run.
+
+        Raises:
+            NamedAgainError: a record names some of it; it was put back.
+        """
+        self._removed |= {row.partition for row in self._undo.read()}
+        with self._store.view() as view:
+            self._check_removed(self._references(view))
+
+    def _group(self, group: Sequence[Finding]) -> None:
+        with self._store.view() as view:
+            # Rows before references: whatever names them later than this is seen in the references.
+            loaded = [(finding, _load(view, finding)) for finding in group]
+            references = self._references(view)
+            self._check_removed(references)
+            if len(group) == 1 and group[0].key is None and group[0].rows > GROUP_ROWS:
+                self._large(view, group[0], references)
+                return
+        doomed = []
+        for finding, rows in loaded:
+            fate = _fate(finding, rows, references)
+            if fate is None:
+                doomed.append((finding, rows))
+            else:
+                self._done(finding, fate, 0)
+        if doomed:
+            self._undo.write([row for _, rows in doomed for row in rows])
+        for finding, rows in doomed:
+            gone, busy = self._delete_rows(finding, rows, references)
+            self._done(
+                finding, "deleted" if gone == len(rows) else "busy" if busy and not gone else "partly", gone
+            )
+
+    def _large(self, view: RowView, finding: Finding, references: References) -> None:
+        """Remove a partition of any size with the memory of its rows' digests."""
+        seen: set[bytes] = set()
+
+        def noting() -> Iterator[Any]:
+            for entry in view.scan(finding.partition):
+                seen.add(_row_digest(entry.key, entry.value))
+                yield entry
+
+        contents = contents_of(noting())
+        if contents is None or contents.digest != finding.digest:
+            self._done(finding, "gone" if contents is None else "changed", 0)
+            return
+        if named_now(finding, references):
+            self._done(finding, "named", 0)
+            return
+        total = 0
+        rows = (
+            Row(finding.partition, entry.key, entry.value)
+            for entry in view.scan(finding.partition)
+            if _row_digest(entry.key, entry.value) in seen
+        )
+        for chunk in batched(rows, GROUP_ROWS):
+            with self._store.view() as now:
+                references = self._references(now)
+            self._check_removed(references)
+            if named_now(finding, references):
+                break
+            self._undo.write(chunk)
+            gone, busy = self._delete_rows(finding, chunk, references)
+            total += gone
+            if busy:
+                break
+        self._done(finding, "deleted" if total == contents.rows else "partly", total)
+
+    def _delete_rows(self, finding: Finding, rows: Sequence[Row], references: References) -> tuple[int, bool]:
+        """Delete under guards; when one fails, look again whether it matters. Returns how many went, and
+        whether what could name them changed too often."""
+        left, gone = list(rows), 0
+        for _ in range(GUARD_TRIES):
+            guards = guards_of(finding, rows[0].value, references)
+            try:
+                done, failed = self._store.delete_rows(left, guards), False
+            except GuardFailedError as error:
+                done, failed = error.outcomes, True
+            except UnavailableError:
+                self._note_removed(finding)  # perhaps
+                raise
+            gone += sum(done)
+            left = left[len(done) :]
+            if gone:
+                self._note_removed(finding)
+            if not failed:
+                return gone, False
+            with self._store.view() as view:
+                references = self._references(view)
+            self._check_removed(references)
+            if named_now(finding, references):
+                break
+        return gone, True
+
+    def _note_removed(self, finding: Finding) -> None:
+        if finding.key is None:
+            self._removed.add(finding.partition)
+
+    def _references(self, view: RowView) -> References:
+        return read_references(view, self._unrecorded)
+
+    def _check_removed(self, references: References) -> None:
+        named = self._removed & (set(references.partitions) | set(references.tokens))
+        if not named:
+            return
+        written, existing = put_back(self._store, self._undo.read(lambda row: row.partition in named))
+        names = ", ".join(name.decode("utf-8", "backslashreplace") for name in sorted(named))
+        raise NamedAgainError(
+            f"{names}: removed as trash, and now named by a record. {written} rows were put back"
+            f" ({existing} keys existed already). The run stopped; nothing else was touched. Look how that"
+            " came about before the next run: an operation of the server that takes longer than the grace"
+            " period is one way."
+        )
+
+    def _done(self, finding: Finding, fate: Fate, rows: int) -> None:
+        self.outcomes.append(Outcome(finding, fate, rows))
+        log.info("trash: %s (%s): %s, %d rows", finding.name, finding.kind, fate, rows)
+
+
+def _groups(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
+    """Partitions first, then keys, markers last; several small ones share a look at the references."""
+
+    def place(finding: Finding) -> tuple[bool, bool]:
+        return finding.key is not None, finding.partition == MARKERS
+
+    group: list[Finding] = []
+    rows = 0
+    for finding in sorted(findings, key=lambda f: (*place(f), f.partition, f.key or b"")):
+        if group and (rows + finding.rows > GROUP_ROWS or place(finding) != place(group[0])):
+            yield group
+            group, rows = [], 0
+        group.append(finding)
+        rows += finding.rows
+    if group:
+        yield group
+
+
+def _load(view: RowView, finding: Finding) -> list[Row]:
+    """Read a finding's rows, or nothing where it is too large to hold."""
+    if finding.key is not None:
+        entry = next(iter(view.scan(finding.partition, finding.key)), None)
+        rows = [Row(finding.partition, entry.key, entry.value)] if entry and entry.key == finding.key else []
+        if finding.partition == MARKERS and next(iter(view.scan(finding.key)), None) is not None:
+            return []  # its partition has rows again
+        return rows
+    if finding.rows > GROUP_ROWS:
+        return []
+    return [Row(finding.partition, entry.key, entry.value) for entry in view.scan(finding.partition)]
+
+
+def _fate(finding: Finding, rows: Sequence[Row], references: References) -> Fate | None:
+    """Say why a finding must stay; None when it may go."""
+    if not rows:
+        return "gone"
+    if finding.key is None:
+        contents = contents_of(rows)
+        digest = contents.digest if contents else ""
+    else:
+        digest = value_digest(rows[0].value)
+    if digest != finding.digest:
+        return "changed"
+    return "named" if named_now(finding, references) else None
+
+
+def _row_digest(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(b"%d:" % len(key) + key + value, digest_size=16).digest()

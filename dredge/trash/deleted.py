@@ -1,0 +1,107 @@
+"""The cleaner of the design's step 2: repositories that were deleted and handed over in `graveler_deleted`.
+
+    for each repo/<repository>/<xid>: delete every row of <repository>-<xid>; when all are gone, delete
+    the entry a failure at any step: skip the entry, go on with the next
+
+The entry stays until its partition is empty, so a run that was killed is simply run again.
+
+Two things are stricter than the seed. A partition that a record still names is skipped, whatever the
+entry says: an active record means that the entry is wrong, one in deletion that the deletion has not
+finished. And every row is written to the undo log first, and deleted only with its very value.
+
+Source: design "Repository operations error handling", trash cleaner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import Any, Literal
+
+from dredge.errors import DredgeError
+from dredge.kv.rows import Guard, Row, RowCleaner, RowView, show
+from dredge.trash.apply import GROUP_ROWS
+from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, parse_instance
+from dredge.trash.undo import UndoLog
+
+_ENTRY_PREFIX = b"repo/"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedOutcome:
+    """What became of one entry.
+
+    Args:
+        entry: its key as text.
+        fate: `cleaned`: partition and entry are gone; `skipped`: the entry stays for the next run.
+        rows: how many rows of the partition were deleted.
+        message: why it was skipped.
+    """
+
+    entry: str
+    fate: Literal["cleaned", "skipped"]
+    rows: int
+    message: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"entry": self.entry, "fate": self.fate, "rows_deleted": self.rows, "message": self.message}
+
+
+def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
+    """Delete what deleted repositories left, entry by entry."""
+    with store.view() as view:
+        entries = [Row(DELETED, entry.key, entry.value) for entry in view.scan(DELETED, _ENTRY_PREFIX)]
+    return [_clean(store, undo, entry) for entry in entries if entry.key.startswith(_ENTRY_PREFIX)]
+
+
+def _clean(store: RowCleaner, undo: UndoLog, entry: Row) -> DeletedOutcome:
+    name = show(entry.key)
+    instance = _instance_of(entry.key)
+    if instance is None:
+        return DeletedOutcome(name, "skipped", 0, "not repo/<repository>/<xid>: left alone")
+    deleted = 0
+    try:
+        while True:
+            with store.view() as view:
+                guard, named = _record(view, instance)
+                rows = _first_rows(view, instance.partition)
+            if named:
+                return DeletedOutcome(
+                    name, "skipped", deleted, "a record still names this life of the repository"
+                )
+            if not rows:
+                break
+            undo.write(rows)
+            gone = sum(store.delete_rows(rows, [guard]))
+            deleted += gone
+            if not gone:
+                return DeletedOutcome(name, "skipped", deleted, "its rows change as they are deleted")
+        undo.write([entry])
+        if store.delete_rows([entry], [guard]) == [True]:
+            return DeletedOutcome(name, "cleaned", deleted)
+        return DeletedOutcome(name, "skipped", deleted, "the entry was changed")
+    except DredgeError as error:
+        return DeletedOutcome(name, "skipped", deleted, str(error))
+
+
+def _instance_of(key: bytes) -> Instance | None:
+    parts = key.split(b"/")
+    return parse_instance(b"-".join(parts[1:])) if len(parts) == 3 else None
+
+
+def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:
+    """The repository's record as a guard, and whether it is of this life; unreadable records count as
+    such."""
+    from dredge.graveler.refs.records import Repository
+
+    key = REPOSITORY_PREFIX + instance.repository.encode()
+    found = next((entry.value for entry in view.scan(REPOSITORIES, key) if entry.key == key), None)
+    guard = Guard(REPOSITORIES, key, found)
+    return guard, found is not None and Repository.decode(found).partition == instance.partition
+
+
+def _first_rows(view: RowView, partition: bytes) -> Sequence[Row]:
+    rows = (Row(partition, entry.key, entry.value) for entry in view.scan(partition))
+    return next(batched(rows, GROUP_ROWS), ())

@@ -1,0 +1,448 @@
+"""What must not go, whatever happens between the looks and the deletion; breaking a step makes its test
+fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.graveler import xid
+from dredge.kv.rows import Row
+from dredge.storage import open_writer
+from dredge.trash import apply as apply_module
+from dredge.trash.apply import NamedAgainError
+from dredge.trash.safety import Limits, Safety
+from dredge.trash.state import TrashState
+from dredge.trash.steps import CleanReport, ScanReport, clean, restore, scan
+from dredge.trash.undo import read_undo
+from tests.support.kv_world import DAY, START, World
+
+SAFETY = Safety()
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> TrashState:
+    return TrashState(open_writer(f"file://{tmp_path}/state"))
+
+
+class Ground:
+    """A world with a live repository `lake` and a staging partition nobody names."""
+
+    def __init__(self, state: TrashState) -> None:
+        self.world = World()
+        self.state = state
+        self.partition, self.main = self.world.repository("lake")
+        self.head = next(iter(self.world.kv.scan(self.partition, b"commits/"))).key[8:].decode()
+        self.orphan = self.world.stage(self.world.token("lake", "main"))
+
+    def scan(self, after: timedelta = timedelta(0), **options: Any) -> ScanReport:
+        self.world.store.now += after
+        return scan(
+            self.world.store, self.state, clock=self.world.store.machine_clock, safety=SAFETY, **options
+        )
+
+    def clean(self, after: timedelta = timedelta(0), **options: Any) -> CleanReport:
+        self.world.store.now += after
+        return clean(
+            self.world.store,
+            self.state,
+            **{
+                "clock": self.world.store.machine_clock,
+                "safety": SAFETY,
+                "limits": Limits(),
+                "dry_run": False,
+            }
+            | options,
+        )
+
+    def name_orphan(self) -> None:
+        """What a reset by prefix does last: the branch names the token."""
+        self.world.branch(self.partition, "main", self.head, self.orphan.decode(), sealed=[self.main])
+
+    def orphan_rows(self) -> int:
+        return len(list(self.world.kv.scan(self.orphan)))
+
+    def between_looks(self, action: Callable[[], None]) -> None:
+        """Do something after the first look of a run, before its second one."""
+        store, view, looks = self.world.store, self.world.store.view, [0]
+
+        def watched() -> Any:
+            looks[0] += 1
+            if looks[0] == 3:  # one look at the store's identity, one at everything
+                action()
+            return view()
+
+        store.view = watched  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def ground(state: TrashState) -> Ground:
+    return Ground(state)
+
+
+def fates(report: CleanReport) -> list[str]:
+    return [outcome.fate for outcome in report.outcomes]
+
+
+def test_an_orphan_goes_after_two_looks(ground: Ground) -> None:
+    ground.scan()
+    assert fates(ground.clean(DAY)) == ["deleted"]
+    assert ground.orphan_rows() == 0
+
+
+def test_nothing_goes_at_a_first_look(ground: Ground) -> None:
+    assert fates(ground.clean(99 * DAY)) == []
+    assert ground.orphan_rows() == 2
+
+
+def test_what_is_named_between_the_two_looks_of_a_run_stays(ground: Ground) -> None:
+    ground.scan()
+    ground.between_looks(ground.name_orphan)
+    assert fates(ground.clean(DAY)) == []
+    assert ground.orphan_rows() == 2
+
+
+def test_what_changes_between_the_two_looks_of_a_run_stays(ground: Ground) -> None:
+    ground.scan()
+    ground.between_looks(lambda: ground.world.kv.set(ground.orphan, b"a/1", b"new"))
+    assert fates(ground.clean(DAY)) == []
+    assert ground.orphan_rows() == 2
+
+
+def test_what_is_named_right_before_the_deletion_stays(ground: Ground) -> None:
+    """The guard: the branch's record changes between the last look and the deletion."""
+    ground.scan()
+    ground.world.store.before_delete.append(ground.name_orphan)
+    assert fates(ground.clean(DAY)) == ["busy"]
+    assert ground.orphan_rows() == 2
+
+
+def test_a_row_that_changes_right_before_the_deletion_stays(ground: Ground) -> None:
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.kv.set(ground.orphan, b"a/1", b"new"))
+    assert fates(ground.clean(DAY)) == ["partly"]
+    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"a/1"]
+
+
+def test_a_row_that_arrives_right_before_the_deletion_stays(ground: Ground) -> None:
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.stage(ground.orphan.decode(), "late"))
+    ground.clean(DAY)
+    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"late"]
+
+
+def test_a_commit_on_the_branch_meanwhile_only_costs_another_look(ground: Ground) -> None:
+    ground.scan()
+
+    def commit() -> None:
+        token = ground.world.token("lake", "main")
+        ground.world.branch(ground.partition, "main", ground.head, token, sealed=[ground.main])
+
+    ground.world.store.before_delete.append(commit)
+    assert fates(ground.clean(DAY)) == ["deleted"]
+
+
+def test_a_branch_that_never_rests_keeps_its_orphans(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.scan()
+    delete_rows = ground.world.store.delete_rows
+
+    def restless(rows: Any, guards: Any = ()) -> list[bool]:
+        ground.world.branch(ground.partition, "main", ground.head, ground.world.token("lake", "main"))
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", restless)
+    report = ground.clean(DAY)
+    assert fates(report) == ["busy"]
+    assert report.status == "partial"
+    assert ground.orphan_rows() == 2
+
+
+def test_a_repository_whose_record_comes_right_before_the_deletion_stays(ground: Ground) -> None:
+    zombie, _ = ground.world.beginning("slow", uid=xid.new_xid(START - 9 * DAY))
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.record(zombie))
+    report = ground.clean(DAY, kinds=["zombie-create"])
+    assert fates(report) == ["busy"]
+    assert len(list(ground.world.kv.scan(zombie))) == 2
+
+
+def test_a_record_of_another_life_does_not_save_a_zombie_for_ever(ground: Ground) -> None:
+    zombie, _ = ground.world.beginning("slow", uid=xid.new_xid(START - 9 * DAY))
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.repository("slow"))
+    assert fates(ground.clean(DAY, kinds=["zombie-create"])) == ["deleted"]
+    assert not list(ground.world.kv.scan(zombie))
+
+
+def test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reset by prefix that took longer than the grace period names its token after the deletion."""
+    ground.scan()
+    delete_rows = ground.world.store.delete_rows
+
+    def then_named(rows: Any, guards: Any = ()) -> list[bool]:
+        outcome = delete_rows(rows, guards)
+        ground.name_orphan()
+        return outcome
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", then_named)
+    with pytest.raises(NamedAgainError, match="put back"):
+        ground.clean(DAY)
+    assert ground.orphan_rows() == 2
+    run = ground.state.runs()[0]
+    assert b'"stopped"' in ground.state.writer.get(f"runs/{run}/report.json")
+
+
+def test_a_run_that_was_killed_is_verified_by_the_next_one(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    monkeypatch.setattr(ground.world.store, "delete_rows", _die_after(ground.world.store.delete_rows))
+    with pytest.raises(KeyboardInterrupt):
+        ground.clean(DAY)
+    monkeypatch.undo()
+    assert ground.orphan_rows() == 0
+    ground.name_orphan()
+    with pytest.raises(NamedAgainError):
+        ground.clean()
+    assert ground.orphan_rows() == 2
+    assert ground.clean().status == "done"
+
+
+def _die_after(call: Callable[..., list[bool]]) -> Callable[..., list[bool]]:
+    def dying(*args: Any) -> list[bool]:
+        call(*args)
+        raise KeyboardInterrupt
+
+    return dying
+
+
+def test_a_store_that_goes_away_leaves_the_run_open(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.scan()
+
+    def away(*_: Any) -> list[bool]:
+        raise UnavailableError("gone")
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", away)
+    with pytest.raises(UnavailableError):
+        ground.clean(DAY)
+    assert ground.state.open_run() is not None
+    monkeypatch.undo()
+    assert fates(ground.clean()) == ["deleted"]
+    assert ground.state.open_run() is None
+
+
+def test_rows_are_in_the_undo_file_before_they_are_deleted(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.scan()
+    seen: list[set[Row]] = []
+    delete_rows = ground.world.store.delete_rows
+
+    def look_first(rows: Any, guards: Any = ()) -> list[bool]:
+        run = ground.state.runs()[0]
+        seen.append(set(read_undo(ground.state.writer, f"runs/{run}/undo")) - set(rows))
+        assert set(rows) <= set(read_undo(ground.state.writer, f"runs/{run}/undo"))
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", look_first)
+    ground.clean(DAY)
+    assert seen == [set()]
+
+
+def test_without_an_undo_file_nothing_is_deleted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.scan()
+
+    def full(*_: Any) -> None:
+        raise UnavailableError("no space left")
+
+    monkeypatch.setattr("dredge.trash.undo.UndoLog.write", full)
+    with pytest.raises(UnavailableError):
+        ground.clean(DAY)
+    assert ground.orphan_rows() == 2
+
+
+def test_a_partition_larger_than_memory_goes_in_pieces(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_module, "GROUP_ROWS", 10)
+    ground.world.stage(ground.orphan.decode(), *(f"p/{number:03d}" for number in range(95)))
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.stage(ground.orphan.decode(), "late"))
+    report = ground.clean(DAY)
+    assert fates(report) == ["deleted"]
+    assert report.rows_removed == 97
+    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"late"]
+    restored = restore(ground.world.store, ground.state, report.scan.plan.run_id, dry_run=False)
+    assert restored["rows_written"] == 97
+
+
+def test_a_large_partition_that_is_named_half_way_is_put_back(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_module, "GROUP_ROWS", 10)
+    ground.world.stage(ground.orphan.decode(), *(f"p/{number:03d}" for number in range(95)))
+    ground.scan()
+    delete_rows = ground.world.store.delete_rows
+
+    def name_after_the_third(rows: Any, guards: Any = ()) -> list[bool]:
+        if ground.world.store.deletions == 3:
+            ground.name_orphan()
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(ground.world.store, "delete_rows", name_after_the_third)
+    with pytest.raises(NamedAgainError):
+        ground.clean(DAY)
+    assert ground.orphan_rows() == 97
+
+
+def test_a_large_partition_with_other_bytes_stays(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply_module, "GROUP_ROWS", 1)
+    ground.scan()
+    ground.world.store.now += DAY
+    calls = []
+    references = apply_module.read_references
+
+    def change(*args: Any) -> Any:
+        if not calls:
+            ground.world.kv.set(ground.orphan, b"a/2", b"new")
+        calls.append(1)
+        return references(*args)
+
+    monkeypatch.setattr(apply_module, "read_references", change)
+    # The view of the first read is older than the change: the row's value decides.
+    assert fates(ground.clean()) == ["partly"]
+    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"a/2"]
+
+
+def test_a_marker_outlives_its_partition_by_a_grace(ground: Ground) -> None:
+    ground.world.queue(ground.orphan.decode())
+    report = ground.clean()
+    assert [(o.finding.kind, o.fate) for o in report.outcomes] == [("staging-queued", "deleted")]
+    assert ground.world.kv.get(b"cleanup-tokens", ground.orphan)
+    assert fates(ground.clean()) == []
+    assert fates(ground.clean(DAY)) == ["deleted"]
+    assert not list(ground.world.kv.scan(b"cleanup-tokens"))
+
+
+def test_a_marker_stays_while_its_partition_has_a_row(ground: Ground) -> None:
+    token = ground.world.token("lake", "main")
+    ground.world.queue(token)
+    ground.scan()
+    ground.between_looks(lambda: ground.world.stage(token))
+    assert "deleted" not in fates(ground.clean(DAY, kinds=["marker"]))
+    assert ground.world.kv.get(b"cleanup-tokens", token.encode())
+
+
+def test_only_the_asked_kinds_go(ground: Ground) -> None:
+    key = ground.world.import_status(ground.partition, START - 9 * DAY)
+    ground.scan()
+    report = ground.clean(DAY, kinds=["import-expired"])
+    assert [o.finding.key for o in report.outcomes] == [key]
+    assert ground.orphan_rows() == 2
+    with pytest.raises(ConfigError, match="no such kind"):
+        ground.clean(kinds=["commits"])
+
+
+def test_an_import_that_goes_on_right_before_the_deletion_stays(ground: Ground) -> None:
+    key = ground.world.import_status(ground.partition, START - 9 * DAY)
+    ground.world.store.before_delete.append(lambda: ground.world.kv.set(ground.partition, key, b"going on"))
+    assert fates(ground.clean(kinds=["import-expired"])) == ["partly"]
+    assert ground.world.kv.get(ground.partition, key) == b"going on"
+
+
+@pytest.mark.parametrize("limit", [{"partitions": 0}, {"rows": 1}, {"size_bytes": 10}])
+def test_a_plan_beyond_a_limit_is_refused_whole(ground: Ground, limit: dict[str, int]) -> None:
+    ground.scan()
+    with pytest.raises(RefusedError, match="the limit is"):
+        ground.clean(DAY, limits=Limits(**limit))
+    assert ground.orphan_rows() == 2
+
+
+def test_most_of_a_large_store_is_not_trash(ground: Ground) -> None:
+    for _ in range(200):
+        ground.world.stage(ground.world.token("lake", "main"))
+    ground.scan()
+    with pytest.raises(RefusedError, match="of all partitions"):
+        ground.clean(DAY)
+
+
+def test_a_store_without_any_repository_record_is_not_cleaned(ground: Ground) -> None:
+    ground.scan()
+    ground.world.kv.delete(b"graveler", b"repos/lake")
+    with pytest.raises(RefusedError, match="were the records lost"):
+        ground.clean(DAY)
+
+
+def test_an_approved_plan_bounds_the_run(ground: Ground) -> None:
+    ground.scan()
+    approved = ground.scan(DAY)
+    ground.world.import_status(ground.partition, START - 9 * DAY)
+    report = ground.clean(planned=approved.plan.run_id)
+    assert [o.finding.kind for o in report.outcomes] == ["staging-orphan"]
+
+
+def test_a_plan_that_was_changed_is_not_executed(ground: Ground) -> None:
+    ground.scan()
+    run = ground.scan(DAY).plan.run_id
+    name = f"runs/{run}/plan.json"
+    changed = ground.state.writer.get(name).replace(b'"rows": 2', b'"rows": 3')
+    ground.state.writer.put(name, changed.replace(b"staging-orphan", b"zombie-create"))
+    with pytest.raises(FormatError, match="was changed"):
+        ground.clean(planned=run)
+
+
+def test_two_cleaners_do_not_work_at_once(ground: Ground) -> None:
+    with ground.state.held("another"), pytest.raises(LeaseHeldError):
+        ground.clean()
+    with ground.state.held("another"), pytest.raises(LeaseHeldError):
+        ground.scan()
+
+
+def test_a_wrong_clock_stops_the_run(ground: Ground) -> None:
+    ground.scan()
+    ground.world.store.now += DAY
+    with pytest.raises(RefusedError, match="clock"):
+        ground.clean(clock=lambda: START)
+    ground.world.store.now = START - DAY
+    with pytest.raises(RefusedError, match="earlier than the last look"):
+        ground.clean()
+    assert ground.orphan_rows() == 2
+
+
+def test_sightings_of_one_store_say_nothing_about_another(ground: Ground) -> None:
+    ground.scan()
+    ground.world.kv.set(b"auth", b"installation_id", b"two")
+    with pytest.raises(RefusedError, match="set up anew"):
+        ground.clean(DAY)
+
+
+def test_damaged_sightings_stop_the_run(ground: Ground) -> None:
+    ground.scan()
+    ground.state.writer.put("sightings.json", b"{")
+    with pytest.raises(FormatError):
+        ground.clean(DAY)
+
+
+def test_restoring_never_overwrites(ground: Ground) -> None:
+    ground.scan()
+    run = ground.clean(DAY).scan.plan.run_id
+    ground.world.kv.set(ground.orphan, b"a/1", b"newer")
+    restored = restore(ground.world.store, ground.state, run, dry_run=False)
+    assert (restored["rows_written"], restored["keys_existing"]) == (1, 1)
+    assert ground.world.kv.get(ground.orphan, b"a/1") == b"newer"
+    with pytest.raises(ConfigError, match="no run"):
+        restore(ground.world.store, ground.state, "unknown")
+
+
+def test_a_short_grace_needs_the_option_that_calls_it_unsafe() -> None:
+    with pytest.raises(ConfigError, match="unsafe"):
+        Safety.with_grace(timedelta(hours=23))
+    assert Safety.with_grace(timedelta(hours=1), unsafe_short_grace=True).id_age == timedelta(hours=1)
+    assert Safety.with_grace(3 * DAY).id_age == DAY

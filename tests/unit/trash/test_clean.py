@@ -1,0 +1,147 @@
+"""Cleaning real dumps on every kind of store: exactly the trash goes, and all of it can be put back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dredge.kv import open_store
+from dredge.kv.postgres_rows import PostgresRows
+from dredge.kv.row_opening import open_row_cleaner
+from dredge.kv.rows import Row
+from dredge.storage import open_writer
+from dredge.trash.safety import Limits, Safety
+from dredge.trash.state import TrashState
+from dredge.trash.steps import clean, restore, scan
+from tests.support.dynamodb import dynamodb_server, table_url
+from tests.support.kv_world import TRUTH, Store, dump, memory_store
+from tests.support.postgres import postgres_server
+
+SAFETY = Safety()
+type NewStore = Callable[[], Store]
+
+SOME = ("a2_failed_creates", "c2_killed_during_drop", "d2_live_token_queued", "e3_lost_instance")
+ORPHANS = (b"orchard-com:", b"orchard-del:", b"orchard-res:")
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with postgres_server() as server:
+        url = server.new_database()
+        open_store(url).close()
+        yield url
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with dynamodb_server() as running:
+        yield running
+
+
+def postgres_store(url: str) -> Store:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("TRUNCATE kv")
+    return Store(PostgresRows(url, read_only=False))
+
+
+def opened(url: str) -> Store:
+    open_store(url).close()
+    return Store(open_row_cleaner(url))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> TrashState:
+    return TrashState(open_writer(f"file://{tmp_path}/state"))
+
+
+@pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
+def test_memory_is_left_without_exactly_the_trash(story: str, state: TrashState) -> None:
+    clean_and_check(memory_store(), story, state)
+
+
+@pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
+def test_postgres_is_left_without_exactly_the_trash(story: str, state: TrashState, database: str) -> None:
+    clean_and_check(postgres_store(database), story, state)
+
+
+@pytest.mark.parametrize("story", SOME)
+def test_sqlite_is_left_without_exactly_the_trash(story: str, state: TrashState, tmp_path: Path) -> None:
+    clean_and_check(opened(f"sqlite://{tmp_path}/kv.db"), story, state)
+
+
+@pytest.mark.parametrize("story", ["c2_killed_during_drop", "g1_dynamodb"])
+def test_dynamodb_is_left_without_exactly_the_trash(
+    story: str, state: TrashState, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    clean_and_check(opened(table_url(endpoint)), story, state)
+
+
+def clean_and_check(store: Store, story: str, state: TrashState) -> None:
+    truth = TRUTH["dumps"][story]
+    before = set(dump(story))
+    store.load(before)
+    keep = {row for row in before if not is_trash(row, truth)}
+    options: dict[str, Any] = {"clock": store.machine_clock, "safety": SAFETY}
+    for look in truth["looks"][:-1]:
+        store.now = moment(look)
+        scan(store, state, **options)
+    store.now = moment(truth["looks"][-1])
+
+    trial = clean(store, state, limits=Limits(), **options)
+    assert trial.status == "dry_run"
+    assert store.all_rows() == before, "a dry run removes nothing"
+
+    done = clean(store, state, limits=Limits(), dry_run=False, **options)
+    assert done.status == "done"
+    assert store.all_rows() == keep
+    assert done.rows_removed == len(before) - len(keep)
+    assert done.scan.plan.rows == done.rows_removed
+
+    again = clean(store, state, limits=Limits(), dry_run=False, **options)
+    assert again.rows_removed == 0, "a second run finds nothing more at the same moment"
+
+    assert restore(store, state, done.scan.plan.run_id)["rows"] == done.rows_removed
+    assert store.all_rows() == keep, "a dry run puts nothing back"
+    restored = restore(store, state, done.scan.plan.run_id, dry_run=False)
+    assert store.all_rows() == before
+    assert restored["rows_written"] == done.rows_removed
+    assert restore(store, state, done.scan.plan.run_id, dry_run=False)["rows_written"] == 0
+    store.close()
+
+
+def is_trash(row: Row, truth: dict[str, Any]) -> bool:
+    return any(
+        finding["verdict"] == "trash"
+        and finding["partition"].encode() == row.partition
+        and ("key" not in finding or finding["key"].encode() == row.key)
+        for finding in truth["findings"]
+    )
+
+
+def test_the_report_says_what_went_and_why(state: TrashState) -> None:
+    store = memory_store()
+    truth = TRUTH["dumps"]["c2_killed_during_drop"]
+    store.load(dump("c2_killed_during_drop"))
+    for look in truth["looks"]:
+        store.now = moment(look)
+        scan(store, state, clock=store.machine_clock, safety=SAFETY)
+    done = clean(store, state, clock=store.machine_clock, safety=SAFETY, limits=Limits(), dry_run=False)
+    report = json.loads(state.writer.get(f"runs/{done.scan.plan.run_id}/report.json"))
+    assert report["status"] == "done"
+    orphans = [row for row in dump("c2_killed_during_drop") if row.partition.startswith(ORPHANS)]
+    size = sum(len(row.key) + len(row.value) for row in orphans)
+    assert report["kinds"]["staging-orphan (trash)"] == {"count": 3, "rows": 6, "size_bytes": size}
+    assert {outcome["kind"] for outcome in report["outcomes"]} == {"staging-orphan", "staging-queued"}
+    assert all(outcome["why"] and outcome["fate"] == "deleted" for outcome in report["outcomes"])

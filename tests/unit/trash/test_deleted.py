@@ -1,0 +1,163 @@
+"""The cleaner over `graveler_deleted`, as the design's step 2 has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import UnavailableError
+from dredge.kv.rows import Row
+from dredge.storage import open_writer
+from dredge.trash.deleted import clean_deleted
+from dredge.trash.safety import Limits, Safety
+from dredge.trash.state import TrashState
+from dredge.trash.steps import clean
+from dredge.trash.undo import UndoLog, put_back
+from tests.support.kv_world import World
+
+
+@pytest.fixture
+def undo(tmp_path: Path) -> UndoLog:
+    return UndoLog(open_writer(f"file://{tmp_path}"), "undo")
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.repository("keeper")
+    return made
+
+
+def hand_over(world: World, name: str) -> bytes:
+    """What a delete of step 2 leaves: the partition, and an entry."""
+    partition, _ = world.beginning(name)
+    world.kv.set(b"graveler_deleted", f"repo/{name}/{partition[-20:].decode()}".encode(), b"")
+    return partition
+
+
+def rows_of(world: World, partition: bytes) -> int:
+    return len(list(world.kv.scan(partition)))
+
+
+def test_partition_and_entry_go_and_nothing_else(world: World, undo: UndoLog) -> None:
+    hand_over(world, "one")
+    hand_over(world, "two")
+    before = world.store.all_rows()
+    keep = {row for row in before if not row.partition.startswith((b"one-", b"two-", b"graveler_deleted"))}
+    outcomes = clean_deleted(world.store, undo)
+    assert [(o.fate, o.rows) for o in outcomes] == [("cleaned", 2), ("cleaned", 2)]
+    assert world.store.all_rows() == keep
+    assert clean_deleted(world.store, undo) == []
+    put_back(world.store, undo.read())
+    assert world.store.all_rows() == before
+
+
+def test_two_lives_of_one_name_may_wait_at_once(world: World, undo: UndoLog) -> None:
+    first, second = hand_over(world, "twin"), hand_over(world, "twin")
+    live, _ = world.repository("twin")
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned", "cleaned"]
+    assert rows_of(world, first) == rows_of(world, second) == 0
+    assert rows_of(world, live) == 2
+
+
+@pytest.mark.parametrize("state", [0, 1])
+def test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says(
+    world: World, undo: UndoLog, state: int
+) -> None:
+    partition = hand_over(world, "lake")
+    world.record(partition, state)
+    other = hand_over(world, "pond")
+    outcomes = {o.entry.split("/")[1]: o for o in clean_deleted(world.store, undo)}
+    assert outcomes["lake"].fate == "skipped"
+    assert rows_of(world, partition) == 2
+    assert outcomes["pond"].fate == "cleaned"
+    assert rows_of(world, other) == 0
+
+
+def test_a_failure_skips_the_entry_and_the_next_run_goes_on(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = hand_over(world, "bad"), hand_over(world, "good")
+    delete_rows = world.store.delete_rows
+
+    def failing(rows: Any, guards: Any = ()) -> list[bool]:
+        if rows[0].partition == bad:
+            raise UnavailableError("throttled")
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(world.store, "delete_rows", failing)
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped", "cleaned"]
+    assert rows_of(world, bad) == 2
+    assert rows_of(world, good) == 0
+    monkeypatch.undo()
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
+    assert rows_of(world, bad) == 0
+
+
+def test_a_run_killed_half_way_is_resumed(
+    world: World, undo: UndoLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
+    partition = hand_over(world, "large")
+    for number in range(10):
+        world.tag(partition, f"t{number}", "nowhere")
+    delete_rows = world.store.delete_rows
+
+    def dying(rows: Any, guards: Any = ()) -> list[bool]:
+        if world.store.deletions == 2:
+            raise KeyboardInterrupt
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(world.store, "delete_rows", dying)
+    with pytest.raises(KeyboardInterrupt):
+        clean_deleted(world.store, undo)
+    monkeypatch.setattr(world.store, "delete_rows", delete_rows)
+    assert rows_of(world, partition) == 6
+    assert [(o.fate, o.rows) for o in clean_deleted(world.store, undo)] == [("cleaned", 6)]
+
+
+def test_a_record_that_comes_right_before_the_deletion_saves_its_partition(
+    world: World, undo: UndoLog
+) -> None:
+    partition = hand_over(world, "slow")
+    world.store.before_delete.append(lambda: world.record(partition))
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped"]
+    assert rows_of(world, partition) == 2
+
+
+@pytest.mark.parametrize("key", [b"repo/lake", b"repo/lake/not-an-xid", b"other/lake/x", b"repo/a/b/c"])
+def test_an_entry_of_another_shape_is_left_alone(world: World, undo: UndoLog, key: bytes) -> None:
+    world.kv.set(b"graveler_deleted", key, b"")
+    before = world.store.all_rows()
+    assert all(o.fate == "skipped" for o in clean_deleted(world.store, undo))
+    assert world.store.all_rows() == before
+
+
+def test_an_unreadable_record_skips_the_entry(world: World, undo: UndoLog) -> None:
+    partition = hand_over(world, "lake")
+    world.kv.set(b"graveler", b"repos/lake", b"\xff\xff")
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped"]
+    assert rows_of(world, partition) == 2
+
+
+def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: Path) -> None:
+    partition = hand_over(world, "lake")
+    kept = hand_over(world, "kept")
+    kept_token = world.stage(world.token("kept", "main"))
+    world.record(kept)
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    options: dict[str, Any] = {
+        "clock": world.store.machine_clock,
+        "safety": Safety(),
+        "limits": Limits(),
+        "dry_run": False,
+    }
+    assert clean(world.store, state, kinds=["marker"], **options).deleted == ()
+    report = clean(world.store, state, **options)
+    assert [o.fate for o in report.deleted] == ["skipped", "cleaned"]
+    assert report.status == "partial"
+    assert rows_of(world, partition) == 0
+    assert rows_of(world, kept) == 2
+    assert Row(kept_token, b"a/1", world.kv.get(kept_token, b"a/1")) in world.store.all_rows()
