@@ -102,12 +102,12 @@ def _some_path(
 
 
 def among(context: Context, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
-    """Find the canaries that are candidates.
+    """Find the canaries that would be deleted.
 
     Args:
         context: of the run.
         canaries: living objects.
-        hash_parts: files with the candidates' hashes.
+        hash_parts: files with the hashes of what would be deleted.
     """
     if not canaries:
         return []

@@ -13,7 +13,7 @@ from dredge.errors import LeaseHeldError, RefusedError
 from dredge.gc import canaries
 from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
-from dredge.gc.identical import STEP, Resolution, resolve
+from dredge.gc.identical import CLEARED, STEP, Resolution, resolve
 from dredge.gc.namespaces import check_namespaces
 from dredge.gc.staged import STEP as STAGED
 from dredge.runs.limits import Finding, Limits, worst
@@ -115,13 +115,8 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
         f"staged addresses were read from {staged.counts['pages']} pages in {staged.counts['scans']} scans",
     )
     ordered = listing.finished_at <= staged.started_at and staged.finished_at <= committed.started_at
-    yield _must(
-        "order",
-        ordered,
-        "listing, staged, committed",
-        None,
-        "the listing was written before staging was read, staging before commits",
-    )
+    text = "reads in the order of the safety argument: listing, staging, commits"
+    yield _must("order", ordered, 3 if ordered else "not all", None, text)
     live = committed.counts["live_addresses"]
     yield _must(
         "live_not_empty",
@@ -219,8 +214,10 @@ def _outside(context: Context, record: StepRecord) -> Iterator[Finding]:
         + (f": {', '.join(foreign)}" if foreign else ""),
     )
     birds = canaries.sample(context, "guard")
-    dead = canaries.among(context, birds, record.inputs["candidates"].parts_below("candidates/hashes-"))
-    text = f"of {len(birds):,} objects that branches show are candidates"
+    cleared = [part for part in record.parts if part.name == CLEARED]
+    doomed = record.inputs["candidates"].parts_below("candidates/hashes-") + cleared
+    dead = canaries.among(context, birds, doomed)
+    text = f"of {len(birds):,} objects that branches show would be deleted"
     if dead:
         text += f", such as {dead[0].address!r} ({dead[0].path!r} on {dead[0].branch})"
     yield _must("canaries", not dead, len(dead), 0, text)

@@ -122,7 +122,8 @@ def subtract_parts(config: Json, task: Json) -> Json:
         _count(rows, counts)
         written.append(folder.write_table(STEP, index, rows, f"part-{task['name']}"))
         name = f"{STEP}/hashes-{task['name']}-{index:05d}.u64"
-        written.append(write_hashes(folder, name, unite([rows["hash"].to_numpy()])))
+        plain = rows.filter(pc.equal(rows["suspect"], ""))["hash"].to_numpy()
+        written.append(write_hashes(folder, name, unite([plain])))
     return {"parts": [part.to_json() for part in written], "counts": dict(counts)}
 
 

@@ -9,17 +9,25 @@ assert world.data() == …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from dredge.errors import NotFoundError, RefusedError
+from dredge.gc import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
 from dredge.gc.planning import plan_run, release_lease
-from dredge.gc.steps import run_steps
+from dredge.gc.steps import (
+    check_limits,
+    list_committed,
+    mark_uncommitted,
+    run_steps,
+    slice_listing,
+    subtract,
+)
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.catalog import Rules as CatalogRules
 from dredge.lakefs import (
@@ -34,6 +42,7 @@ from dredge.lakefs import (
 )
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage import DeleteOutcome, ObjectDeleter
 from tests.support.lakes import Lake, make_lake
 
 PAGE = 1000
@@ -144,6 +153,11 @@ class World:
         plan = plan_run(GCConfig.from_json(wanted), None, self.client, None, self.lake.clock)
         return Context.open(plan.run_uri, None, self.client, self.lake.clock)
 
+    def mark(self, context: Context) -> None:
+        """Do every step of a planned run up to the guards."""
+        for step in (slice_listing, mark_uncommitted, list_committed, subtract, check_limits):
+            step(context, self.runner)
+
     def run(self, context: Context) -> StepSummary:
         """Do every step of a planned run, and give the lease back."""
         try:
@@ -210,3 +224,50 @@ def make_world(**settings: Any) -> World:
     """
     lake = make_lake()
     return World(lake, CatalogClient(lake.catalog), settings=settings)
+
+
+class WatchedDeleter:
+    """A deleter that shows each request before it is made, and may answer for some keys itself."""
+
+    def __init__(self, inner: ObjectDeleter, requests: Requests) -> None:
+        self._inner = inner
+        self._requests = requests
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        self._requests.made.append(list(keys))
+        self._requests.before(len(self._requests.made), keys)
+        answers = {key: found for key in keys if (found := self._requests.answer(key)) is not None}
+        rest = [key for key in keys if key not in answers]
+        answers |= {outcome.key: outcome for outcome in self._inner.delete(rest)}
+        return [answers[key] for key in keys]
+
+
+@dataclass
+class Requests:
+    """What the sweep asks its deleters.
+
+    Attributes:
+        before: called with the number of the request (from 1) and its keys; may raise.
+        answer: the outcome of a key instead of deleting it, or None.
+        made: keys of each request.
+    """
+
+    before: Callable[[int, Sequence[str]], None] = lambda _number, _keys: None
+    answer: Callable[[str], DeleteOutcome | None] = lambda _key: None
+    made: list[list[str]] = field(default_factory=list)
+
+
+@contextmanager
+def deleting(**watch: Any) -> Iterator[Requests]:
+    """Stand in the way of the sweep's deleters; arguments as for `Requests`."""
+    requests = Requests(**watch)
+    honest = sweep.open_deleter
+    sweep.open_deleter = lambda uri: WatchedDeleter(honest(uri), requests)  # type: ignore[assignment, misc]
+    try:
+        yield requests
+    finally:
+        sweep.open_deleter = honest

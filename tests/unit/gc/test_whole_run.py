@@ -1,8 +1,21 @@
-"""Whole clean runs in memory: what goes, and above all what stays."""
+"""Whole clean runs in memory: every kind of garbage goes, every look-alike stays."""
 
 from __future__ import annotations
 
-from tests.support.gc import make_world
+import json
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.steps import Context, check_limits, save_report
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_writer
+from tests.support.gc import World, make_world
+
+
+def report_of(context: Context) -> dict:
+    found: dict = context.folder.read_json("report.json")
+    return found
 
 
 def test_a_run_deletes_an_orphan_and_nothing_else() -> None:
@@ -18,3 +31,275 @@ def test_a_run_deletes_an_orphan_and_nothing_else() -> None:
     assert orphan not in world.data()
     assert report.counts["deleted_objects"] == 1
     world.assert_readable()
+
+
+def garbage_of_every_kind(world: World) -> dict[str, str]:
+    """Make garbage; gives the address of each kind."""
+    catalog, name = world.lake.catalog, world.lake.repository
+    made = {}
+    made["overwritten before a commit"] = world.upload("over", b"first")
+    world.upload("over", b"second")
+    made["deleted before a commit"] = world.upload("gone", b"gone")
+    catalog.delete_object(name, "main", "gone")
+    catalog.create_branch(name, "reset", "main")
+    made["reset"] = world.upload("reset", b"reset", "reset")
+    catalog.reset_branch(name, "reset")
+    catalog.create_branch(name, "dropped", "main")
+    made["on a deleted branch"] = world.upload("dropped", b"dropped", "dropped")
+    catalog.delete_branch(name, "dropped")
+    full = catalog.get_physical_address(name, "main", "linkme")
+    made["never linked"] = full.removeprefix(world.lake.namespace + "/")
+    world.orphan(made["never linked"], b"never linked")
+    made["never named"] = world.orphan("data/some/where/deep//and odd/%20", b"orphan")
+    made["beside slices"] = world.orphan("data/plain", b"plain")
+    return made
+
+
+def look_alikes(world: World) -> dict[str, str]:
+    """Make living objects that are easy to take for garbage; gives the address of each kind."""
+    catalog, name = world.lake.catalog, world.lake.repository
+    made = {}
+    made["staged"] = world.upload("staged", b"staged")
+    catalog.create_branch(name, "hidden", "main", hidden=True)
+    made["staged on a hidden branch"] = world.upload("hidden", b"hidden", "hidden")
+    catalog.create_branch(name, "feature", "main")
+    made["committed on another branch"] = world.upload("feature", b"feature", "feature")
+    world.lake.commit("feature", "feature")
+    made["copied from"] = world.upload("source", b"copy me")
+    made["copied to"] = world.lake.address(catalog.copy_object(name, "main", "target", source_path="source"))
+    made["with new metadata"] = world.upload("meta", b"meta")
+    catalog.update_user_metadata(name, "main", "meta", {"k": "v"})
+    made["same bytes once more"] = world.upload("twin", b"staged")
+    made["an odd path"] = world.upload("odd/%20 ü/a//b?#", b"odd")
+    return made
+
+
+def test_every_kind_of_garbage_goes_and_every_look_alike_stays() -> None:
+    world = make_world()
+    world.rules(30)
+    base = world.upload("base", b"base")
+    world.lake.commit()
+    garbage = garbage_of_every_kind(world)
+    living = look_alikes(world)
+    world.age(days=2)
+    before = world.data()
+    world.collect()
+    gone = before - world.data()
+    assert gone == set(garbage.values())
+    assert {base, *living.values()} <= world.data()
+    for branch in ("main", "hidden", "feature", "reset"):
+        world.assert_readable(branch)
+
+
+def test_expired_commits_let_go_and_active_ones_do_not() -> None:
+    world = make_world()
+    world.rules(30)
+    first = world.upload("a", b"first")
+    world.lake.commit("first")
+    second = world.upload("a", b"second")
+    world.lake.commit("second")
+    world.age(days=40)
+    third = world.upload("a", b"third")
+    world.lake.commit("third")
+    world.age(days=2)
+    world.collect()
+    # The newest commit beyond the threshold stays: a reader could still have been at it.
+    assert world.data() == {second, third}
+    assert first not in world.data()
+
+
+def test_a_dangling_commit_expires_by_the_default_rule() -> None:
+    world = make_world()
+    world.rules(30)
+    world.upload("base", b"base")
+    world.lake.commit()
+    world.lake.catalog.create_branch(world.lake.repository, "topic", "main")
+    dangling = world.upload("topic", b"topic", "topic")
+    world.lake.commit("topic", "topic")
+    world.lake.catalog.delete_branch(world.lake.repository, "topic")
+    world.age(days=10)
+    world.collect()
+    assert dangling in world.data()
+    world.age(days=30)
+    world.collect()
+    assert dangling not in world.data()
+
+
+def test_a_dry_run_deletes_nothing_and_says_what_it_would() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan(dry_run=True)
+    before = world.data()
+    world.run(context)
+    assert world.data() == before
+    report = report_of(context)
+    assert report["outcome"] == "dry_run"
+    assert report["counts"]["deletable_objects"] == 1
+    # Nothing that lakeFS's own collector could sweep from later.
+    names = {info.key for info in context.folder.writer.list_level("deleted/").objects}
+    assert not names
+    assert json.loads(context.folder.writer.get("summary.json"))["num_deleted_objects"] == 0
+
+
+def test_a_run_writes_what_the_vendors_collector_writes() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    orphan = world.orphan("data/slice/x,y")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    summary = json.loads(context.folder.writer.get("summary.json"))
+    assert summary["success"] is True
+    assert summary["num_deleted_objects"] == 1
+    assert summary["run_id"] == context.plan.run_id
+    assert summary["cutoff_time"].endswith("Z")
+    assert context.folder.writer.get("deleted.text/part-00000.txt").decode() == f"{orphan}\n"
+    assert "<html" in context.folder.writer.get("report.html").decode()
+
+
+def test_a_second_run_finds_nothing_left_to_do() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.lake.commit()
+    world.orphan("data/orphan")
+    world.age(days=2)
+    world.collect()
+    world.age(hours=1)
+    report = world.collect()
+    assert report.counts["candidates_objects"] == 0
+    assert report.counts["deleted_objects"] == 0
+
+
+def test_the_index_is_filled_once_and_read_afterwards() -> None:
+    world = make_world()
+    world.rules(30)
+    world.upload("a", b"1")
+    world.lake.commit()
+    world.age(days=2)
+    first = world.plan()
+    world.run(first)
+    world.age(hours=1)
+    second = world.plan()
+    world.run(second)
+    summaries = [context.folder.read_summary("committed") for context in (first, second)]
+    assert [summary.counts["ranges_decoded"] for summary in summaries if summary] == [1, 0]
+    assert summaries[1] is not None
+    assert summaries[1].counts["live_addresses"] == 1
+
+
+def test_a_run_root_of_the_users_choice_holds_the_run(tmp_path: object) -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan(run_root="memory://elsewhere/runs")
+    world.run(context)
+    assert context.plan.run_uri == f"memory://elsewhere/runs/{context.plan.run_id}"
+    assert open_writer("memory://elsewhere/runs").list_level("").folders == [f"{context.plan.run_id}/"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [("max_delete_objects", 1), ("max_delete_bytes", 5), ("max_delete_percent", 10.0)],
+)
+def test_a_limit_holds_the_run_and_nothing_is_deleted(limit: str, value: float) -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/x", b"123")
+    world.orphan("data/y", b"123")
+    world.age(days=2)
+    before = world.data()
+    context = world.plan(**{limit: value})
+    with pytest.raises(RefusedError, match="limit"):
+        world.run(context)
+    assert world.data() == before
+    report = report_of(context)
+    assert report["outcome"] == "held"
+    assert report["headline"] == "Nothing was deleted."
+
+
+def test_a_limit_does_not_stop_a_dry_run_but_is_reported() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/x", b"123")
+    world.age(days=2)
+    context = world.plan(max_delete_objects=0, dry_run=True)
+    world.run(context)
+    report = report_of(context)
+    assert any("would be held" in text for text in report["warnings"])
+    assert {item["rule"] for item in report["findings"] if item["verdict"] == "held"} == {"max_objects"}
+
+
+def test_a_limit_met_exactly_passes() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/x", b"123")
+    world.age(days=2)
+    assert world.collect(max_delete_objects=1, max_delete_bytes=3).counts["deleted_objects"] == 1
+
+
+def test_steps_out_of_order_are_refused() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    context = world.plan()
+    with pytest.raises(RefusedError, match="needs the result of listing"):
+        check_limits(context, LocalRunner())
+
+
+def test_a_run_that_never_began_still_has_a_report() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    context = world.plan()
+    save_report(context)
+    assert report_of(context)["outcome"] == "unfinished"
+
+
+def test_reasons_are_told_as_far_as_anything_tells() -> None:
+    world = make_world()
+    world.rules(1)
+    world.upload("a", b"first")
+    world.lake.commit("first")
+    world.upload("a", b"second")
+    world.lake.commit("second")
+    world.age(days=3)
+    world.upload("a", b"third")
+    world.lake.commit("third")
+    full = world.lake.catalog.get_physical_address(world.lake.repository, "main", "linkme")
+    world.orphan(full.removeprefix(world.lake.namespace + "/"))
+    world.orphan("data/never")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    rows = {row["kind"]: (row["objects"], row["verdict"]) for row in report_of(context)["rows"]}
+    assert rows["expired"] == (2, "deleted")
+    assert rows["never_linked"] == (1, "deleted")
+    assert rows["unreferenced"] == (1, "deleted")
+
+
+def test_the_driver_hands_tasks_and_gets_results_that_are_small_and_plain() -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Watching:
+        default_parallelism = 3
+
+        def run(self, name, fn, config, tasks):  # type: ignore[no-untyped-def]
+            results = LocalRunner().run(
+                name, fn, json.loads(json.dumps(config)), json.loads(json.dumps(tasks))
+            )
+            seen.append((name, json.dumps([config, *tasks, *results])))
+            return results
+
+    world = make_world()
+    world.runner = Watching()
+    for number in range(50):
+        world.upload(f"path/{number:03d}", b"%d" % number)
+    world.lake.commit()
+    world.orphan("data/orphan")
+    world.age(days=2)
+    assert world.collect().counts["deleted_objects"] == 1
+    assert {name for name, _ in seen} >= {"listing", "committed", "candidates", "ledger"}
+    addresses = world.data()
+    for name, text in seen:
+        assert not any(address in text for address in addresses), f"rows of {name} went through the driver"
