@@ -45,15 +45,18 @@ def _store(location: Location) -> Any:
     if location.bucket not in _stores:
         from obstore.store import from_url
 
-        with translated_native(f"opening {location.uri}"):
-            _stores[location.bucket] = from_url(
-                location.bucket,
-                client_options={
-                    "connect_timeout": f"{native.CONNECT_SECONDS}s",
-                    "read_timeout": f"{native.READ_SECONDS}s",
-                    "timeout": "30m",
-                },
-            )
+        try:
+            with translated_native(f"opening {location.uri}"):
+                _stores[location.bucket] = from_url(
+                    location.bucket,
+                    client_options={
+                        "connect_timeout": f"{native.CONNECT_SECONDS}s",
+                        "read_timeout": f"{native.READ_SECONDS}s",
+                        "timeout": "30m",
+                    },
+                )
+        except UnavailableError as error:  # nothing was connected yet: the settings are wrong
+            raise ConfigError(str(error)) from None
     return _stores[location.bucket]
 
 

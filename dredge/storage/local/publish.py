@@ -102,8 +102,12 @@ def _make_distinct(opened: int) -> os.stat_result:
     File systems keep time in ticks of milliseconds and use inodes again, so two writes in one tick could get
     the same etag. Less than a millisecond of noise tells them apart.
     """
-    moment = os.fstat(opened).st_mtime_ns + secrets.randbelow(1_000_000)
+    moment = _look(opened).st_mtime_ns + secrets.randbelow(1_000_000)
     os.utime(opened, ns=(moment, moment))
+    return os.fstat(opened)
+
+
+def _look(opened: int) -> os.stat_result:
     return os.fstat(opened)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
@@ -90,7 +90,7 @@ def test_options_survive_the_way_through_an_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "wrong",
     [
         {"endpoint_url": "host:9000"},
         {"endpoint_url": "http://user:pass@host"},
@@ -99,9 +99,9 @@ def test_options_survive_the_way_through_an_environment() -> None:
         {"delete_requests": 0},
     ],
 )
-def test_wrong_options_are_refused_without_repeating_them(settings: dict[str, str]) -> None:
+def test_wrong_options_are_refused_without_repeating_them(wrong: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        StorageOptions(**settings)  # type: ignore[arg-type]
+        StorageOptions(**wrong)  # type: ignore[arg-type]
     assert "pass" not in str(caught.value).replace("pass ", "")
 
 
@@ -192,6 +192,7 @@ def test_keys_that_are_not_their_own_normal_form(key: str) -> None:
     assert not is_plain(key)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=12))
 def test_client_safe_keys_are_those_that_splitting_and_joining_keeps(key: str) -> None:
     parts = key.split("/")
@@ -199,6 +200,7 @@ def test_client_safe_keys_are_those_that_splitting_and_joining_keeps(key: str) -
     assert is_client_safe(key) == (all(p not in ("", ".", "..") for p in parts) and not control)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=8))
 def test_xml_safe_keys_come_through_xml(key: str) -> None:
     from xml.etree import ElementTree
@@ -211,6 +213,7 @@ def test_xml_safe_keys_come_through_xml(key: str) -> None:
     assert key.strip() == key
 
 
+@settings(deadline=None)
 @given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
 def test_bounds_compare_as_bytes_do(key: str, low: str, high: str) -> None:
     raw = key.encode()

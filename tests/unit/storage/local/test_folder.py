@@ -233,6 +233,36 @@ def test_no_increment_is_lost_under_put_if_match(root: Path) -> None:
     assert sorted(os.listdir(root)) == ["counter", "data"]
 
 
+def test_no_two_versions_of_an_object_have_the_same_etag(root: Path) -> None:
+    _, writer, _ = doors(root)
+    etags = [writer.put("state", b"same size") for _ in range(400)]
+    assert len(set(etags)) == 400
+    assert etags[-1] == writer.stat("state").etag
+
+
+def test_writes_in_one_tick_of_a_coarse_clock_get_times_of_their_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    real = os.utime
+
+    class Coarse:
+        st_mtime_ns = 1_700_000_000_000_000_000
+
+    def spy(fd: int, ns: tuple[int, int]) -> None:
+        given.append(ns[1])
+        real(fd, ns=ns)
+
+    _, writer, _ = doors(root)
+    with monkeypatch.context() as patched:
+        patched.setattr(publish, "_look", lambda fd: Coarse)
+        patched.setattr(publish.os, "utime", spy)
+        for _ in range(100):
+            writer.put("state", b"same size")
+    assert len(set(given)) > 95
+    assert all(0 <= moment - Coarse.st_mtime_ns < 1_000_000 for moment in given)
+
+
 def test_put_if_absent_works_without_hard_links(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote_plus, urlsplit
 from xml.sax.saxutils import escape
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import ConfigError, FormatError, UnavailableError
@@ -45,11 +45,13 @@ def keys_of(xml: str) -> list[str]:
 key_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(key_text, max_size=8))
 def test_any_key_comes_out_of_its_url_coding(keys: list[str]) -> None:
     assert keys_of(page(*(contents(quote_plus(key, safe="/")) for key in keys))) == keys
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("%25aAf+ \n/", min_size=1, max_size=8), max_size=6))
 def test_percent_signs_and_plus_signs_are_not_decoded_twice(keys: list[str]) -> None:
     assert keys_of(page(*(contents(quote_plus(key, safe="")) for key in keys))) == keys
@@ -57,6 +59,7 @@ def test_percent_signs_and_plus_signs_are_not_decoded_twice(keys: list[str]) -> 
     assert keys_of(page(*lower)) == [key.lower() for key in keys]
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1, max_size=8), max_size=6
