@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -17,14 +18,24 @@ import pytest
 def dynamodb_server() -> Iterator[str]:
     """Run a server; yields its endpoint."""
     from moto.dynamodb.models.dynamo_type import Item
+    from moto.dynamodb.responses import DynamoHandler
     from moto.server import ThreadedMotoServer
 
     def is_within_segment(item: Any, segments: tuple[int | None, int | None]) -> bool:
         segment, total = segments
         return total is None or hashlib.md5(item.hash_key.value).digest()[0] % total == segment
 
-    # moto's own version takes every hash key for text, and fails on binary ones.
+    lock = threading.Lock()
+    call_action = DynamoHandler.call_action
+
+    def one_at_a_time(handler: Any) -> Any:
+        with lock:
+            return call_action(handler)
+
+    # A conditional write is atomic in DynamoDB; moto looks first and writes then, in many threads.
     patch = pytest.MonkeyPatch()
+    patch.setattr(DynamoHandler, "call_action", one_at_a_time)
+    # moto's own version takes every hash key for text, and fails on binary ones.
     patch.setattr(Item, "is_within_segment", is_within_segment)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(port=0, verbose=False)

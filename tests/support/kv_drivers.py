@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.dynamodb import dynamodb_server, table_url
+from tests.support.postgres import PostgresServer, postgres_server
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,13 @@ class Driver:
         fresh_url: context manager: a URL for `open_store` that nobody has used, valid inside the context.
         shared: whether a second `open_store` of the URL, also in another process, sees the same keys.
         longest_value: bytes of the largest value the suite may write.
+        most_keys: how many keys a test may write, where the test is about many.
     """
 
     fresh_url: Callable[[Path, pytest.FixtureRequest], Any]
     shared: bool = True
     longest_value: int = 20 << 20
+    most_keys: int = 10_000
 
 
 @contextmanager
@@ -36,4 +42,40 @@ def _sqlite(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     yield f"sqlite://{folder}/kv%20store.db"
 
 
-DRIVERS: dict[str, Driver] = {"memory": Driver(_memory, shared=False), "sqlite": Driver(_sqlite)}
+@cache
+def _postgres_server(config: pytest.Config) -> PostgresServer:
+    return config_scope(config, postgres_server(fsync=False))
+
+
+@contextmanager
+def _postgres(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    yield _postgres_server(request.config).new_database()
+
+
+@cache
+def _dynamodb_endpoint(config: pytest.Config) -> str:
+    return config_scope(config, dynamodb_server())
+
+
+@contextmanager
+def _dynamodb(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 100)  # pages are crossed with fewer keys
+        yield table_url(_dynamodb_endpoint(request.config))
+
+
+def config_scope[T](config: pytest.Config, context: AbstractContextManager[T]) -> T:
+    """Enter a context that ends with the test run."""
+    value = context.__enter__()
+    config.add_cleanup(lambda: context.__exit__(None, None, None))
+    return value
+
+
+DRIVERS: dict[str, Driver] = {
+    "dynamodb": Driver(_dynamodb, longest_value=390_000, most_keys=257),
+    "memory": Driver(_memory, shared=False),
+    "postgresql": Driver(_postgres),
+    "sqlite": Driver(_sqlite),
+}

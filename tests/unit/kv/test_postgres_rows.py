@@ -19,7 +19,7 @@ from tests.support.postgres import PostgresServer, postgres_server
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with postgres_server() as running:
+    with postgres_server(fsync=False) as running:
         yield running
 
 

@@ -36,7 +36,7 @@ def moment(seconds: float) -> datetime:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with postgres_server() as server:
+    with postgres_server(fsync=False) as server:
         url = server.new_database()
         open_store(url).close()
         yield url

@@ -88,6 +88,11 @@ def test_a_zombie_is_only_what_a_create_leaves(world: World, watcher: Watcher) -
     world.tag(tagged, "t", "nowhere")
     two_branches, _ = world.beginning("two-branches")
     world.branch(two_branches, "other", "nowhere", world.token("two-branches", "other"))
+    same_head, _ = world.beginning("same-head")
+    first = next(iter(world.kv.scan(same_head, b"commits/"))).key[8:].decode()
+    world.branch(same_head, "other", first, world.token("same-head", "other"))
+    imported = b"imported-" + xid.new_xid(world.now).encode()
+    world.branch(imported, "main", world.commit(imported).id, world.token("imported", "main"))
     with_settings, _ = world.beginning("with-settings")
     world.kv.set(with_settings, b"settings/protected_branches", b"")
     elsewhere, _ = world.beginning("elsewhere", branch=None)
@@ -96,7 +101,7 @@ def test_a_zombie_is_only_what_a_create_leaves(world: World, watcher: Watcher) -
     world.commit(history, parents=["x"])
     watcher.look(2 * DAY)
     found = watcher.look(2 * DAY)
-    for partition in (staged, tagged, two_branches, with_settings, elsewhere, history):
+    for partition in (staged, tagged, two_branches, same_head, imported, with_settings, elsewhere, history):
         assert found[partition, None].verdict == "report", partition
 
 
