@@ -36,7 +36,9 @@ def translated_native(doing: str) -> Iterator[None]:
 
     try:
         yield
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if "NoSuchBucket" in str(error):
+            raise ConfigError(f"{doing}: the bucket does not exist; check the URI and the endpoint.") from None
         raise NotFoundError(f"{doing}: there is no such object") from None
     except (exceptions.BaseError, ValueError) as error:
         raise family_of(error, redact(f"{doing}: {error}")) from None
@@ -52,6 +54,4 @@ def family_of(error: Exception, words: str) -> DredgeError:
         return ConfigError(f"{words}. Check the credentials, their rights, and the endpoint.")
     if isinstance(error, ValueError | exceptions.InvalidPathError | exceptions.UnknownConfigurationKeyError):
         return ConfigError(words)
-    if "NoSuchBucket" in words:
-        return ConfigError(f"{words}. The bucket does not exist; check the URI and the endpoint.")
     return UnavailableError(words)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from dredge.storage import native
@@ -19,7 +20,7 @@ from dredge.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from obstore.store import ClientConfig, S3Store
+    from obstore.store import ClientConfig, RetryConfig, S3Store
 
 POOL_CONNECTIONS = 64
 READ_ATTEMPTS = 6
@@ -136,4 +137,5 @@ def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
         settings["credential_provider"] = Boto3CredentialProvider(_session())
-    return S3Store(bucket, client_options=client_options, **settings)
+    retries: RetryConfig = {"max_retries": READ_ATTEMPTS - 1, "retry_timeout": timedelta(minutes=2)}
+    return S3Store(bucket, client_options=client_options, retry_config=retries, **settings)

@@ -148,6 +148,8 @@ def test_errors_belong_to_families_and_carry_no_secret(
         )
         writer, deleter = open_writer("s3://bkt/p", options), open_deleter("s3://bkt/p", options)
         calls = [
+            lambda: writer.get("k"),
+            lambda: list(writer.get_many(["k", "l"])),
             lambda: writer.get_range("k", 0, 1),
             lambda: writer.put_if_absent("k", b""),
             lambda: list(writer.list()),
