@@ -113,7 +113,8 @@ class Call:
         headers: of the request.
         body: decoded and checked JSON; {} for calls without a body.
         user: who asks; None only on calls that need no credentials.
-        chunks: the raw body, for uploads; reading it blocks.
+        content: the raw body of calls without a JSON one: whole when it is small, else pieces, and reading
+            those blocks.
     """
 
     backend: Backend
@@ -122,7 +123,7 @@ class Call:
     headers: Headers
     body: Any
     user: User | None
-    chunks: Iterator[bytes]
+    content: bytes | Iterator[bytes]
 
     @property
     def catalog(self) -> Catalog:

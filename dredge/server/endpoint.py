@@ -104,7 +104,7 @@ class Endpoint:
             headers=request.headers,
             body=body,
             user=user,
-            chunks=iter(()) if operation.body is not None else await _chunks_of(request),
+            content=b"" if operation.body is not None else await _content_of(request),
         )
         return await run_in_threadpool(operation.handler, call)
 
@@ -128,12 +128,12 @@ class Endpoint:
             access_log.info("%s %s %d %.1f ms", request.method, url, status, milliseconds)
 
 
-async def _chunks_of(request: Request) -> Iterator[bytes]:
+async def _content_of(request: Request) -> bytes | Iterator[bytes]:
     """The raw body. A small one is read here, which saves the worker thread its way back to the loop."""
     length = request.headers.get("content-length")
     if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
-        return iter((await request.body(),))
-    return BodyPieces(request) if length or "transfer-encoding" in request.headers else iter(())
+        return await request.body()
+    return BodyPieces(request) if length or "transfer-encoding" in request.headers else b""
 
 
 async def _read_whole(request: Request) -> bytes:

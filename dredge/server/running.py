@@ -126,8 +126,8 @@ def bind(listen: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=512)
-        # Connections inherit this. asyncio sets it only on sockets made with an explicit protocol, and without
-        # it every answer of two writes waits 40 ms for the client's delayed acknowledgement.
+        # Connections inherit this. asyncio sets it only on sockets made with an explicit protocol, and
+        # without it every answer of two writes waits 40 ms for the client's delayed acknowledgement.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as problem:
@@ -175,7 +175,8 @@ def serve(settings: ServerSettings, on_ready: Callable[[str], None] | None = Non
         listening.close()
         raise
     try:
-        asyncio.run(_serve(_server_of(service), listening, on_ready))
+        server = _server_of(service)
+        asyncio.run(_serve(server, listening, on_ready), loop_factory=server.config.get_loop_factory())
     finally:
         service.close()
 

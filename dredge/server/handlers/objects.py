@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -18,14 +20,17 @@ METADATA_PREFIX = "x-lakefs-meta-"
 
 
 def upload_object(call: Call) -> Response:
-    """POST …/branches/{branch}/objects: raw bytes, or a form with the field `content`, streamed."""
+    """POST …/branches/{branch}/objects: raw bytes, or a form with the field `content`, streamed.
+
+    The catalog looks at the branch and at If-None-Match before it takes the first byte.
+    """
     path = call.query.required("path")
     only_new = _only_new(call.headers)
-    _require_branch(call)
     content_type = call.headers.get("content-type") or DEFAULT_CONTENT_TYPE
-    content = call.chunks
+    content: bytes | Iterator[bytes] = call.content
     if content_type.partition(";")[0].strip().lower() == "multipart/form-data":
-        form = FormContent(call.chunks, content_type)
+        pieces = iter((content,)) if isinstance(content, bytes) else content
+        form = FormContent(pieces, content_type)
         content_type, content = form.open() or DEFAULT_CONTENT_TYPE, form
     metadata = _metadata_headers(call.headers)
     try:
@@ -41,6 +46,8 @@ def upload_object(call: Call) -> Response:
         )
     except PreconditionError:
         raise PreconditionError("path already exists") from None
+    except BranchNotFoundError:
+        raise BranchNotFoundError(f"branch '{call.branch}' not found") from None
     return answers.answer(201, shapes.object_stats(made, metadata=made.metadata))
 
 
@@ -143,14 +150,6 @@ def update_object_user_metadata(call: Call) -> Response:
         call.repository, call.branch, call.query.required("path"), call.body["set"]
     )
     return answers.empty()
-
-
-def _require_branch(call: Call) -> None:
-    """Look at the branch before the body: nobody should send gigabytes to one that is not there."""
-    try:
-        call.catalog.get_branch(call.repository, call.branch)
-    except BranchNotFoundError:
-        raise BranchNotFoundError(f"branch '{call.branch}' not found") from None
 
 
 def _delete_one(call: Call, path: str, force: bool) -> DeleteError | None:

@@ -13,8 +13,9 @@ from dredge.graveler.catalog import ObjectContent, ObjectStats
 from dredge.graveler.errors import BadRequestError
 from dredge.server import answers, shapes
 from dredge.server.calls import Call
+from dredge.storage import ObjectStream
 
-READ_BYTES = 4 << 20
+READ_BYTES = 1 << 20  # an object up to this size is read whole
 _RANGE = re.compile(r"^bytes=\s*(\d*)\s*-\s*(\d*)\s*$", re.ASCII)
 _INLINE = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp", "text/plain", "application/json"})
 
@@ -123,22 +124,22 @@ def _header_text(content_type: str) -> str:
 
 
 def _bytes(content: ObjectContent, start: int, end: int, status: int, headers: dict[str, str]) -> Response:
-    """Send bytes `start` to `end`; the first piece is read before the status, for it may be gone (410)."""
+    """Send bytes `start` to `end`; the object is opened before the status, for it may be gone (410)."""
     headers["Content-Length"] = str(end - start)
+    if end - start > READ_BYTES:
+        return StreamingResponse(_pieces(content.stream(start, end - start)), status, headers)
     whole = start == 0 and end == content.stats.size_bytes
-    first = content.read(start, None if whole and end <= READ_BYTES else min(READ_BYTES, end - start))
-    if end - start <= READ_BYTES:
-        return Response(first, status, headers)
-    return StreamingResponse(_pieces(content, first, start, end), status, headers)
+    return Response(content.read(start, None if whole else end - start), status, headers)
 
 
-async def _pieces(content: ObjectContent, piece: bytes, at: int, end: int) -> AsyncIterator[bytes]:
-    while piece:
-        yield piece
-        at += len(piece)
-        if at >= end:
-            return
-        piece = await run_in_threadpool(content.read, at, min(READ_BYTES, end - at))
+async def _pieces(stream: ObjectStream) -> AsyncIterator[bytes]:
+    """Pull one piece at a time in a worker thread, as fast as the client takes them."""
+    try:
+        pieces = iter(stream)
+        while piece := await run_in_threadpool(next, pieces, b""):
+            yield piece
+    finally:
+        stream.close()
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int]:
