@@ -18,20 +18,21 @@ from dredge.graveler.catalog.entries import (
 )
 from dredge.graveler.catalog.objects import ObjectCalls
 from dredge.graveler.catalog.results import DeleteError, ObjectStats
-from dredge.graveler.committed import AddressType, Entry, Value
+from dredge.graveler.committed import AddressType, Entry
 from dredge.graveler.errors import (
     DataNotFoundError,
     GravelerError,
     InvalidValueError,
     PathNotFoundError,
     PreconditionError,
+    TooManyTriesError,
     UnsupportedError,
 )
 from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Branch, Repository
 from dredge.graveler.staging.area import Staged
 from dredge.graveler.staging.combined import staged_value
-from dredge.graveler.staging.flows import read_branch, write_staged
+from dredge.graveler.staging.flows import write_staged
 from dredge.kv import PredicateFailedError
 
 Content = bytes | BinaryIO | Iterable[bytes]
@@ -73,8 +74,8 @@ class ChangeCalls(ObjectCalls):
         found = self._writable(repository, force)
         raw = check_path(path)
         self._protection.require_writable(found, branch)
-        present = self._branches.cached(found, branch).branch  # 404 before the body is read
-        if if_none_match and self._value_on(found, present, raw) is not None:
+        self._branches.cached(found, branch)  # 404 before the body is read
+        if if_none_match and self._value_on(found, self._branches.current(found, branch).branch, raw):
             raise PreconditionError
         address = self._paths.new_address()
         checksum, size = self._write_bytes(found, address, content)
@@ -211,12 +212,19 @@ class ChangeCalls(ObjectCalls):
         found = self._writable(repository, force)
         raw = check_path(path)
         self._protection.require_writable(found, branch)
-        value = read_branch(
-            self._branches, found, branch, lambda present: self._value_on(found, present, raw)
-        )
-        if value is None:
-            raise PathNotFoundError
-        self._stage(found, branch, raw, replace(decode_entry(raw, value), metadata=dict(metadata)))
+
+        def write(present: Branch) -> None:
+            here = self._areas.get_raw(present.staging_token, raw)
+            value = self._value_on(found, present, raw)
+            if value is None:
+                raise PathNotFoundError
+            entry = replace(decode_entry(raw, value), metadata=dict(metadata))
+            self._areas.put_if(present.staging_token, Staged(raw, entry.value()), here)
+
+        try:
+            write_staged(self._branches, found, branch, write, self.settings.write_tries)
+        except PredicateFailedError:
+            raise TooManyTriesError from None  # someone else wrote the path meanwhile
 
     def _stage(
         self, repository: Repository, branch: str, path: bytes, entry: Entry, *, if_absent: bool = False
@@ -252,22 +260,31 @@ class ChangeCalls(ObjectCalls):
             raise PreconditionError from None
 
     def _delete(self, repository: Repository, branch: str, path: bytes, no_tombstone: bool) -> None:
+        is_retry = False
+
         def write(present: Branch) -> None:
-            below = self._below(repository, present, path)
+            nonlocal is_retry
             here = self._areas.get(present.staging_token, path)
-            if below is None and no_tombstone:
+            is_below = is_retry or self._is_below(repository, present, path)
+            is_retry = True
+            if here is None and not is_below:
+                return
+            if no_tombstone and not is_below:
                 self._areas.remove(present.staging_token, path)
-            elif (below if here is None else here.value) is not None:
+            elif here is None or here.value is not None:
                 self._areas.put(present.staging_token, Staged(path, None))
 
         write_staged(self._branches, repository, branch, write, self.settings.write_tries)
 
-    def _below(self, repository: Repository, branch: Branch, path: bytes) -> Value | None:
-        """What a path reads as without the newest token."""
-        staged = staged_value(self._areas, branch.sealed_tokens, path)
-        if staged is not None:
-            return staged.value
-        return self._committed_value(repository, branch.commit_id, path)
+    def _is_below(self, repository: Repository, branch: Branch, path: bytes) -> bool:
+        """Whether a path may show through once the newest token says nothing of it.
+
+        Any row of a sealed token counts, a tombstone too: it may have come too late for the commit that is
+        being made of that token, and would be dropped with it.
+        """
+        if staged_value(self._areas, branch.sealed_tokens, path) is not None:
+            return True
+        return self._committed_value(repository, branch.commit_id, path) is not None
 
     def _write_bytes(self, repository: Repository, address: str, content: Content) -> tuple[str, int]:
         objects = self._namespace(repository).objects

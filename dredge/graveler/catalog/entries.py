@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -12,6 +13,8 @@ from dredge.graveler.committed import Entry, Value
 from dredge.graveler.errors import InvalidValueError
 from dredge.graveler.refs.records import Repository
 from dredge.storage import ObjectWriter
+
+_NO_URI = re.compile("[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
 
 
 def path_bytes(text: str) -> bytes:
@@ -68,11 +71,11 @@ def address_to_keep(repository: Repository, address: str) -> tuple[str, AddressT
     Raises:
         InvalidValueError: 400, no URI.
     """
+    if "://" not in address or _NO_URI.search(address):
+        raise InvalidValueError(f"could not parse URI {address!r}: invalid value")
     prefix = repository.storage_namespace.rstrip("/") + "/"
     if address.startswith(prefix + DATA_PREFIX):
         return address.removeprefix(prefix), AddressType.RELATIVE
-    if "://" not in address or any(ord(char) < 0x20 or char == "\x7f" for char in address):
-        raise InvalidValueError(f"could not parse URI {address!r}: invalid value")
     return address, AddressType.FULL
 
 

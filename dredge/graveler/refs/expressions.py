@@ -92,14 +92,17 @@ class Resolver:
         self._commits = commits
 
     def resolve(self, repository: Repository, text: str) -> Resolved:
-        """Find what an expression names. The branch record may come from the cache.
+        """Find what an expression names.
+
+        The record of a plain branch may come from the cache: the reader's flow looks at it again.
 
         Raises:
             InvalidRefError: 400, it cannot be parsed.
             RefNotFoundError, CommitNotFoundError, RefAmbiguousError: 404.
         """
         expression = parse(text)
-        branch, commit_id = self._base(repository, expression.base)
+        is_plain = not expression.modifiers or expression.modifiers[0][0] == "$"
+        branch, commit_id = self._base(repository, expression.base, is_plain)
         if not expression.modifiers:
             return Resolved(commit_id, None if branch is None else branch.name)
         first = expression.modifiers[0][0]
@@ -125,11 +128,12 @@ class Resolver:
             commit_id = self._branches.current(repository, resolved.branch).branch.commit_id
         return self._commits.get(repository, commit_id)
 
-    def _base(self, repository: Repository, base: str) -> tuple[Branch | None, str]:
+    def _base(self, repository: Repository, base: str, is_plain: bool) -> tuple[Branch | None, str]:
         if is_commit_id(base) and self._commits.exists(repository, base):
             return None, base
         try:
-            branch = self._branches.cached(repository, base).branch
+            read = self._branches.cached if is_plain else self._branches.current
+            branch = read(repository, base).branch
         except BranchNotFoundError:
             pass
         else:

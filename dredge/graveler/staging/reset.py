@@ -83,8 +83,9 @@ class Resets:
     def prefix(self, repository: Repository, name: str, prefix: bytes) -> None:
         """Put what is committed below a prefix back on top, and tombstones on what is new there.
 
-        Committed values go to a token that no branch names yet; naming it is the last step. So for the length
-        of the request rows exist that look like trash and are about to be live.
+        All goes to a token that no branch names yet; naming it is the last step, so the reset is seen whole
+        or not at all. (A real server puts the tombstones into the current token before.) For the length of
+        the request rows exist that look like trash and are about to be live.
         """
         for _ in range(self._tries):
             stored = self._branches.current(repository, name)
@@ -94,10 +95,7 @@ class Resets:
                 if not staged.path.startswith(prefix):
                     break
                 committed = self._lookup(branch.commit_id, staged.path)
-                if committed is not None:
-                    self._areas.put(token, Staged(staged.path, committed))
-                else:
-                    self._areas.put(branch.staging_token, Staged(staged.path, None))
+                self._areas.put(token, Staged(staged.path, committed))
             try:
                 self._branches.change(repository, stored, branch.sealed(token))
             except PredicateFailedError:

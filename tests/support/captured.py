@@ -1,0 +1,67 @@
+"""The small repository that a real server wrote, loaded under a catalog."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dredge.graveler.catalog import Catalog, Settings
+from dredge.kv import open_store
+from dredge.storage import MemoryStore, ObjectWriter, memory_store, open_writer
+from tests.support.lakes import Lake, ManualClock, no_sleep
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "lakefs" / "repo-small"
+REPOSITORY = "basic-fixture"
+NAMESPACE = "s3://lake/basic/basic-fixture"
+_numbers = itertools.count()
+
+
+def truth() -> dict[str, Any]:
+    """What the fixture says of itself."""
+    found: dict[str, Any] = json.loads((FOLDER / "truth.json").read_text())
+    return found
+
+
+def api(name: str) -> Any:
+    """The body of a captured answer."""
+    found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
+    return found.get("body", found)
+
+
+def kv_rows() -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The server's rows: partition, key, value."""
+    with (FOLDER / "kv.jsonl").open() as lines:
+        for line in lines:
+            row = json.loads(line)
+            yield row["partition"].encode(), row["key"].encode(), base64.b64decode(row["value_b64"])
+
+
+def captured_lake(settings: Settings | None = None) -> Lake:
+    """A catalog on a copy of everything the server wrote, at the moment the fixture was built."""
+    clock = ManualClock(datetime.fromtimestamp(truth()["built_at"], UTC))
+    name = f"captured-{next(_numbers)}"
+    _load_objects(memory_store(name))
+
+    def open_namespace(uri: str) -> ObjectWriter:
+        assert uri == NAMESPACE
+        return open_writer(f"memory://{name}")
+
+    kv = open_store("memory://")
+    for partition, key, value in kv_rows():
+        kv.set(partition, key, value)
+    settings = settings or Settings(background=False)
+    catalog = Catalog(kv, open_namespace, clock, settings, sleep=no_sleep)
+    return Lake(catalog, kv, clock, NAMESPACE, REPOSITORY, settings, open_namespace)
+
+
+def _load_objects(store: MemoryStore) -> None:
+    with (FOLDER / "listing.csv").open() as lines:
+        for row in csv.DictReader(lines):
+            content = (FOLDER / "namespace" / row["key"]).read_bytes()
+            store.write(row["key"], content, datetime.fromisoformat(row["last_modified"]))

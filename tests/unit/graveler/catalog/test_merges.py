@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import pytest
+
+from dredge.graveler.catalog import Commit, CommitOverrides
+from dredge.graveler.errors import (
+    DirtyBranchError,
+    InvalidValueError,
+    MergeConflictError,
+    NoChangesError,
+    ParentNumberError,
+    RevertParentError,
+)
+from tests.support.lakes import Lake, make_lake
+
+
+def put(lake: Lake, branch: str, *items: str) -> Commit:
+    """`path=content` uploads, `-path` deletes; then a commit."""
+    lake.clock.advance(minutes=1)
+    for item in items:
+        path, is_put, content = item.partition("=")
+        if is_put:
+            lake.upload(path, content.encode(), branch=branch)
+        else:
+            lake.catalog.delete_object(lake.repository, branch, path.removeprefix("-"))
+    return lake.commit(",".join(items), branch)
+
+
+def content(lake: Lake, ref: str = "main") -> dict[str, str]:
+    return {path: lake.read(path, ref).decode() for path in lake.paths(ref)}
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """base: a b c. main changes a, adds m; side changes b, deletes c, adds s."""
+    lake = make_lake()
+    put(lake, "main", "a=0", "b=0", "c=0")
+    lake.catalog.create_branch(lake.repository, "side", "main")
+    put(lake, "main", "a=main", "m=main")
+    put(lake, "side", "b=side", "-c", "s=side")
+    return lake
+
+
+def merge(lake: Lake, source: str = "side", destination: str = "main", **more: object) -> Commit:
+    return lake.catalog.merge(lake.repository, source, destination, committer="tester", **more)  # type: ignore[arg-type]
+
+
+MERGED = {"a": "main", "b": "side", "m": "main", "s": "side"}
+
+
+def test_a_merge_brings_what_the_source_changed(lake: Lake) -> None:
+    main, side = (lake.catalog.get_commit(lake.repository, ref) for ref in ("main", "side"))
+    commit = merge(lake, metadata={"k": "v"})
+    assert content(lake) == content(lake, "main@") == MERGED
+    assert commit.parents == (main.id, side.id)
+    assert commit.metadata == {"k": "v", ".lakefs.merge.strategy": "default"}
+    assert commit.message == "Merge 'side' into 'main'"
+    assert commit.generation == max(main.generation, side.generation) + 1
+    assert content(lake, "side") == {"a": "0", "b": "side", "s": "side"}
+
+
+def test_a_squashed_merge_has_one_parent(lake: Lake) -> None:
+    main = lake.catalog.get_commit(lake.repository, "main")
+    assert merge(lake, squash=True).parents == (main.id,)
+    assert content(lake) == MERGED
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected", "name"),
+    [("dest-wins", "main", "dest-wins"), ("source-wins", "side", "source-wins")],
+)
+def test_a_strategy_says_who_wins_a_conflict(lake: Lake, strategy: str, expected: str, name: str) -> None:
+    put(lake, "side", "a=side", "m=side")
+    commit = merge(lake, strategy=strategy)
+    assert content(lake) == MERGED | {"a": expected, "m": expected}
+    assert commit.metadata[".lakefs.merge.strategy"] == name
+
+
+def test_a_conflict_merges_nothing_and_leaves_one_sealed_token(lake: Lake) -> None:
+    put(lake, "side", "a=side")
+    before = content(lake)
+    for tries in (1, 2):
+        with pytest.raises(MergeConflictError) as caught:
+            merge(lake)
+        assert (caught.value.status, str(caught.value)) == (409, "conflict found")
+        assert len(lake.catalog.get_branch(lake.repository, "main").sealed_tokens) == tries
+    assert content(lake) == before
+
+
+def test_a_dirty_destination_is_refused_and_left_as_it_was(lake: Lake) -> None:
+    lake.upload("staged")
+    branch = lake.catalog.get_branch(lake.repository, "main")
+    with pytest.raises(DirtyBranchError) as caught:
+        merge(lake)
+    assert caught.value.status == 400
+    assert lake.catalog.get_branch(lake.repository, "main") == branch
+
+
+def test_a_dirty_source_brings_only_what_it_committed(lake: Lake) -> None:
+    lake.upload("staged", branch="side")
+    merge(lake)
+    assert content(lake) == MERGED
+
+
+def test_merging_again_changes_nothing(lake: Lake) -> None:
+    first = merge(lake)
+    with pytest.raises(NoChangesError):
+        merge(lake)
+    again = merge(lake, allow_empty=True)
+    assert again.metarange_id == first.metarange_id
+    with pytest.raises(InvalidValueError):
+        merge(lake, strategy="ours")
+
+
+def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
+    side = lake.catalog.get_commit(lake.repository, "side")
+    merge(lake)
+    assert lake.catalog.find_merge_base(lake.repository, "side", "main").base_commit_id == side.id
+    put(lake, "main", "-s")
+    put(lake, "side", "s2=side")
+    merge(lake)
+    assert content(lake) == {"a": "main", "b": "side", "m": "main", "s2": "side"}
+
+
+def test_a_merge_drops_the_tokens_it_sealed(lake: Lake) -> None:
+    merge(lake)
+    assert lake.catalog.get_branch(lake.repository, "main").sealed_tokens == ()
+    assert lake.rows("cleanup-tokens") == []
+
+
+def test_a_revert_undoes_one_commit(lake: Lake) -> None:
+    commit = lake.catalog.get_commit(lake.repository, "main")
+    put(lake, "main", "later=1")
+    reverted = lake.catalog.revert(lake.repository, "main", "main~1", committer="tester")
+    assert content(lake) == {"a": "0", "b": "0", "c": "0", "later": "1"}
+    assert reverted.message == f"Revert {commit.id}"
+    assert (reverted.metadata, len(reverted.parents)) == ({}, 1)
+    with pytest.raises(NoChangesError):
+        lake.catalog.revert(lake.repository, "main", commit.id, committer="tester")
+
+
+def test_a_revert_that_meets_later_changes_is_a_conflict(lake: Lake) -> None:
+    put(lake, "main", "a=later")
+    with pytest.raises(MergeConflictError):
+        lake.catalog.revert(lake.repository, "main", "main~1", committer="tester")
+    assert content(lake)["a"] == "later"
+
+
+def test_a_merge_is_reverted_towards_a_named_parent(lake: Lake) -> None:
+    merge(lake)
+    with pytest.raises(RevertParentError) as caught:
+        lake.catalog.revert(lake.repository, "main", "main", committer="tester")
+    assert caught.value.status == 409
+    with pytest.raises(ParentNumberError):
+        lake.catalog.revert(lake.repository, "main", "main", committer="tester", parent_number=3)
+    lake.catalog.revert(lake.repository, "main", "main", committer="tester", parent_number=1)
+    assert content(lake) == {"a": "main", "b": "0", "c": "0", "m": "main"}
+
+
+def test_a_cherry_pick_brings_one_commit_and_says_from_where(lake: Lake) -> None:
+    put(lake, "side", "s2=side")
+    picked = lake.catalog.get_commit(lake.repository, "side~1")
+    commit = lake.catalog.cherry_pick(lake.repository, "main", "side~1", committer="other")
+    assert content(lake) == MERGED
+    assert (commit.message, commit.committer) == (picked.message, "other")
+    assert commit.metadata == {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
+    assert len(commit.parents) == 1
+
+
+def test_a_cherry_pick_leaves_the_source_commit_as_it_is(lake: Lake) -> None:
+    """A real server changes its cached record, and then cannot find the commit by its full id."""
+    before = lake.catalog.get_commit(lake.repository, "side")
+    lake.catalog.cherry_pick(lake.repository, "main", "side", committer="other")
+    assert lake.catalog.get_commit(lake.repository, before.id) == before
+    assert lake.catalog.create_branch(lake.repository, "from-picked", before.id) == before.id
+
+
+def test_a_merge_is_cherry_picked_with_a_parent_number_only(lake: Lake) -> None:
+    merge(lake)
+    lake.catalog.create_branch(lake.repository, "target", "main~2")
+    with pytest.raises(ParentNumberError) as caught:
+        lake.catalog.cherry_pick(lake.repository, "target", "main", committer="t")
+    assert caught.value.status == 400
+    lake.catalog.cherry_pick(lake.repository, "target", "main", committer="t", parent_number=1)
+    assert content(lake, "target") == {"a": "0", "b": "side", "s": "side"}
+
+
+def test_overrides_replace_words_and_metadata(lake: Lake) -> None:
+    words = CommitOverrides(message="mine", metadata={"k": "v"})
+    for commit in (
+        lake.catalog.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words),
+        lake.catalog.revert(lake.repository, "main", "main", committer="t", overrides=words),
+    ):
+        assert (commit.message, commit.metadata) == ("mine", {"k": "v"})
+
+
+def diffs(lake: Lake, **query: object) -> list[tuple[str, str]]:
+    page = lake.catalog.diff_refs(lake.repository, "main", "side", **query)  # type: ignore[arg-type]
+    return [(diff.path, diff.type) for diff in page.results]
+
+
+def test_two_dots_compare_directly(lake: Lake) -> None:
+    assert diffs(lake, two_dot=True) == [
+        ("a", "changed"),
+        ("b", "changed"),
+        ("c", "removed"),
+        ("m", "removed"),
+        ("s", "added"),
+    ]
+
+
+def test_three_dots_show_what_the_right_side_would_bring(lake: Lake) -> None:
+    assert diffs(lake) == [("b", "changed"), ("c", "removed"), ("s", "added")]
+    put(lake, "side", "a=side", "m=main")
+    assert diffs(lake) == [("a", "conflict"), ("b", "changed"), ("c", "removed"), ("s", "added")]
+
+
+def test_differences_come_in_pages_and_fold(lake: Lake) -> None:
+    put(lake, "side", "d/1=x", "d/2=x", "e=x")
+    assert diffs(lake, delimiter="/") == [
+        ("b", "changed"),
+        ("c", "removed"),
+        ("d/", "prefix_changed"),
+        ("e", "added"),
+        ("s", "added"),
+    ]
+    page = lake.catalog.diff_refs(lake.repository, "main", "side", amount=2)
+    assert ([diff.path for diff in page.results], page.next_offset) == (["b", "c"], "c")
+    assert diffs(lake, after="c", amount=2) == [("d/1", "added"), ("d/2", "added")]
+    assert diffs(lake, prefix="d/", after="d/1") == [("d/2", "added")]
+
+
+def test_a_branchs_own_differences_have_types_and_sizes() -> None:
+    lake = make_lake()
+    put(lake, "main", "a=0", "b=0", "c=0")
+    lake.upload("a", b"longer")
+    lake.upload("b", b"0")  # the same again
+    lake.catalog.delete_object(lake.repository, "main", "c")
+    lake.catalog.delete_object(lake.repository, "main", "d")
+    lake.upload("e/1", b"12")
+    found = lake.catalog.diff_branch(lake.repository, "main").results
+    assert [(diff.path, diff.type, diff.size_bytes) for diff in found] == [
+        ("a", "changed", 6),
+        ("c", "removed", 0),
+        ("e/1", "added", 2),
+    ]
+    folded = lake.catalog.diff_branch(lake.repository, "main", delimiter="/", after="c").results
+    assert [(diff.path, diff.type) for diff in folded] == [("e/", "prefix_changed")]
