@@ -16,6 +16,7 @@ from dredge.errors import DredgeError
 
 COMMANDS = {
     "gc": "Read the runs and reports of garbage collection.",
+    "icechunk": "Expire and collect Icechunk repositories.",
     "inspect": "Look into lakeFS's range and metarange files.",
     "serve": "Run the embedded lakeFS server.",
 }

@@ -90,7 +90,7 @@ def compare(folder: Path, theirs: Path) -> None:
     report = collect(
         CollectConfig(uri=f"file://{folder}", dry_run=False, unsafe_min_age_seconds=0, grace_hours=0)
     )
-    assert report["status"] == "success"
+    assert report["outcome"] == "success"
     ours, left = objects(folder), objects(theirs)
     for kind in ours:
         assert ours[kind] >= left[kind], kind

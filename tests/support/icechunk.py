@@ -158,3 +158,9 @@ OBJECT_FOLDERS = ("snapshots", "transactions", "manifests", "chunks")
 def objects(folder: Path) -> dict[str, set[str]]:
     """Give the names of a local repository's objects by kind."""
     return {kind: {path.name for path in (folder / kind).glob("*")} for kind in OBJECT_FOLDERS}
+
+
+def counts_of(report: dict[str, Any], step: str) -> dict[str, int]:
+    """Give the figures of one step of a collection's report."""
+    found: dict[str, int] = next(row["counts"] for row in report["steps"] if row["step"] == step)
+    return found

@@ -1,25 +1,44 @@
-"""The report of a run, whatever became of it: figures by kind, what was freed, warnings, errors."""
+"""The report of a run, whatever became of it: `report.json` for machines, `report.html` for people."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
-from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection import guards, listing, marking, sweeping, verifying
 from dredge.icechunk.collection.overwritten import KIND as OVERWRITTEN
 from dredge.icechunk.collection.plan import Context
+from dredge.runs.report import render_html, size_text
 from dredge.runs.summary import StepSummary
 
 STEP = "report"
-REPORT = "report.json"
+REPORT, PAGE = "report.json", "report.html"
 STEPS = (marking.STEP, listing.STEP, guards.STEP, sweeping.STEP, verifying.STEP)
+KINDS = (*listing.KINDS, OVERWRITTEN)
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "held": "held by a guard: nothing was deleted",
+    "partial": "not everything was deleted",
+    "failed": "failed: nothing was deleted",
+    "unfinished": "not finished",
+}
+_NAMES = {
+    "snapshots": "snapshots",
+    "transactions": "transaction logs",
+    "manifests": "manifests",
+    "chunks": "chunks",
+    OVERWRITTEN: "old repo infos",
+}
 
 
 def save_report(context: Context) -> StepSummary:
-    """Write `report.json`, anew each time; also for runs that failed."""
+    """Write the report, anew each time; also for runs that failed."""
     started = context.clock()
     value = make_report(context)
     context.folder.write_json(REPORT, value)
+    context.folder.writer.put(PAGE, render_html(value).encode())
     summary = StepSummary(
         step=STEP,
         run_id=context.plan.run_id,
@@ -27,46 +46,53 @@ def save_report(context: Context) -> StepSummary:
         started_at=started,
         finished_at=context.clock(),
         counts={
-            "deleted_objects": value["deleted"]["objects"],
-            "deleted_bytes": value["deleted"]["bytes"],
-            "candidates_objects": value["candidates"]["objects"],
-            "candidates_bytes": value["candidates"]["bytes"],
+            f"{what}_{unit}": value[what][unit]
+            for what in ("candidates", "deleted", "failed")
+            for unit in ("objects", "bytes")
         },
-        details={"status": value["status"]},
+        details={"outcome": value["outcome"]},
     )
     context.folder.write_summary(summary)
     return summary
 
 
 def make_report(context: Context) -> dict[str, Any]:
-    """Collect what the steps left."""
+    """Put a report together from what the steps left."""
     plan = context.plan
-    steps: dict[str, Any] = {}
     found: dict[str, StepSummary] = {}
+    failures: dict[str, dict[str, Any]] = {}
     for name in STEPS:
-        summary = context.folder.read_summary(name) or context.folder.read_incomplete(name)
+        done, failure = context.folder.read_summary(name), context.folder.read_failure(name)
+        summary = done or context.folder.read_incomplete(name)
         if summary is not None:
             found[name] = summary
-            steps[name] = summary.as_xcom()
-        failure = context.folder.read_failure(name)
-        if failure is not None and context.folder.read_summary(name) is None:
-            steps.setdefault(name, {})["failure"] = failure
-    kinds = {kind: _kind(found, kind) for kind in (*listing.KINDS, OVERWRITTEN)}
+        if failure is not None and (done is None or datetime.fromisoformat(failure["at"]) > done.finished_at):
+            failures[name] = failure
+    kinds = {kind: _kind(found, kind) for kind in KINDS}
+    outcome = _outcome(context, found, failures)
+    totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
     return {
+        "format": 1,
+        "title": f"Collection of {plan.uri}",
         "run_id": plan.run_id,
         "repository": plan.uri,
         "spec_version": plan.spec_version,
-        "status": _status(context, found, steps),
-        "dry_run": plan.config.dry_run,
-        "created_at": plan.created_at.isoformat(),
+        "started_at": plan.created_at.isoformat(),
         "cutoff": plan.cutoff.isoformat(),
-        "candidates": _sum(kinds, "candidates"),
-        "deleted": _sum(kinds, "deleted"),
-        "failed": _sum(kinds, "failed"),
+        "dry_run": plan.config.dry_run,
+        "outcome": outcome,
+        "outcome_text": OUTCOMES[outcome],
+        "headline": _headline(outcome, totals),
+        "what_to_do": _what_to_do(outcome, failures),
+        "facts": _facts(context, found),
+        **totals,
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
-        "findings": _findings(context),
+        "rows": [row for kind in KINDS for row in _rows(kind, kinds[kind], plan.config.dry_run)],
+        "problems": [f"{name}: {failure['message']}" for name, failure in failures.items()],
+        "failures": found[sweeping.STEP].details.get("failures", []) if sweeping.STEP in found else [],
         "warnings": [warning for summary in found.values() for warning in summary.warnings],
-        "steps": steps,
+        "findings": found[guards.STEP].details.get("findings", []) if guards.STEP in found else [],
+        "steps": [_step(name, found.get(name), failures.get(name)) for name in STEPS],
     }
 
 
@@ -74,10 +100,9 @@ def _kind(found: dict[str, StepSummary], kind: str) -> dict[str, int]:
     figures: dict[str, int] = {}
     for step in (listing.STEP, sweeping.STEP):
         counts = found[step].counts if step in found else {}
+        start = f"{kind}_"
         figures |= {
-            name.removeprefix(f"{kind}_"): value
-            for name, value in counts.items()
-            if name.startswith(f"{kind}_")
+            name.removeprefix(start): value for name, value in counts.items() if name.startswith(start)
         }
     return figures
 
@@ -89,18 +114,104 @@ def _sum(kinds: dict[str, dict[str, int]], what: str) -> dict[str, int]:
     }
 
 
-def _status(context: Context, found: dict[str, StepSummary], steps: dict[str, Any]) -> str:
-    if any("failure" in step for step in steps.values()):
-        swept = found.get(sweeping.STEP)
+def _outcome(context: Context, found: dict[str, StepSummary], failures: dict[str, Any]) -> str:
+    swept = found.get(sweeping.STEP)
+    if swept is not None and swept.status == "partial":
+        return "partial"
+    if guards.STEP in found and found[guards.STEP].status == "held":
+        return "held"
+    if failures:
         return "partial" if swept is not None and swept.counts.get("deleted_objects") else "failed"
     if set(STEPS) - found.keys():
-        return "incomplete"
+        return "unfinished"
     return "dry_run" if context.plan.config.dry_run else "success"
 
 
-def _findings(context: Context) -> list[Any]:
-    try:
-        found: list[Any] = context.folder.read_json(guards.GUARD)["findings"]
-    except (NotFoundError, FormatError):
-        return []
-    return found
+def _headline(outcome: str, totals: dict[str, dict[str, int]]) -> str:
+    if outcome in ("success", "partial"):
+        gone = totals["deleted"]
+        text = f"{gone['objects']:,} objects were deleted, {size_text(gone['bytes'])} freed."
+        failed = totals["failed"]["objects"]
+        return text + (f" {failed:,} could not be deleted." if failed else "")
+    would = totals["candidates"]
+    return f"{would['objects']:,} objects may be deleted, which would free {size_text(would['bytes'])}."
+
+
+def _what_to_do(outcome: str, failures: dict[str, Any]) -> str:
+    if outcome == "held":
+        return "Read the guards below. Raise the limit that held the run, if this is what you want."
+    if outcome == "partial":
+        return "Run the sweep again: it goes on where it stopped."
+    return "Read what went wrong below; then start a new run." if failures else ""
+
+
+def _facts(context: Context, found: dict[str, StepSummary]) -> list[tuple[str, str]]:
+    plan = context.plan
+    mark = found[marking.STEP].counts if marking.STEP in found else {}
+    facts = [
+        ("Repository", plan.uri),
+        ("Spec version", str(plan.spec_version)),
+        ("Run", plan.run_id),
+        ("Planned", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC, by the store's clock"),
+        ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
+    ]
+    if mark:
+        facts.append(
+            (
+                "Live",
+                f"{mark['live_snapshots']:,} snapshots, {mark['live_manifests']:,} manifests with"
+                f" {mark['live_references']:,} chunk references; {mark['manifests_read']:,} read anew",
+            )
+        )
+    return facts
+
+
+def _rows(kind: str, figures: dict[str, int], dry_run: bool) -> Iterator[dict[str, Any]]:
+    def row(verdict: str, why: str, objects: int, size_bytes: int | None) -> dict[str, Any]:
+        return {
+            "kind": _NAMES[kind],
+            "verdict": verdict,
+            "why": why,
+            "objects": objects,
+            "size_bytes": size_bytes,
+        }
+
+    if not figures:
+        return
+    candidates, young = figures.get("candidates_objects", 0), figures.get("young_objects", 0)
+    foreign = figures.get("foreign", 0)
+    live = figures.get("listed_objects", 0) - candidates - young - foreign
+    if live:
+        sizes = [figures.get(f"{what}_bytes", 0) for what in ("listed", "candidates", "young")]
+        size_bytes = None if foreign or "listed_bytes" not in figures else sizes[0] - sizes[1] - sizes[2]
+        yield row("kept", "needed", live, size_bytes)
+    if young:
+        yield row("kept", "younger than the cutoff", young, figures["young_bytes"])
+    if foreign:
+        yield row("kept", "not a name that Icechunk gives", foreign, None)
+    verdict = "would be deleted" if dry_run else "candidate"
+    swept = {name: figures.get(f"{name}_objects", 0) for name in ("deleted", "missing", "failed", "kept")}
+    if candidates and not any(swept.values()):
+        yield row(verdict, "nothing reaches it", candidates, figures["candidates_bytes"])
+    whys = {
+        "deleted": "nothing reached it",
+        "missing": "was gone already",
+        "failed": "could not be deleted",
+        "kept": "came into use meanwhile",
+    }
+    for name, why in whys.items():
+        if swept[name]:
+            yield row(name, why, swept[name], figures[f"{name}_bytes"])
+
+
+def _step(name: str, summary: StepSummary | None, failure: dict[str, Any] | None) -> dict[str, Any]:
+    status = summary.status if summary is not None else "failed" if failure is not None else "not done"
+    counts = dict(summary.counts) if summary is not None else {}
+    shown = {label: value for label, value in counts.items() if value}
+    return {
+        "step": name,
+        "status": "failed" if failure is not None and status == "success" else status,
+        "seconds": round(summary.seconds, 1) if summary is not None else "",
+        "figures": ", ".join(f"{label.replace('_', ' ')} {value:,}" for label, value in shown.items()),
+        "counts": counts,
+    }

@@ -1,9 +1,9 @@
 """Apply a plan to a repository of spec 1: "update A in place", the design document's left algorithm.
 
 Each edit replaces one snapshot file by the same file with another parent, on the condition that nobody
-changed it since it was read. Id, path, header and time stay, so readers see the old history or the new one,
-never a broken one. Every edit stands alone: after a kill between any two, the repository is valid and
-another run finishes. No object is deleted; expired refs go last.
+changed it since it was read. Id, path, header and time stay. Newer snapshots are edited first, so at every
+moment each ref has its old history or its new one. Every edit stands alone: after a kill between any two, the
+repository is valid and another run finishes. No object is deleted; expired refs go last.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def expire_in_place(
                 " edits were made, each leaves a valid history. No object was deleted. Plan again."
             )
         try:
-            for edit in plan.edits:
+            for edit in _newest_first(plan):
                 if apply_edit(writer, edit):
                     edited.append(edit.snapshot)
             for ref in plan.refs_deleted:
@@ -107,6 +107,12 @@ def expire_in_place(
         f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
         f"{len(edited)} snapshots were edited and history is valid. Try again when fewer writers are at work."
     )
+
+
+def _newest_first(plan: ExpirationPlan) -> list[Edit]:
+    # A path may hold two edited snapshots: the cut, and below it the tip of an expired tag. When the cut
+    # goes first, the path changes from old to new at once, and what happens below it no longer matters.
+    return sorted(plan.edits, key=lambda edit: -plan.before.snapshots[edit.snapshot].flushed_at)
 
 
 def apply_edit(writer: ObjectWriter, edit: Edit) -> bool:

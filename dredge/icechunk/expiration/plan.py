@@ -104,10 +104,13 @@ class ExpirationPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Give a hash that binds an approval to this plan and to the history it was made for."""
+        """Give a hash that binds an approval to what is decided and to the history it was decided for.
+
+        The threshold is left out: "older than 30 days" a minute later is the same plan when it decides the
+        same.
+        """
         decided = [
             self.rule,
-            str(micros(self.threshold)),
             f"{self.delete_expired_branches} {self.delete_expired_tags}",
             self.before.digest,
             *self.released,

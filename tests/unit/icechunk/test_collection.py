@@ -30,6 +30,7 @@ from tests.support.icechunk import (
     OBJECT_FOLDERS,
     build,
     contents,
+    counts_of,
     graph_of,
     local_storage,
     objects,
@@ -84,7 +85,7 @@ def test_exactly_the_librarys_garbage_goes_and_every_ref_reads_back(sample: Path
     theirs = quiet().Repository.open(local_storage(tmp_path / "theirs")).garbage_collect(cutoff)
     report = collect(config(sample))
     assert objects(sample) == objects(tmp_path / "theirs")
-    assert report["status"] == "success"
+    assert report["outcome"] == "success"
     assert report["deleted"] == {
         "objects": theirs.snapshots_deleted
         + theirs.manifests_deleted
@@ -102,16 +103,16 @@ def test_dry_run_is_the_default_says_what_would_go_and_deletes_nothing(sample: P
     before = objects(sample)
     report = collect(CollectConfig(uri=f"file://{sample}", unsafe_min_age_seconds=0, grace_hours=0))
     assert objects(sample) == before
-    assert report["status"] == "dry_run"
+    assert report["outcome"] == "dry_run"
     assert report["candidates"]["objects"] in (15, 20)  # spec 2 keeps the logs of expired ancestors
-    assert report["steps"]["ledger"]["counts"]["would_delete_objects"] == report["candidates"]["objects"]
+    assert counts_of(report, "ledger")["would_delete_objects"] == report["candidates"]["objects"]
 
 
 def test_second_run_reads_no_manifest_again(sample: Path) -> None:
     first = collect(config(sample, dry_run=True))
-    assert first["steps"]["mark"]["counts"]["manifests_read"] == 9
+    assert counts_of(first, "mark")["manifests_read"] == 9
     second = collect(config(sample, dry_run=True))
-    assert second["steps"]["mark"]["counts"]["manifests_read"] == 0
+    assert counts_of(second, "mark")["manifests_read"] == 0
     assert second["kinds"] == first["kinds"]
     session = quiet().Repository.open(local_storage(sample)).writable_session("main")
     import zarr
@@ -119,7 +120,7 @@ def test_second_run_reads_no_manifest_again(sample: Path) -> None:
     zarr.open_array(session.store, path="numbers")[0] = 99
     session.commit("new")
     third = collect(config(sample, dry_run=True))
-    assert third["steps"]["mark"]["counts"]["manifests_read"] == 1
+    assert counts_of(third, "mark")["manifests_read"] == 1
 
 
 def test_damaged_index_is_read_again_from_the_repository(sample: Path) -> None:
@@ -128,7 +129,7 @@ def test_damaged_index_is_read_again_from_the_repository(sample: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     again = collect(config(sample, dry_run=True))
     assert again["kinds"] == good["kinds"]
-    assert again["steps"]["mark"]["counts"]["manifests_read"] == 9
+    assert counts_of(again, "mark")["manifests_read"] == 9
     for path in (sample / "_dredge" / "index" / "heads").iterdir():
         path.write_bytes(b"{}")
     assert collect(config(sample, dry_run=True))["kinds"] == good["kinds"]
@@ -281,7 +282,7 @@ def test_old_copies_of_the_repo_info_go_and_the_operations_log_stays_whole(tmp_p
     # The chain moves with every change, so the log shortens then; it must not fail.
     reopened.writable_session("main").commit("more", allow_empty=True)
     assert 10 <= len(list(icechunk.Repository.open(local_storage(tmp_path), config=settings).ops_log())) < 32
-    assert collect(config(tmp_path, overwritten_min_age_hours=0))["status"] == "success"
+    assert collect(config(tmp_path, overwritten_min_age_hours=0))["outcome"] == "success"
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +313,7 @@ def test_repository_on_s3_is_collected_in_ranges(
         "tuning": Tuning(keys_a_task=20),
     }
     report = collect(CollectConfig(uri=uri, **settings))
-    assert report["status"] == "success"
+    assert report["outcome"] == "success"
     figures = {kind: report["kinds"][kind].get("deleted_objects", 0) for kind in OBJECT_FOLDERS}
     assert figures == {
         "snapshots": theirs.snapshots_deleted,

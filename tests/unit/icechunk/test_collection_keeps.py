@@ -23,7 +23,17 @@ from dredge.icechunk.ids import ROOT_ID
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_deleter, open_reader
-from tests.support.icechunk import Graph, build, contents, graph_of, local_storage, objects, quiet, scenarios
+from tests.support.icechunk import (
+    Graph,
+    build,
+    contents,
+    counts_of,
+    graph_of,
+    local_storage,
+    objects,
+    quiet,
+    scenarios,
+)
 
 SAMPLE = scenarios()[0]
 HERE = LocalRunner()
@@ -112,7 +122,7 @@ def test_chunk_of_a_writer_that_commits_before_the_sweep_is_kept_although_it_was
     sweeping.sweep(context, HERE)
     verifying.verify(context)
     assert contents(repo.library, branch="main")[0] == 4711
-    counts = make_report(context)["steps"]["ledger"]["counts"]
+    counts = counts_of(make_report(context), "ledger")
     assert (counts["kept_objects"], counts["new_since_mark"]) == (1, 1)
 
 
@@ -156,7 +166,7 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
     with pytest.raises(RefusedError, match="in use again by branch back"):
         sweeping.sweep(context, HERE)
     assert make_report(context)["kinds"]["chunks"].get("deleted_objects", 0) == 0
-    assert make_report(context)["status"] == "partial"
+    assert make_report(context)["outcome"] == "partial"
 
 
 def test_released_snapshot_cannot_come_back_on_spec_2_unnoticed(repo: Repo) -> None:
@@ -325,7 +335,7 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
         sweeping.sweep(context, HERE)
     assert objects(repo.folder)["chunks"] == chunks
     report = make_report(context)
-    assert (report["status"], report["failed"]["objects"]) == ("partial", 5)
+    assert (report["outcome"], report["failed"]["objects"]) == ("partial", 5)
     summary = sweeping.sweep(context, HERE)
     assert summary.status == "success"
     assert summary.counts["failed_objects"] == 0

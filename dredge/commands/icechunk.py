@@ -1,0 +1,275 @@
+"""`dredge icechunk`: plan and apply expirations of Icechunk repositories, and collect what is left over."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dredge.icechunk.expiration.plan import ExpirationPlan
+
+RULES = ["document", "spec_v1", "spec_v2"]
+
+
+@click.group("icechunk", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Expire and collect Icechunk repositories.
+
+    URI is the repository: s3://bucket/prefix, gs://bucket/prefix, file:///folder or an absolute path. Stores
+    are reached by the usual AWS_… variables. Nothing is changed or deleted without --apply.
+    """
+
+
+def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="The plan as one JSON object."),
+        click.option(
+            "--all", "whole", is_flag=True, help="Draw every snapshot instead of folding long runs."
+        ),
+        click.option(
+            "--delete-expired-tags", is_flag=True, help="Also delete tags whose tip is expired, for ever."
+        ),
+        click.option(
+            "--delete-expired-branches", is_flag=True, help="Also delete such branches; never main."
+        ),
+        click.option("--rule", type=click.Choice(RULES), help="Default: what the library does for the spec."),
+        click.option(
+            "--older-than",
+            required=True,
+            metavar="WHEN",
+            help="30d, 12h, 1w2d, 2026-01-31 or 2026-01-31T12:00:00Z.",
+        ),
+        click.argument("uri", metavar="URI"),
+    ):
+        function = decorate(function)
+    return function
+
+
+@command.command("plan")
+@_expiration_options
+@click.option(
+    "--estimate", is_flag=True, help="Also say what a collection would free; reads every live manifest."
+)
+@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the picture to this file.")
+def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
+    """Show what an expiration would do. Changes nothing.
+
+    \b
+    Exit codes: 0 planned (also when there is nothing to do) · 2 bad input · 3 the history cannot be expired
+    by time
+                4 the store is not available · 5 a file cannot be trusted · 6 no repository
+    """
+    made = _plan(uri, estimate=estimate, **asked)
+    if svg is not None:
+        from dredge.icechunk.expiration.picture import draw_picture
+
+        with open(svg, "w", encoding="utf-8") as file:
+            file.write(draw_picture(made))
+    if as_json:
+        click.echo(made.dumps())
+        return
+    _show_plan(made, whole)
+
+
+@command.command("expire")
+@_expiration_options
+@click.option("--apply", is_flag=True, help="Do it; without, the plan is only shown.")
+@click.option("--approved", metavar="DIGEST", help="Apply the plan with this digest and no other.")
+def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
+    """Take old snapshots out of history: in place on spec 1, through the library on spec 2.
+
+    \b
+    Exit codes: 0 done, or shown · 2 bad input, or a rule that cannot be applied to the spec
+                3 refused: the history or the repository changed, or the outcome differs from the plan
+                4 the store is not available · 5 a file cannot be trusted · 6 no repository
+    """
+    if not apply:
+        made = _plan(uri, **asked)
+        if as_json:
+            click.echo(made.dumps())
+            return
+        _show_plan(made, whole)
+        click.echo(
+            "Nothing was changed. Add --apply to do it, and --approved with the digest to do just this."
+        )
+        return
+    from dredge.icechunk.expiration.apply import expire as run
+
+    done = run(
+        uri,
+        _threshold(asked["older_than"]),
+        rule=asked["rule"],
+        delete_expired_branches=asked["delete_expired_branches"],
+        delete_expired_tags=asked["delete_expired_tags"],
+        approved_digest=approved,
+    )
+    if as_json:
+        applied = {"edited": list(done.edited), "refs_deleted": [ref.label for ref in done.refs_deleted]}
+        click.echo(
+            json.dumps({"plan": done.plan.as_json(), "applied": {**applied, "attempts": done.attempts}})
+        )
+        return
+    _show_plan(done.plan, whole)
+    click.secho(
+        f"Expired: {len(done.edited):,} snapshots edited, {len(done.refs_deleted):,} refs deleted.", bold=True
+    )
+
+
+@command.command("collect")
+@click.argument("uri", metavar="URI")
+@click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
+@click.option(
+    "--mode",
+    type=click.Choice(["distributed", "library"]),
+    default="distributed",
+    show_default=True,
+    help="Dredge's own mark and sweep with a ledger, or the library's collection.",
+)
+@click.option(
+    "--min-age",
+    default="7d",
+    show_default=True,
+    help="Younger objects stay: longer than any writing session.",
+)
+@click.option("--unsafe-min-age", is_flag=True, help="Allow --min-age below 24h: only where nobody writes.")
+@click.option(
+    "--grace", default="24h", show_default=True, help="Spec 1: how long released snapshots stay usable."
+)
+@click.option(
+    "--overwritten", metavar="AGE", help="Also delete copies of the repo info older than this (spec 2)."
+)
+@click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")
+@click.option("--max-bytes", type=int, help="Hold the run when more bytes than this would go.")
+@click.option("--max-percent", type=float, help="Hold the run when a larger share of the objects would go.")
+@click.option(
+    "--run-root", metavar="URI", help="Folder for run folders; default: _dredge/runs in the repository."
+)
+@click.option("--processes", default=0, show_default=True, help="Worker processes; 0 works in this one.")
+@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+def collect(
+    uri: str, apply: bool, mode: str, processes: int, quiet: bool, as_json: bool, **asked: Any
+) -> None:
+    """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
+
+    \b
+    Exit codes: 0 done, or shown · 2 bad input · 3 refused or held by a guard, or another run is at work
+                4 the store is not available, or some objects could not be deleted: run it again
+                5 a live file cannot be trusted: nothing was deleted · 6 no repository
+    """
+    from dredge.icechunk.collection.config import CollectConfig
+
+    if not quiet:
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    age = _seconds(asked["min_age"])
+    config = CollectConfig(
+        uri=uri,
+        dry_run=not apply,
+        min_age_hours=age / 3600,
+        unsafe_min_age_seconds=age if asked["unsafe_min_age"] else None,
+        grace_hours=_seconds(asked["grace"]) / 3600,
+        overwritten_min_age_hours=None
+        if asked["overwritten"] is None
+        else _seconds(asked["overwritten"]) / 3600,
+        max_delete_objects=asked["max_objects"],
+        max_delete_bytes=asked["max_bytes"],
+        max_delete_percent=asked["max_percent"],
+        run_root=asked["run_root"],
+    )
+    if mode == "library":
+        from dredge.icechunk.collection.by_library import collect_by_library
+
+        found = collect_by_library(config)
+        click.echo(json.dumps(found) if as_json else _library_text(found))
+        return
+    from dredge.icechunk.collection.steps import collect as run
+    from dredge.runs.tasks import LocalRunner
+
+    report = run(config, LocalRunner(processes))
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        _show_report(report)
+
+
+def _plan(uri: str, *, estimate: bool = False, **asked: Any) -> ExpirationPlan:
+    from dredge.icechunk.expiration.plan import plan_expiration
+    from dredge.icechunk.repository import read_history
+    from dredge.storage import open_reader
+
+    threshold = _threshold(asked["older_than"])
+    reader = open_reader(uri)
+    made = plan_expiration(
+        read_history(reader),
+        threshold,
+        rule=asked["rule"],
+        delete_expired_branches=asked["delete_expired_branches"],
+        delete_expired_tags=asked["delete_expired_tags"],
+    )
+    if estimate:
+        from dredge.icechunk.collection.estimate import estimate as count
+
+        made = made.with_freed(count(reader, made))
+    return made
+
+
+def _threshold(text: str) -> datetime:
+    from dredge.icechunk.threshold import parse_older_than
+
+    return parse_older_than(text, datetime.now(UTC))
+
+
+def _seconds(text: str) -> float:
+    from dredge.icechunk.threshold import parse_duration
+
+    return parse_duration(text).total_seconds()
+
+
+def _show_plan(made: ExpirationPlan, whole: bool) -> None:
+    from dredge.icechunk.expiration.tree import draw_plan
+    from dredge.runs.report import size_text
+
+    click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
+    for change in made.refs:
+        lengths = f"{change.snapshots_before:,} → {change.snapshots_after:,} snapshots"
+        click.echo(f"{change.ref.label:<24} {change.action:<12} {lengths:<24} {change.reason}")
+    click.echo()
+    held = f" ({len(made.held):,} of them still held by refs)" if made.held else ""
+    click.echo(f"rule {made.rule}, older than {made.threshold.isoformat()}")
+    click.echo(
+        f"{len(made.released):,} snapshots released{held}, {len(made.edits):,} edited,"
+        f" {len(made.refs_deleted):,} refs deleted"
+    )
+    if made.frees is not None:
+        free = made.frees
+        click.echo(
+            f"a collection would then free {size_text(free.size_bytes)}: {free.snapshots:,} snapshots,"
+            f" {free.manifests:,} manifests, {free.chunks:,} chunks, {free.transaction_logs:,} logs"
+        )
+    click.echo(f"digest {made.digest}")
+
+
+def _show_report(report: dict[str, Any]) -> None:
+    from dredge.runs.report import size_text
+
+    click.secho(f"{report['title']}: {report['outcome_text']}", bold=True)
+    click.echo(report["headline"])
+    click.echo()
+    click.echo(f"{'KIND':<20}{'VERDICT':<20}{'OBJECTS':>12}{'SIZE':>12}  WHY")
+    for row in report["rows"]:
+        size = size_text(row["size_bytes"])
+        click.echo(f"{row['kind']:<20}{row['verdict']:<20}{row['objects']:>12,}{size:>12}  {row['why']}")
+    for warning in report["warnings"]:
+        click.secho(f"* {warning}", fg="yellow")
+
+
+def _library_text(found: dict[str, Any]) -> str:
+    figures = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in found["counts"].items())
+    return f"Icechunk's collection, {found['outcome'].replace('_', ' ')}: {figures}"

@@ -1,0 +1,96 @@
+"""Collection by the library itself, with our cutoff, limits, lease and report: for small repositories.
+
+The library deletes what refs do not reach and, on spec 2, drops old snapshots that no ref reaches from the
+repo info. It gives counts only: there is no ledger of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import RefusedError, UnavailableError
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.plan import Context, plan_collection
+from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
+from dredge.icechunk.repository import read_history
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.limits import worst
+from dredge.runs.perform import StepRecord
+from dredge.storage import StorageOptions
+
+STEP = "library"
+
+type Collect = Callable[[datetime, bool], LibraryCollection]
+
+
+def collect_by_library(
+    config: CollectConfig,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+    collect: Collect | None = None,
+) -> dict[str, Any]:
+    """Collect with the library.
+
+    Args:
+        config: what the user asks for; grace, tuning and old repo infos do not apply.
+        options: None reads this process's environment.
+        clock: this machine's clock.
+        collect: the library's call: (cutoff, dry run) → counts; None opens the library.
+
+    Returns:
+        Run id, cutoff, counts by kind, bytes.
+
+    Raises:
+        RefusedError: a limit holds the run, or the library refused.
+        UnavailableError: some objects could not be deleted, or phases were skipped.
+    """
+    context = Context.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
+    try:
+        read_history(context.reader).check()
+        call = collect or _library(config.uri, options)
+        summary = context.step(STEP, [], lambda record: _collect(context, call, record))
+    finally:
+        context.lease.release(context.plan.lease)
+    return {
+        "run_id": context.plan.run_id,
+        "outcome": summary.status,
+        "dry_run": config.dry_run,
+        "cutoff": context.plan.cutoff.isoformat(),
+        "counts": dict(summary.counts),
+        "warnings": list(summary.warnings),
+    }
+
+
+def _library(uri: str, options: StorageOptions | None) -> Collect:
+    repository = open_library(uri, options)
+    return lambda cutoff, dry_run: collect_with_library(repository, cutoff, dry_run=dry_run)
+
+
+def _collect(context: Context, collect: Collect, record: StepRecord) -> None:
+    would = collect(context.plan.cutoff, True)
+    # The library does not say how many objects there are, so only absolute limits can be held against it.
+    findings = context.plan.config.limits.check(would.objects, would.size_bytes, 0)
+    record.details["findings"] = [finding.to_json() for finding in findings]
+    verdict = worst(findings)
+    if context.plan.config.dry_run or verdict != "passed":
+        record.status = "dry_run"
+        record.counts.update({f"would_delete_{name}": value for name, value in would.counts().items()})
+        if verdict != "passed" and not context.plan.config.dry_run:
+            record.status = "held"
+            bad = "; ".join(finding.text for finding in findings if finding.verdict == verdict)
+            record.error = RefusedError(
+                f"run {context.plan.run_id}: {bad}. Nothing was deleted. Raise the limit."
+            )
+        return
+    done = collect(context.plan.cutoff, False)
+    record.counts.update({f"deleted_{name}": value for name, value in done.counts().items()})
+    record.counts["failed_objects"] = done.failed
+    if done.failed or done.skipped:
+        record.status = "partial"
+        record.error = UnavailableError(
+            f"run {context.plan.run_id}: Icechunk could not delete {done.failed:,} objects"
+            + (f" and left out {', '.join(done.skipped)}" if done.skipped else "")
+            + f". First errors: {'; '.join(done.errors[:3]) or 'none given'}. Run it again later."
+        )

@@ -1,0 +1,61 @@
+"""What a collection would free after an expiration: the mark and the listing, in this process, for a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow.compute as pc
+
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.listing import KINDS
+from dredge.icechunk.collection.marking import manifest_rows, snapshot_rows
+from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
+from dredge.icechunk.history import History
+from dredge.icechunk.ids import hashes_of_names
+from dredge.storage import ObjectReader
+
+
+def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
+    """Count what a collection would delete after a plan was applied, whatever its age.
+
+    Reads every live snapshot and manifest and lists the repository, so it costs what a collection's dry run
+    costs.
+
+    Args:
+        reader: on the repository.
+        plan: for the repository as it is now.
+
+    Raises:
+        FormatError: a live file is missing or damaged.
+    """
+    live = live_ids(reader, plan.after)
+    counts: dict[str, int] = {}
+    size_bytes = 0
+    for kind, prefix in KINDS.items():
+        counts[kind] = 0
+        for batch in reader.list(prefix):
+            hashes, right = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
+            dead = right & ~sets.contains(live[kind], hashes)
+            counts[kind] += int(dead.sum())
+            size_bytes += int(batch["size"].to_numpy()[dead].sum())
+    return Freed(
+        counts["snapshots"], counts["manifests"], counts["chunks"], counts["transactions"], size_bytes
+    )
+
+
+def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
+    """Give the live ids of a history by kind; spec 2 counts every snapshot that it lists."""
+    live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
+    manifests: set[str] = set()
+    for row in snapshot_rows(reader, sorted(live)):
+        manifests.update(row.manifests)
+    chunks = sets.NONE
+    for _, found in manifest_rows(reader, sorted(manifests)):
+        chunks = sets.unite([chunks, found])
+    pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
+    return {
+        "snapshots": sets.of_names(live),
+        "transactions": sets.of_names(live | pruned),
+        "manifests": sets.of_names(manifests),
+        "chunks": chunks,
+    }
