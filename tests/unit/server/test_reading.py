@@ -9,6 +9,7 @@ from pathlib import Path
 
 import lakefs
 import pytest
+import urllib3
 from lakefs.exceptions import NotFoundException, ObjectNotFoundException
 
 from dredge.server.handlers import reading
@@ -211,3 +212,23 @@ def test_underlying_properties_are_there(main: lakefs.Branch, lake: Lake) -> Non
     main.object("a").upload(b"x")
     found = lake.sdk.objects_api.get_underlying_properties("shop", "main", "a")
     assert found.storage_class is None
+
+
+def test_a_client_that_leaves_in_the_middle_of_a_download_does_no_harm(
+    main: lakefs.Branch, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    main.object("big").upload(bytes(32 << 20))
+    with urllib3.PoolManager(retries=False) as pool:
+        for _ in range(5):
+            answer = pool.request(
+                "GET",
+                f"{lake.server.endpoint}{OBJECTS}?path=big",
+                headers=urllib3.make_headers(
+                    basic_auth=f"{lake.server.access_key_id}:{lake.server.secret_access_key}"
+                ),
+                preload_content=False,
+            )
+            assert len(answer.read(1000)) == 1000
+            answer.close()
+    assert len(main.object("big").reader().read()) == 32 << 20
+    assert "Traceback" not in caplog.text
