@@ -36,8 +36,8 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        # Runs on a schedule follow each other strictly: the next one waits for this one's last task, which hangs
-        # directly on the first. Any two runs on one repository are kept apart by the lease.
+        # Runs on a schedule follow each other strictly: the next one waits for this one's last task, which
+        # hangs directly on the first. Any two runs on one repository are kept apart by the lease.
         serial = {"depends_on_past": schedule is not None, "wait_for_downstream": schedule is not None}
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", **serial)
         release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.observability import stats
@@ -49,6 +49,7 @@ class LakeFSRunOperator(LakeFSOperator):
     :param run_uri: folder of the run, as the plan step returned it (templated)
     """
 
+    step: ClassVar[str]
     template_fields: Sequence[str] = ("run_uri",)
 
     def __init__(self, *, run_uri: str, **kwargs: Any) -> None:
@@ -62,7 +63,7 @@ class LakeFSRunOperator(LakeFSOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the step and return its figures."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        return told(self.work(run), run.plan.repository)
+        return told(self.step, self.work(run), run.plan.repository)
 
 
 def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
@@ -74,15 +75,13 @@ def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
     return Run.open(run_uri, storage_options(aws_conn_id), hook.client)
 
 
-def told(summary: StepSummary, repository: str) -> dict[str, Any]:
-    """Send a step's figures to Airflow's metrics and return what XCom keeps: figures, no lists of objects."""
-    tell_metrics(summary.step, repository, summary.counts, summary.seconds)
-    return summary.as_xcom()
+def told(step: str, summary: StepSummary, repository: str) -> dict[str, Any]:
+    """Send a step's figures to Airflow's metrics and return what XCom keeps: figures, no lists of objects.
 
-
-def tell_metrics(step: str, repository: str, counts: Mapping[str, int], seconds: float) -> None:
-    """Send figures to Airflow's metrics, as `dredge.<step>.<noun>_<unit>`."""
+    Metrics are named ``dredge.<step>.<noun>_<unit>``.
+    """
     tags = {"repository": repository}
-    for name, value in counts.items():
+    for name, value in summary.counts.items():
         stats.gauge(f"dredge.{step}.{name}", value, tags=tags)
-    stats.timing(f"dredge.{step}.duration", seconds * 1000, tags=tags)
+    stats.timing(f"dredge.{step}.duration", summary.seconds * 1000, tags=tags)
+    return summary.as_xcom()

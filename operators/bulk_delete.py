@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
+from dredge.runs import ledger
 from dredge.runs.tasks import LocalRunner
 from operators.base import open_run, told
 from operators.spark import LakeFSSparkOperator
@@ -27,11 +28,12 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
     """
 
     step = "bulk_delete"
+    folder = ledger.STEP
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Delete the candidates, or in a dry run say how many would go."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         if run.plan.dry_run:
             self.log.info("Dry run: nothing is deleted")
-            return told(steps.bulk_delete(run, LocalRunner()), run.plan.repository)
+            return told(self.step, steps.bulk_delete(run, LocalRunner()), run.plan.repository)
         return super().execute(context)

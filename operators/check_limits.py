@@ -17,6 +17,8 @@ class LakeFSCheckLimitsOperator(LakeFSRunOperator):
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
+    step = "check_limits"
+
     def work(self, run: steps.Context) -> StepSummary:
         """Ask the guards."""
         return steps.check_limits(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dredge.gc import committed
 from operators.spark import LakeFSSparkOperator
 
 
@@ -17,3 +18,4 @@ class LakeFSListCommittedOperator(LakeFSSparkOperator):
     """
 
     step = "list_committed"
+    folder = committed.STEP

@@ -18,6 +18,8 @@ class LakeFSMarkUncommittedOperator(LakeFSRunOperator):
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
+    step = "mark_uncommitted"
+
     def work(self, run: steps.Context) -> StepSummary:
         """Read staging to the end."""
         return steps.mark_uncommitted(run)

@@ -68,8 +68,8 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
                 "unsafe_min_age_seconds",
                 None,
                 "Unsafe minimum age in seconds",
-                "Replaces the minimum age and **can delete uploads in flight**. For tests, on a repository that"
-                " nobody writes to. Empty: not used.",
+                "Replaces the minimum age and **can delete uploads in flight**. For tests, on a repository"
+                " that nobody writes to. Empty: not used.",
                 type=["null", "number"],
                 minimum=0,
             ),

@@ -9,6 +9,7 @@ from airflow.sdk.execution_time.xcom import XCom
 
 from dredge.errors import RefusedError
 from dredge.gc import steps
+from dredge.gc.report import REPORT as REPORT_JSON
 from operators.base import LakeFSRunOperator, open_run, told
 
 if TYPE_CHECKING:
@@ -39,39 +40,24 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
+    step = "save_report"
     operator_extra_links = (ReportLink(),)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when a step is missing."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         summary = steps.save_report(run)
-        report = f"{run.plan.run_uri}/report.html"
+        report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
-        figures = told(summary, run.plan.repository)
-        missing = [step for step in STEPS if run.folder.read_summary(step) is None]
-        if missing:
-            failure = run.folder.read_failure(missing[0]) or {}
+        figures = told(self.step, summary, run.plan.repository)
+        if outcome not in ("success", "dry_run"):
+            problems = run.folder.read_json(REPORT_JSON)["problems"] or [
+                "a task ended before it could say why"
+            ]
             raise RefusedError(
-                f"run {run.plan.run_id} did not complete: {missing[0]} failed"
-                f" ({failure.get('message', 'see its log')}). Report: {report}"
+                f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}"
             )
+        facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
-            context["outlet_events"][outlet].extra = {
-                "repository": run.plan.repository,
-                "run_id": run.plan.run_id,
-                "dry_run": run.plan.dry_run,
-                "report": report,
-                **figures["counts"],
-            }
-        return {**figures, REPORT: report}
-
-
-STEPS = (
-    "slice_listing",
-    "mark_uncommitted",
-    "list_committed",
-    "subtract",
-    "check_limits",
-    "bulk_delete",
-    "verify",
-)
+            context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
+        return {**figures, **facts, REPORT: report}

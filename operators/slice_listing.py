@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dredge.gc import listing
 from operators.spark import LakeFSSparkOperator
 
 
@@ -18,3 +19,4 @@ class LakeFSSliceListingOperator(LakeFSSparkOperator):
     """
 
     step = "slice_listing"
+    folder = listing.STEP

@@ -57,6 +57,7 @@ class LakeFSSparkOperator(SparkSubmitOperator):
     """
 
     step: ClassVar[str]
+    folder: ClassVar[str]
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "run_uri", "spark_engine")
 
     def __init__(
@@ -95,13 +96,13 @@ class LakeFSSparkOperator(SparkSubmitOperator):
                 self.connect(self.secrets(run))
             case other:
                 raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
-        summary = run.folder.read_summary(self.step)
+        summary = run.folder.read_summary(self.folder)
         if summary is None:
             raise FormatError(
                 f"run {run.plan.run_id}: the job {self.step} left no summary in {run.folder.uri}."
                 " Nothing may be concluded from it; clear the task."
             )
-        return told(summary, run.plan.repository)
+        return told(self.step, summary, run.plan.repository)
 
     def secrets(self, run: Run) -> dict[str, str]:
         """Return the variables that let the job reach the lakeFS server and the object store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dredge.gc import subtract
 from operators.spark import LakeFSSparkOperator
 
 
@@ -17,3 +18,4 @@ class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
     """
 
     step = "subtract"
+    folder = subtract.STEP

@@ -17,6 +17,8 @@ class LakeFSVerifySweepOperator(LakeFSRunOperator):
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
+    step = "verify"
+
     def work(self, run: steps.Context) -> StepSummary:
         """Look again."""
         return steps.verify(run)

@@ -1,0 +1,218 @@
+"""The wiring of lakefs_gc: its order is the safety argument, so it is proved on the graph."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from tests.support.airflow import FILTERS
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDER = (
+    "acquire_lease",
+    "plan",
+    "slice_listing",
+    "mark_uncommitted",
+    "list_committed",
+    "subtract",
+    "check_limits",
+    "bulk_delete",
+    "verify",
+    "save_report",
+    "release_lease",
+)
+SPARK = {"slice_listing", "list_committed", "subtract", "bulk_delete"}
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+@pytest.fixture(scope="module")
+def dag() -> DAG:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags"))
+    assert bag.import_errors == {}
+    return bag.dags["lakefs_gc"]
+
+
+def reachable(dag: DAG, start: str) -> set[str]:
+    """Every task that can only start after `start` has ended."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for task_id in dag.get_task(waiting.pop()).downstream_task_ids - found:
+            found.add(task_id)
+            waiting.append(task_id)
+    return found
+
+
+def test_dag_has_the_steps_of_the_safety_argument_and_no_others(dag: DAG) -> None:
+    assert set(dag.task_ids) == set(ORDER)
+
+
+@pytest.mark.parametrize(("earlier", "later"), list(itertools.combinations(ORDER, 2)))
+def test_each_step_waits_for_every_earlier_one(dag: DAG, earlier: str, later: str) -> None:
+    assert later in reachable(dag, earlier)
+    assert earlier not in reachable(dag, later)
+
+
+def test_staging_is_marked_before_commits_are_read(dag: DAG) -> None:
+    assert "list_committed" in reachable(dag, "mark_uncommitted")
+
+
+def test_listing_is_complete_before_staging_is_read(dag: DAG) -> None:
+    assert "mark_uncommitted" in reachable(dag, "slice_listing")
+
+
+@pytest.mark.parametrize("task_id", [name for name in ORDER if name not in ("save_report", "release_lease")])
+def test_no_step_runs_after_a_failed_one(dag: DAG, task_id: str) -> None:
+    assert dag.get_task(task_id).trigger_rule == "all_success"
+
+
+def test_report_is_written_whatever_happened_and_lease_is_given_back(dag: DAG) -> None:
+    assert dag.get_task("save_report").trigger_rule == "all_done"
+    release = dag.get_task("release_lease")
+    assert release.is_teardown
+    assert dag.get_task("acquire_lease").is_setup
+    assert "acquire_lease" in release.upstream_task_ids
+
+
+def test_report_decides_about_the_run(dag: DAG) -> None:
+    leaves = [task for task in dag.tasks if not task.is_teardown and not _works_downstream(dag, task.task_id)]
+    assert [leaf.task_id for leaf in leaves] == ["save_report"]
+    assert not dag.get_task("release_lease").on_failure_fail_dagrun
+
+
+def _works_downstream(dag: DAG, task_id: str) -> bool:
+    return any(not dag.get_task(name).is_teardown for name in dag.get_task(task_id).downstream_task_ids)
+
+
+def test_one_run_at_a_time_and_no_backfills(dag: DAG) -> None:
+    assert dag.max_active_runs == 1
+    assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
+    assert dag.allowed_run_types
+
+
+def test_runs_on_a_schedule_wait_for_the_last_task_of_the_one_before() -> None:
+    from dags.lakefs_gc import gc_dag
+
+    scheduled = gc_dag("gc_nightly", "@daily", repository="lake", dry_run=False)
+    first = scheduled.get_task("acquire_lease")
+    assert first.depends_on_past
+    assert first.wait_for_downstream
+    assert "release_lease" in first.downstream_task_ids
+    assert scheduled.params["repository"] == "lake"
+    assert scheduled.params["dry_run"] is False
+
+
+def test_manual_runs_are_not_blocked_for_ever_by_one_that_failed(dag: DAG) -> None:
+    assert not dag.get_task("acquire_lease").depends_on_past
+
+
+def test_params_are_these(dag: DAG) -> None:
+    assert list(dag.params) == [
+        "repository",
+        "mode",
+        "dry_run",
+        "min_age_hours",
+        "unsafe_min_age_seconds",
+        "max_delete_objects",
+        "max_delete_percent",
+        "run_root",
+        "spark_engine",
+    ]
+
+
+def test_form_deletes_nothing_unless_told() -> None:
+    from operators.params import gc_params
+
+    params = gc_params()
+    assert params["dry_run"].value is True
+    assert params["mode"].value == "clean"
+    assert params["min_age_hours"].value == 24
+    assert params["unsafe_min_age_seconds"].value is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("repository", ""),
+        ("repository", None),
+        ("mode", "fast"),
+        ("dry_run", None),
+        ("dry_run", "no"),
+        ("min_age_hours", 23.9),
+        ("min_age_hours", None),
+        ("unsafe_min_age_seconds", -1),
+        ("max_delete_objects", -1),
+        ("max_delete_objects", 1.5),
+        ("max_delete_percent", 101),
+        ("spark_engine", "yarn"),
+    ],
+)
+def test_params_refuse(name: str, value: Any) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    from operators.params import gc_params
+
+    with pytest.raises(ParamValidationError):
+        gc_params()[name].resolve(value)
+
+
+def test_every_param_explains_itself(dag: DAG) -> None:
+    for name in dag.params:
+        schema = dag.params.get_param(name).schema
+        assert schema["title"], name
+        assert schema["description_md"], name
+        assert schema["type"], name
+
+
+def test_unknown_default_is_refused() -> None:
+    from operators.params import gc_params
+
+    with pytest.raises(TypeError, match="dryrun"):
+        gc_params(dryrun=False)
+
+
+def test_dag_explains_itself(dag: DAG) -> None:
+    assert dag.doc_md
+    assert {"dredge", "lakefs"} <= set(dag.tags)
+
+
+@pytest.mark.parametrize("task_id", ORDER)
+def test_template_fields_are_attributes(dag: DAG, task_id: str) -> None:
+    task = dag.get_task(task_id)
+    assert [field for field in task.template_fields if not hasattr(task, field)] == []
+
+
+@pytest.mark.parametrize("task_id", ORDER)
+def test_every_task_retries_by_family(dag: DAG, task_id: str) -> None:
+    from operators.retry import RETRY_BY_FAMILY
+
+    task = dag.get_task(task_id)
+    assert task.retries >= 2
+    assert task.retry_policy is RETRY_BY_FAMILY or task.retry_policy is not None
+
+
+@pytest.mark.parametrize("task_id", sorted(SPARK))
+def test_spark_steps_start_a_job_file_of_their_own_name(dag: DAG, task_id: str) -> None:
+    task = dag.get_task(task_id)
+    assert Path(task.application) == ROOT / "spark_jobs" / f"{task_id}.py"
+    assert Path(task.application).exists()
+    assert task.name == f"dredge-{task_id}"
+
+
+def test_dag_survives_serialisation(dag: DAG) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    back = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert set(back.task_ids) == set(ORDER)
+    assert back.get_task("acquire_lease").is_setup
+
+
+def test_dag_file_is_wiring_only() -> None:
+    assert len((ROOT / "dags" / "lakefs_gc.py").read_text().splitlines()) <= 64

@@ -1,0 +1,227 @@
+"""The small operators: arguments, what they return, what they refuse."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.gc import steps
+from dredge.gc.plan import PLAN
+from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.summary import StepSummary
+from dredge.storage import open_writer
+from operators import base, save_report
+from operators.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
+from operators.mark_uncommitted import LakeFSMarkUncommittedOperator
+from operators.plan import LakeFSPlanRunOperator, number, truth
+from operators.save_report import LakeFSSaveReportOperator, ReportLink
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+def summary(**changes: Any) -> StepSummary:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    values: dict[str, Any] = {"step": "staged", "run_id": "r", "status": "success", "counts": {"rows": 3}}
+    return StepSummary(started_at=now, finished_at=now + timedelta(seconds=2), **(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("24", 24.0), (7, 7.0), ("None", None), ("", None), (None, None)]
+)
+def test_rendered_numbers(value: Any, expected: float | None) -> None:
+    assert number("x", value) == expected
+
+
+def test_rendered_text_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="max_delete_objects is 'many'"):
+        number("max_delete_objects", "many")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("True", True), ("false", False), (True, True), (False, False)]
+)
+def test_rendered_truth(value: Any, expected: bool) -> None:
+    assert truth("x", value) is expected
+
+
+@pytest.mark.parametrize("value", ["", "None", "no", "0", None])
+def test_nothing_vague_is_taken_for_permission_to_delete(value: Any) -> None:
+    with pytest.raises(ConfigError):
+        truth("report_only", value)
+
+
+def test_plan_is_a_dry_run_unless_told() -> None:
+    assert LakeFSPlanRunOperator(task_id="plan", repository="lake").config().dry_run
+
+
+def test_plan_reads_rendered_values() -> None:
+    operator = LakeFSPlanRunOperator(
+        task_id="plan",
+        repository="lake",
+        report_only="False",
+        min_age_hours="48",
+        unsafe_min_age_seconds="None",
+        max_delete_objects="10",
+        max_delete_percent="2.5",
+        run_root="None",
+    )
+    config = operator.config()
+    assert (config.dry_run, config.min_age_hours, config.max_delete_objects) == (False, 48.0, 10)
+    assert (config.max_delete_percent, config.run_root, config.unsafe_min_age_seconds) == (2.5, None, None)
+
+
+def test_plan_refuses_a_minimum_age_below_a_day() -> None:
+    with pytest.raises(ConfigError, match="min_age_hours is 1"):
+        LakeFSPlanRunOperator(task_id="plan", repository="lake", min_age_hours="1").config()
+
+
+def test_plan_refuses_the_optimized_mode_for_now() -> None:
+    with pytest.raises(ConfigError, match="come later"):
+        LakeFSPlanRunOperator(task_id="plan", repository="lake", mode="optimized").config()
+
+
+def test_step_without_a_plan_says_where_to_look() -> None:
+    operator = LakeFSMarkUncommittedOperator(task_id="m", run_uri="")
+    with pytest.raises(ConfigError, match="no plan, because an earlier task failed"):
+        operator.execute({})  # type: ignore[arg-type]
+
+
+def test_step_returns_figures_and_sends_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, Any] = {}
+    monkeypatch.setattr(base.stats, "gauge", lambda name, value, tags: sent.update({name: (value, tags)}))
+    monkeypatch.setattr(base.stats, "timing", lambda name, value, tags: sent.update({name: (value, tags)}))
+    returned = base.told("mark_uncommitted", summary(), "lake")
+    assert returned["counts"] == {"rows": 3}
+    assert sent == {
+        "dredge.mark_uncommitted.rows": (3, {"repository": "lake"}),
+        "dredge.mark_uncommitted.duration": (2000.0, {"repository": "lake"}),
+    }
+
+
+class Pushed(dict[str, Any]):
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+@pytest.mark.parametrize("outcome", ["failed", "held", "partial", "unfinished"])
+def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link(
+    monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    folder = SimpleNamespace(read_json=lambda name: {"problems": ["guard: too many objects"]})
+    run = SimpleNamespace(plan=SimpleNamespace(run_id="r", repository="lake"), folder=folder)
+    done = summary(step="report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
+    monkeypatch.setattr(save_report, "open_run", lambda *_: run)
+    monkeypatch.setattr(save_report.steps, "save_report", lambda _: done)
+    pushed = Pushed()
+    operator = LakeFSSaveReportOperator(task_id="save_report", run_uri="s3://b/r")
+    with pytest.raises(RefusedError, match=f"run r is {outcome}. guard: too many objects"):
+        operator.execute({"ti": pushed})  # type: ignore[typeddict-item]
+    assert pushed == {"report_uri": "s3://b/r/report.html"}
+
+
+def test_link_leads_to_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(save_report.XCom, "get_value", lambda ti_key, key: "s3://b/r/report.html")
+    assert ReportLink().get_link(None, ti_key=None) == "s3://b/r/report.html"  # type: ignore[arg-type]
+    monkeypatch.setattr(save_report.XCom, "get_value", lambda ti_key, key: None)
+    assert ReportLink().get_link(None, ti_key=None) == ""  # type: ignore[arg-type]
+
+
+class FakeServer:
+    """A lakeFS with one repository."""
+
+    def __init__(self, namespace: str) -> None:
+        self.found = SimpleNamespace(name="lake", namespace=namespace, default_branch="main", read_only=False)
+
+    def repository(self, name: str) -> Any:
+        return self.found
+
+    def repositories(self) -> list[Any]:
+        return [self.found]
+
+
+@pytest.fixture
+def namespace(tmp_path: Path) -> str:
+    (tmp_path / "lake").mkdir()
+    return f"file://{tmp_path}/lake"
+
+
+def hooked(operator: Any, namespace: str) -> Any:
+    operator.hook = SimpleNamespace(client=FakeServer(namespace))
+    operator.aws_conn_id = None
+    return operator
+
+
+def acquire(namespace: str, run_id: str, run_uri: str = "") -> dict[str, Any]:
+    operator = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake", run_uri=run_uri)
+    returned: dict[str, Any] = hooked(operator, namespace).execute({"run_id": run_id})
+    return returned
+
+
+def release(namespace: str, grant: Any) -> Any:
+    return hooked(LakeFSReleaseLeaseOperator(task_id="release_lease", grant=grant), namespace).execute({})
+
+
+def plan(namespace: str, lease: dict[str, Any]) -> dict[str, Any]:
+    operator = LakeFSPlanRunOperator(task_id="plan", repository="lake", lease=lease, report_only=False)
+    returned: dict[str, Any] = hooked(operator, namespace).execute({})
+    return returned
+
+
+def test_lease_keeps_a_second_run_out_until_it_is_given_back(namespace: str) -> None:
+    first = acquire(namespace, "manual__1")
+    with pytest.raises(LeaseHeldError, match="manual__1"):
+        acquire(namespace, "manual__2")
+    release(namespace, first)
+    assert acquire(namespace, "manual__2")["fencing"] > first["fencing"]
+
+
+def test_second_try_of_the_same_run_is_not_locked_out_by_the_first(namespace: str) -> None:
+    first = acquire(namespace, "manual__1")
+    assert acquire(namespace, "manual__1")["fencing"] == first["fencing"] + 1
+
+
+def test_late_release_leaves_the_lease_of_the_next_run_alone(namespace: str) -> None:
+    first = acquire(namespace, "manual__1")
+    release(namespace, first)
+    acquire(namespace, "manual__2")
+    release(namespace, first)
+    with pytest.raises(LeaseHeldError, match="manual__2"):
+        acquire(namespace, "manual__3")
+
+
+def test_release_without_a_lease_says_so(namespace: str) -> None:
+    with pytest.raises(ConfigError, match="no lease was taken"):
+        release(namespace, None)
+
+
+def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> None:
+    lease = acquire(namespace, "manual__1")
+    planned = plan(namespace, lease)
+    release(namespace, lease)
+    again = acquire(namespace, "manual__1", planned["run_uri"])
+    writer = open_writer(planned["run_uri"])
+    stored = steps.Plan.from_json(read_json(writer, PLAN))
+    assert stored.lease.fencing == again["fencing"] > lease["fencing"]
+    assert stored.run_id == planned["run_id"]
+    steps.Context.open(planned["run_uri"]).lease.check(stored.lease)
+
+
+def test_another_dag_run_cannot_take_over_a_plan(namespace: str) -> None:
+    lease = acquire(namespace, "manual__1")
+    planned = plan(namespace, lease)
+    release(namespace, lease)
+    acquire(namespace, "manual__2", planned["run_uri"])
+    folder = RunFolder(open_writer(planned["run_uri"]), planned["run_id"])
+    assert folder.read_json(PLAN)["lease"]["fencing"] == lease["fencing"]
+
+
+def test_lease_is_taken_even_when_the_folder_of_an_earlier_try_is_gone(
+    namespace: str, tmp_path: Path
+) -> None:
+    assert acquire(namespace, "manual__1", f"file://{tmp_path}/gone")["fencing"] == 1

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+from airflow.sdk.definitions.retry_policy import RetryAction
+
+from dredge import errors
+from operators.retry import RETRY_BY_FAMILY
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+EXPECTED = {
+    errors.ConfigError: RetryAction.FAIL,
+    errors.RefusedError: RetryAction.FAIL,
+    errors.LeaseHeldError: RetryAction.FAIL,
+    errors.FormatError: RetryAction.FAIL,
+    errors.NotFoundError: RetryAction.FAIL,
+    errors.UnavailableError: RetryAction.RETRY,
+    errors.ConflictError: RetryAction.RETRY,
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "action"), EXPECTED.items(), ids=lambda item: getattr(item, "__name__", "")
+)
+def test_family_decides(family: type[Exception], action: RetryAction) -> None:
+    decision = RETRY_BY_FAMILY.evaluate(family("x"), 1, 3)
+    assert decision.action is action
+    assert (decision.retry_delay is not None) == (action is RetryAction.RETRY)
+
+
+def test_subclasses_follow_their_family() -> None:
+    class ThrottledError(errors.UnavailableError):
+        pass
+
+    assert RETRY_BY_FAMILY.evaluate(ThrottledError("x"), 1, 3).action is RetryAction.RETRY
+
+
+def test_no_family_is_forgotten() -> None:
+    families = {
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type)
+        and issubclass(value, errors.DredgeError)
+        and value is not errors.DredgeError
+    }
+    assert families == set(EXPECTED)
+
+
+def test_anything_else_follows_the_task() -> None:
+    assert RETRY_BY_FAMILY.evaluate(RuntimeError("bug"), 1, 3).action is RetryAction.DEFAULT

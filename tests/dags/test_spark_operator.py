@@ -1,0 +1,309 @@
+"""How a Spark step is started, told its secrets, killed, and how its error comes back."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.errors import (
+    ConfigError,
+    DredgeError,
+    FormatError,
+    LeaseHeldError,
+    RefusedError,
+    UnavailableError,
+)
+from operators import spark
+from operators.connect import TOKEN, ConnectJob, remote_of_run
+from operators.slice_listing import LakeFSSliceListingOperator
+from operators.spark import job_error, merged_conf
+from tests.support.airflow import FILTERS, connections
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+SECRETS = {
+    "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2",
+    "AWS_SECRET_ACCESS_KEY": "aws-hunter2",
+    "AWS_SESSION_TOKEN": "token-hunter2",
+}
+MASTER = {"conn_type": "spark", "host": "local[2]"}
+
+
+class FakeSubmit:
+    """Stands in for the spark-submit process."""
+
+    def __init__(self, lines: str = "", code: int = 0) -> None:
+        self.lines, self.code = lines, code
+        self.command: list[str] = []
+        self.env: dict[str, str] = {}
+        self.killed = False
+
+    def __call__(self, command: list[str], env: dict[str, str] | None = None, **_: Any) -> FakeSubmit:
+        self.command, self.env = command, env or {}
+        self.stdout = io.StringIO(self.lines)
+        self.returncode: int | None = None
+        return self
+
+    def wait(self) -> int:
+        self.returncode = self.code
+        return self.code
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def submit(monkeypatch: pytest.MonkeyPatch) -> FakeSubmit:
+    fake = FakeSubmit()
+    module = SimpleNamespace(Popen=fake, PIPE=-1, STDOUT=-2)
+    monkeypatch.setattr("airflow.providers.apache.spark.hooks.spark_submit.subprocess", module)
+    monkeypatch.setattr(spark, "submit_conf", lambda: {"spark.ui.enabled": "false"})
+    return fake
+
+
+@pytest.fixture
+def operator() -> LakeFSSliceListingOperator:
+    return LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run")
+
+
+def run_submit(operator: LakeFSSliceListingOperator) -> None:
+    operator.submit({}, SECRETS)  # type: ignore[arg-type]
+
+
+def test_missing_spark_connection_is_an_error_not_yarn(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit
+) -> None:
+    with connections(spark_default=None), pytest.raises(ConfigError, match="AIRFLOW_CONN_SPARK_DEFAULT"):
+        run_submit(operator)
+    assert submit.command == []
+
+
+def test_missing_connect_connection_is_an_error(operator: LakeFSSliceListingOperator) -> None:
+    with (
+        connections(spark_connect_default=None),
+        pytest.raises(ConfigError, match="'spark_connect_default' does not exist"),
+    ):
+        operator.connect(SECRETS)
+
+
+def test_job_is_started_with_the_run_and_nothing_else(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit
+) -> None:
+    with connections(spark_default=MASTER):
+        run_submit(operator)
+    assert submit.command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert submit.command[-3:] == [operator.application, "--run", "s3://bucket/run"]
+    assert "--name" in submit.command
+    assert submit.command[submit.command.index("--name") + 1] == "dredge-slice_listing"
+
+
+def test_secrets_are_in_the_environment_only(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connections(spark_default=MASTER), caplog.at_level(logging.DEBUG):
+        run_submit(operator)
+    assert SECRETS.items() <= submit.env.items()
+    assert "hunter2" not in " ".join(submit.command)
+    assert "hunter2" not in caplog.text
+    for field in operator.template_fields:
+        assert "hunter2" not in repr(getattr(operator, field)), field
+
+
+def test_job_gets_this_python_and_a_spark_submit(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    with connections(spark_default=MASTER):
+        run_submit(operator)
+    assert submit.env["PYSPARK_PYTHON"] == sys.executable
+    assert str(Path(sys.executable).parent) in submit.env["PATH"].split(os.pathsep)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}},
+        {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}},
+    ],
+    ids=["standalone", "yarn"],
+)
+def test_cluster_mode_puts_no_secret_into_settings(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit, master: dict[str, Any]
+) -> None:
+    operator.durable = False
+    with connections(spark_default=master):
+        try:
+            run_submit(operator)
+        except Exception as error:  # no such cluster: only what was started counts
+            assert "hunter2" not in str(error)  # noqa: PT017
+    assert submit.command
+    assert "hunter2" not in " ".join(submit.command)
+    assert "hunter2" not in " ".join(submit.env.values())
+
+
+def test_yarn_client_mode_puts_no_secret_into_settings(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit
+) -> None:
+    with connections(spark_default={"conn_type": "spark", "host": "yarn"}):
+        run_submit(operator)
+    assert "hunter2" not in " ".join(submit.command)
+    assert SECRETS.items() <= submit.env.items()
+
+
+def test_settings_of_the_user_win_and_jvm_options_add_up() -> None:
+    defaults = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-Xone"}
+    conf = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xtwo", "spark.x": 1}
+    assert merged_conf(defaults, conf) == {
+        "spark.ui.enabled": "true",
+        "spark.driver.extraJavaOptions": "-Xone -Xtwo",
+        "spark.x": "1",
+    }
+
+
+CODES = {
+    2: ConfigError,
+    3: RefusedError,
+    4: UnavailableError,
+    5: FormatError,
+}
+
+
+@pytest.mark.parametrize(("code", "family"), CODES.items())
+def test_error_of_the_job_comes_back_with_its_family(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit, code: int, family: type[DredgeError]
+) -> None:
+    submit.lines = (
+        "14:18:24 WARN Utils: noise\ndredge: kind: head of main is new. Nothing was deleted.\nmore noise\n"
+    )
+    submit.code = code
+    with connections(spark_default=MASTER), pytest.raises(family) as caught:
+        run_submit(operator)
+    assert type(caught.value) is family
+    assert str(caught.value) == "slice_listing: head of main is new. Nothing was deleted."
+    assert caught.value.__suppress_context__
+
+
+def test_lease_held_is_a_refusal() -> None:
+    error = job_error("plan", LeaseHeldError.exit_code, ["dredge: lease_held: another run"])
+    assert isinstance(error, RefusedError)
+
+
+def test_job_that_died_without_a_word_is_retried_as_the_task_says(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit
+) -> None:
+    submit.code = 137
+    with connections(spark_default=MASTER), pytest.raises(Exception, match="Error code is: 137") as caught:
+        run_submit(operator)
+    assert not isinstance(caught.value, DredgeError)
+
+
+def test_unknown_engine_is_refused(
+    operator: LakeFSSliceListingOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.spark_engine = "mesos"
+    monkeypatch.setattr(spark, "open_run", lambda *_: SimpleNamespace(options=None))
+    with pytest.raises(ConfigError, match="may be submit or connect"):
+        operator.execute({})  # type: ignore[arg-type]
+
+
+def test_kill_before_anything_was_started_does_nothing(operator: LakeFSSliceListingOperator) -> None:
+    operator.on_kill()
+
+
+def test_kill_ends_spark_submit(operator: LakeFSSliceListingOperator, submit: FakeSubmit) -> None:
+    with connections(spark_default=MASTER):
+        run_submit(operator)
+        submit.returncode = None  # still running
+        operator.on_kill()
+    assert submit.killed
+
+
+def test_connect_address_has_one_session_for_all_steps_of_a_run_and_no_token() -> None:
+    first, token = remote_of_run("sc://spark:15002/;user_id=me;token=hunter2;use_ssl=true", "s3://b/run1")
+    again, _ = remote_of_run("sc://spark:15002/;user_id=me", "s3://b/run1")
+    other, _ = remote_of_run("sc://spark:15002", "s3://b/run2")
+    assert token == "hunter2"
+    assert "hunter2" not in first
+    assert first.startswith("sc://spark:15002/;user_id=me;use_ssl=true;session_id=")
+    assert again.rpartition("=")[2] == first.rpartition("=")[2]
+    assert other.rpartition("=")[2] != first.rpartition("=")[2]
+
+
+SCRIPT = """
+import os, signal, sys, time
+from pathlib import Path
+here = Path(__file__).parent
+told = [" ".join(sys.argv), os.environ.get("{token}", ""), os.environ.get("SECRET", "")]
+(here / "seen").write_text("|".join(told))
+{body}
+"""
+
+
+def script(folder: Path, body: str) -> Path:
+    path = folder / "job.py"
+    path.write_text(SCRIPT.format(token=TOKEN, body=body))
+    return path
+
+
+def test_connect_job_gets_token_and_secrets_by_environment(tmp_path: Path) -> None:
+    job = ConnectJob(
+        script(tmp_path, "print('dredge: refused: no'); sys.exit(3)"),
+        "s3://b/run",
+        "sc://h:1/;token=hunter2",
+        {"SECRET": "s"},
+    )
+    assert job.run() == 3
+    arguments, token, secret = (tmp_path / "seen").read_text().split("|")
+    assert "--run s3://b/run --remote sc://h:1/;session_id=" in arguments
+    assert "hunter2" not in arguments
+    assert (token, secret) == ("hunter2", "s")
+    assert isinstance(job_error("x", 3, job.last_lines), RefusedError)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "time.sleep(60)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); (here / 'deaf').touch(); time.sleep(60)",
+    ],
+    ids=["obeys", "ignores"],
+)
+def test_kill_ends_a_connect_job(tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operators.connect._KILL_AFTER_SECONDS", 0.5)
+    job = ConnectJob(script(tmp_path, body), "s3://b/run", "sc://h:1", {})
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(job.run()))
+    thread.start()
+    wait_for(tmp_path / ("deaf" if "deaf" in body else "seen"))
+    job.kill()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert codes
+    assert codes[0] < 0
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.1)
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_left() -> Iterator[None]:
+    yield
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("lease")] == []

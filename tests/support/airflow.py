@@ -1,0 +1,110 @@
+"""Airflow for tests: an empty database, connections by environment, DAG runs in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+#: Warnings of Airflow, its providers and their libraries on a run; ours stay errors.
+FILTERS = (
+    "ignore::DeprecationWarning:airflow.*",
+    "ignore::DeprecationWarning:pydantic.*",
+    "ignore::airflow.exceptions.RemovedInAirflow4Warning",
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning",
+)
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """An Airflow home with a migrated database."""
+
+    home: Path
+
+    @classmethod
+    def prepare(cls, home: Path) -> Airflow:
+        """Make the database of the home that the environment names."""
+        home.mkdir(parents=True, exist_ok=True)
+        command = [str(Path(sys.executable).with_name("airflow")), "db", "migrate"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"airflow db migrate failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        return cls(home)
+
+    def run(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
+        """Run a DAG of the dags folder once, all in this process, and return what became of it."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return DagRun.of(_without_waiting(_dag(dag_id)).test(run_conf=dict(conf)))
+
+
+@dataclass(frozen=True)
+class DagRun:
+    """A finished run: its state, its tasks' states, and what they returned."""
+
+    state: str
+    tasks: dict[str, str]
+    returned: dict[str, Any]
+    rendered: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, run: Any) -> DagRun:
+        """Read a run from the database."""
+        from airflow.models.renderedtifields import RenderedTaskInstanceFields
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        with create_session() as session:
+            pushed = session.scalars(select(XComModel).where(XComModel.run_id == run.run_id)).all()
+            returned = {
+                row.task_id: XComModel.deserialize_value(row) for row in pushed if row.key == "return_value"
+            }
+            fields = session.scalars(
+                select(RenderedTaskInstanceFields).where(RenderedTaskInstanceFields.run_id == run.run_id)
+            ).all()
+            rendered = {row.task_id: dict(row.rendered_fields) for row in fields}
+        tasks = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+        return cls(str(run.state), tasks, returned, rendered)
+
+
+@contextmanager
+def connections(**values: Mapping[str, Any] | None) -> Iterator[None]:
+    """Have connections by environment, by id; None takes one away."""
+    names = {f"AIRFLOW_CONN_{name.upper()}": value for name, value in values.items()}
+    with mock.patch.dict(os.environ):
+        for name, value in names.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = json.dumps(value)
+        yield
+
+
+def _dag(dag_id: str) -> Any:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags"))
+    assert bag.import_errors == {}
+    return bag.dags[dag_id]
+
+
+def _without_waiting(dag: Any) -> Any:
+    """Retry as often as the DAG says, but at once."""
+    for task in dag.tasks:
+        task.retry_delay = timedelta(0)
+        rules = [replace(rule, retry_delay=timedelta(0)) for rule in task.retry_policy.rules]
+        task.retry_policy = type(task.retry_policy)(rules)
+    return dag
