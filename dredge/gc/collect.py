@@ -20,7 +20,7 @@ from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.gc.context import Context
 from dredge.gc.decoding import RangeHashes, decode
 from dredge.gc.hashes import Hashes, read_hashes, split, unite, write_hashes
-from dredge.gc.index import CommittedIndex, IndexPart, read_addresses, read_contents, write_part
+from dredge.gc.index import CommittedIndex, IndexPart, read_part, write_part
 from dredge.gc.ranges import METADATA, RangeFacts, Ranges, facts_of, table_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
@@ -102,7 +102,7 @@ def collect(
     roles_part = context.folder.write_table(where, 0, _role_table(roles), "roles")
     config = {"where": where, "bits": bits, "roles": roles_part.to_json()}
     partials: list[Json] = []
-    counts = {"ranges_decoded": 0, "index_parts_read": len(used), "index_parts_rebuilt": 0}
+    counts = {"ranges_decoded": 0, "index_parts_read": len(used), "index_parts_rebuilt": 0, "outside_rows": 0}
     tasks = _tasks(context, runner, where, "new", new, [index.parts[name] for name in used], rows)
     tasks += _tasks(context, runner, where, "expired", extra, [], 0)
     while tasks:
@@ -110,6 +110,7 @@ def collect(
         index.add(f"{context.plan.run_id}-{where.replace('/', '-')}", _index_parts(results))
         partials.extend(partial for result in results for partial in result["partials"])
         counts["ranges_decoded"] += sum(len(item["ids"]) for result in results for item in result["written"])
+        counts["outside_rows"] += sum(result["outside"] for result in results)
         damaged = {name for result in results for name in result["damaged"]}
         counts["index_parts_rebuilt"] += len(damaged)
         # What a damaged part should have held is decoded from the ranges themselves.
@@ -179,42 +180,35 @@ def read_share(config: Json, task: Json) -> Json:
 
     Returns:
         `partials` (kind, shard, file), `written` (new parts of the index), `damaged` (names of parts not to
-        be trusted).
+        be trusted), `outside` (records of active ranges that lie outside the namespace).
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     state = open_writer(config["state_uri"])
     progress = Progress(folder, config["progress"], task["name"])
     roles = _roles(folder, config)
     sinks = {kind: _Sink() for kind in KINDS}
-    written = []
+    outside = 0
+    written, damaged = [], []
     for part, ranges in _decoded(config, task, folder, state):
-        written.append(
-            {
-                "part": part.to_json(),
-                "ids": [item.range_id for item in ranges],
-                "counts": [item.count for item in ranges],
-            }
-        )
-        for item in ranges:
-            _sort(sinks, roles.get(item.range_id, "expired"), item.addresses, item.contents, item.sizes)
-        progress.add(sum(item.count for item in ranges))
-    damaged = []
+        ids, counts = [item.range_id for item in ranges], [item.count for item in ranges]
+        written.append({"part": part.to_json(), "ids": ids, "counts": counts})
+        outside += _sort(sinks, roles, ranges)
+        progress.add(sum(counts))
     for part in (IndexPart.from_json(value) for value in task["parts"]):
         try:
-            known = _indexed(state, part, roles)
+            ranges = read_part(state, part, lambda range_id: roles.get(range_id) == "head")
         except FormatError:
             damaged.append(part.name)
             continue
-        for role, addresses, contents, sizes in known:
-            _sort(sinks, role, addresses, contents, sizes)
-        progress.add(part.addresses.rows)
+        outside += _sort(sinks, roles, ranges)
+        progress.add(sum(item.count for item in ranges))
     prefix = f"{config['where']}/partial/{task['name']}"
     partials = [
         {"kind": kind, "shard": shard, "part": part.to_json()}
         for kind, sink in sinks.items()
         for shard, part in sink.write(folder, f"{prefix}-{kind}", config["bits"])
     ]
-    return {"partials": partials, "written": written, "damaged": damaged}
+    return {"partials": partials, "written": written, "damaged": damaged, "outside": outside}
 
 
 def _roles(folder: RunFolder, config: Json) -> dict[str, str]:
@@ -267,26 +261,20 @@ def _decode_leniently(reader: ObjectReader, facts: Ranges, namespace: str) -> It
             log.info("range %s of an expired commit cannot be read: %s", range_id, error)
 
 
-def _indexed(
-    state: ObjectReader, part: IndexPart, roles: dict[str, str]
-) -> list[tuple[str, Hashes, Hashes | None, Hashes | None]]:
-    ids, _, addresses = read_addresses(state, part)
-    named = [roles.get(range_id, "expired") for range_id in ids]
-    if "head" not in named:
-        return [(role, found, None, None) for role, found in zip(named, addresses, strict=True)]
-    same, contents, sizes = read_contents(state, part)
-    if same != ids:
-        raise FormatError(f"{part.name}: its two files are about different ranges")
-    return list(zip(named, addresses, contents, sizes, strict=True))
-
-
-def _sort(
-    sinks: dict[str, _Sink], role: str, addresses: Hashes, contents: Hashes | None, sizes: Hashes | None
-) -> None:
-    sinks[EXPIRED if role == "expired" else LIVE].add(addresses)
-    if role == "head" and contents is not None and sizes is not None:
-        sinks[HEADS].add(contents)
-        sinks[SIZES].add(sizes)
+def _sort(sinks: dict[str, _Sink], roles: dict[str, str], ranges: Iterable[RangeHashes]) -> int:
+    """Put ranges where their role wants them; gives the active records that lie outside the namespace."""
+    outside = 0
+    for item in ranges:
+        role = roles.get(item.range_id, "expired")
+        if role == "expired":
+            sinks[EXPIRED].add(item.addresses)
+            continue
+        outside += item.outside
+        sinks[LIVE].add(item.addresses)
+        if role == "head":
+            sinks[HEADS].add(item.contents)
+            sinks[SIZES].add(item.sizes)
+    return outside
 
 
 class _Sink:

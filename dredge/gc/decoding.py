@@ -32,6 +32,7 @@ class RangeHashes:
     Attributes:
         range_id: its name.
         count: records, verified.
+        outside: records whose address lies outside the namespace, and so has no hash.
         addresses: hash of every key of the namespace that its entries may mean.
         contents: hash of size and ETag of each entry.
         sizes: of the entries; with `ODD_ETAG` set once more when an ETag of that size is no MD5.
@@ -39,6 +40,7 @@ class RangeHashes:
 
     range_id: str
     count: int
+    outside: int
     addresses: Hashes
     contents: Hashes
     sizes: Hashes
@@ -69,31 +71,32 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
             yield key, data
 
     for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
-        addresses = rows["address_hash"].to_numpy()
+        addresses, outside = rows["address_hash"].to_numpy(), 0
         if pc.any(pc.not_equal(rows["address_type"], AddressType.RELATIVE)).as_py():
-            addresses = _resolved(latest[key], key, namespace, addresses)
+            addresses, outside = _resolved(latest[key], key, namespace, addresses)
         yield RangeHashes(
             key.removeprefix(METADATA),
             rows.num_rows,
+            outside,
             unite([addresses]),
             unite([rows["content_hash"].to_numpy()]),
             _sizes(rows),
         )
 
 
-def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes) -> Hashes:
-    """Hashes where those of addresses that are not relative are replaced by the keys they may mean."""
+def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes) -> tuple[Hashes, int]:
+    """Replace hashes of addresses that are not relative by those of the keys they may mean."""
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     others = rows.filter(pc.invert(relative))
     readings = [
-        reading
+        address_readings(address, kind, namespace)
         for address, kind in zip(
             others["address"].to_pylist(), others["address_type"].to_pylist(), strict=True
         )
-        for reading in address_readings(address, kind, namespace)
     ]
-    return np.concatenate([hashes[relative.to_numpy(False)], hash64(pa.array(readings, pa.string()))])
+    keys = pa.array([key for found in readings for key in found], pa.string())
+    return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), readings.count(())
 
 
 def _sizes(rows: pa.RecordBatch) -> Hashes:

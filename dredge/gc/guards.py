@@ -118,13 +118,13 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     text = "reads in the order of the safety argument: listing, staging, commits"
     yield _must("order", ordered, 3 if ordered else "not all", None, text)
     live = committed.counts["live_addresses"]
+    inside = committed.counts["range_rows"] - committed.counts["outside_rows"]
     yield _must(
         "live_not_empty",
-        live > 0 or (committed.counts["range_rows"] == 0 and staged.counts["rows"] == 0),
+        live > 0 or (inside == 0 and staged.counts["rows"] == 0),
         live,
-        committed.counts["range_rows"],
-        f"live addresses come from {committed.counts['range_rows']:,} committed and"
-        f" {staged.counts['rows']:,} staged rows",
+        None,
+        f"live addresses come from {inside:,} committed and {staged.counts['rows']:,} staged rows",
     )
     yield _committed_not_empty(committed)
     yield _staging_not_gone(context, staged)

@@ -28,7 +28,7 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.gc.context import Context
 from dredge.gc.decoding import HeadEntries, entries_of
 from dredge.gc.hashes import Hashes, contains, read_hashes, unite, write_hashes
-from dredge.gc.index import CommittedIndex, IndexPart, read_contents
+from dredge.gc.index import CommittedIndex, IndexPart, read_part
 from dredge.gc.ranges import METADATA, facts_of
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.committed.metaranges import read_metarange
@@ -237,13 +237,14 @@ def _with_content(
     """The ranges of a part of the index that name some of the contents; all of them when the part is
     damaged."""
     try:
-        ids, contents_of, sizes_of = read_contents(state, part)
+        ranges = read_part(state, part, counts.__contains__)
     except FormatError:
         yield from counts
         return
-    for range_id, has, lengths in zip(ids, contents_of, sizes_of, strict=True):
-        if range_id in counts and (contains(contents, has).any() or contains(sizes, lengths).any()):
-            yield range_id
+    for item in ranges:
+        same = contains(contents, item.contents).any() or contains(sizes, item.sizes).any()
+        if same and item.range_id in counts:
+            yield item.range_id
 
 
 def _branches_of_ranges(context: Context, committed: StepSummary, ranges: set[str]) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.decoding import RangeHashes
-from dredge.gc.hashes import Hashes
+from dredge.gc.hashes import NONE, Hashes
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
@@ -79,9 +79,13 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
         ranges: decoded.
     """
     ids = pa.array([item.range_id for item in ranges], pa.string())
-    counts = pa.array([item.count for item in ranges], pa.int64())
     addresses = pa.table(
-        {"range_id": ids, "count": counts, "hashes": _lists([item.addresses for item in ranges], pa.uint64())}
+        {
+            "range_id": ids,
+            "count": pa.array([item.count for item in ranges], pa.int64()),
+            "outside": pa.array([item.outside for item in ranges], pa.int64()),
+            "hashes": _lists([item.addresses for item in ranges], pa.uint64()),
+        }
     )
     contents = pa.table(
         {
@@ -97,21 +101,30 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
     )
 
 
-def read_addresses(reader: ObjectReader, part: IndexPart) -> tuple[list[str], list[int], list[Hashes]]:
-    """Read a part's address hashes: range ids, counts, hashes of each.
+def read_part(
+    reader: ObjectReader, part: IndexPart, with_contents: Callable[[str], bool]
+) -> list[RangeHashes]:
+    """Read what a part knows.
+
+    Args:
+        reader: of the folder of lease and index.
+        part: of the index.
+        with_contents: says of which ranges the contents are wanted; when of none, their file is not read.
 
     Raises:
         FormatError: missing or damaged; decode its ranges again.
     """
     table = _read(reader, part.addresses)
-    return table["range_id"].to_pylist(), table["count"].to_pylist(), _arrays(table["hashes"])
-
-
-def read_contents(reader: ObjectReader, part: IndexPart) -> tuple[list[str], list[Hashes], list[Hashes]]:
-    """Read a part's contents: range ids, content hashes of each, sizes of each; raises like
-    `read_addresses`."""
-    table = _read(reader, part.contents)
-    return table["range_id"].to_pylist(), _arrays(table["contents"]), _arrays(table["sizes"])
+    ids = table["range_id"].to_pylist()
+    contents = sizes = [NONE] * len(ids)
+    if any(map(with_contents, ids)):
+        more = _read(reader, part.contents)
+        if more["range_id"].to_pylist() != ids:
+            raise FormatError(f"{part.name}: its two files are about different ranges")
+        contents, sizes = _arrays(more["contents"]), _arrays(more["sizes"])
+    counts, outside = table["count"].to_pylist(), table["outside"].to_pylist()
+    columns = zip(ids, counts, outside, _arrays(table["hashes"]), contents, sizes, strict=True)
+    return [RangeHashes(*values) for values in columns]
 
 
 class CommittedIndex:

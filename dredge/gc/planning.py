@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context, make_lease, open_state
-from dredge.gc.namespaces import check_namespaces
+from dredge.gc.namespaces import canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
+from dredge.gc.slices import DATA
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
@@ -81,6 +83,7 @@ def plan_run(
         )
     for warning in check_namespaces(repository.name, namespaces, config.warn_on_foreign_overlaps):
         log.warning("%s", warning)
+    root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
     before = clock()
     now = store_clock(state, "")
@@ -93,7 +96,7 @@ def plan_run(
         run_id=run_id,
         repository=repository.name,
         namespace=repository.namespace,
-        run_uri=_run_uri(config, repository, run_id),
+        run_uri=f"{root}/{run_id}",
         created_at=now,
         cutoff=cutoff(now, config),
         store_ahead_seconds=ahead,
@@ -166,6 +169,16 @@ def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
         )
 
 
-def _run_uri(config: GCConfig, repository: Repository, run_id: str) -> str:
-    root = config.run_root or f"{repository.namespace.rstrip('/')}/{RUNS}"
-    return f"{root.rstrip('/')}/{run_id}"
+def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str, str]) -> str:
+    if config.run_root is None:
+        return f"{repository.namespace.rstrip('/')}/{RUNS}"
+    if "://" not in config.run_root:
+        raise ConfigError(f"run_root {config.run_root!r} is no URI such as s3://bucket/folder")
+    place = canonical_namespace(config.run_root)
+    for name, namespace in namespaces.items():
+        if place.startswith(canonical_namespace(namespace) + DATA):
+            raise ConfigError(
+                f"run_root {config.run_root} lies among the data of repository {name}, where its files"
+                " would be taken for garbage. Name another folder."
+            )
+    return config.run_root.rstrip("/")

@@ -195,7 +195,7 @@ def _sweep_part(
 ) -> bool:
     name = _stem(part)
     rows = folder.read_part(part)
-    if not pc.all(pc.starts_with(rows["address"], DATA)).as_py():
+    if not pc.all(pc.starts_with(rows["address"], DATA), min_count=0).as_py():
         raise FormatError(f"{part.name} names an object outside {DATA}. Nothing more was deleted.")
     done = ledger.finished(ledger.read_raw(folder, name))
     rows = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
@@ -313,7 +313,7 @@ def settle_parts(config: Json, task: Json) -> Json:
         name = _stem(part)
         rows = ledger.best(ledger.read_raw(folder, name))
         candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
-        if not pc.all(pc.is_in(rows["address"], candidates)).as_py():
+        if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
             raise FormatError(
                 f"the ledger of {part.name} names objects that were no candidates. Start a new run."
             )

@@ -103,12 +103,16 @@ class Lease:
         return self._write(holder, held.fencing + 1, now, held)
 
     def renew(self, grant: LeaseGrant) -> LeaseGrant:
-        """Prolong a right, also an expired one that nobody has taken.
+        """Prolong a right, also an expired one, and one that was given back, as long as nobody took it since.
 
         Raises:
             LeaseHeldError: it has gone to somebody else.
         """
-        return self._write(grant.holder, grant.fencing, self._clock(), self._mine(grant))
+        held = self._read()
+        # The number alone decides: it is this right's own until somebody else takes the lease.
+        if held is None or held.fencing != grant.fencing or held.holder not in ("", grant.holder):
+            raise _lost(self._writer, self._key, grant, held)
+        return self._write(grant.holder, grant.fencing, self._clock(), held)
 
     def check(self, grant: LeaseGrant, now: datetime | None = None) -> None:
         """Look whether a right still stands.
@@ -152,12 +156,6 @@ class Lease:
         finally:
             stop.set()
             thread.join()
-
-    def _mine(self, grant: LeaseGrant) -> _Held:
-        held = self._read()
-        if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
-            raise _lost(self._writer, self._key, grant, held)
-        return held
 
     def _read(self) -> _Held | None:
         return _read(self._writer, self._key)
