@@ -50,6 +50,7 @@ class AmortizedReads[K: Hashable, T]:
         except BaseException as error:  # whoever shares the look-up must hear of it
             mine.set_exception(error)
         with self._lock:
-            if key not in self._next:  # else its leader takes the place
+            # A leader that waited takes the place, and may have done so already: then it is not ours to clear.
+            if key not in self._next and self._running.get(key) is mine:
                 del self._running[key]
         return mine.result()
