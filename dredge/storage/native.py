@@ -38,7 +38,7 @@ def translated_native(doing: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         if "NoSuchBucket" in str(error):
-            raise ConfigError(f"{doing}: the bucket does not exist; check the URI and the endpoint.") from None
+            raise ConfigError(f"{doing}: there is no such bucket; check URI and endpoint.") from None
         raise NotFoundError(f"{doing}: there is no such object") from None
     except (exceptions.BaseError, ValueError) as error:
         raise family_of(error, redact(f"{doing}: {error}")) from None
