@@ -18,7 +18,9 @@ COMMANDS = {
     "gc": "Read the runs and reports of garbage collection.",
     "icechunk": "Expire and collect Icechunk repositories.",
     "inspect": "Look into lakeFS's range and metarange files.",
+    "kv": "Look into lakeFS's key-value store.",
     "serve": "Run the embedded lakeFS server.",
+    "trash": "Find and remove trash in lakeFS's key-value store.",
 }
 
 

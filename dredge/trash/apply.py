@@ -138,11 +138,11 @@ class Applier:
             if len(group) == 1 and group[0].key is None and group[0].rows > GROUP_ROWS:
                 self._large(view, group[0], references)
                 return
-        doomed = []
+        doomed: list[tuple[Finding, list[Row]]] = []
         for finding, rows in loaded:
             fate = _fate(finding, rows, references)
             if fate is None:
-                doomed.append((finding, rows))
+                doomed.append((finding, rows or []))
             else:
                 self._done(finding, fate, 0)
         if doomed:
@@ -257,23 +257,24 @@ def _groups(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
         yield group
 
 
-def _load(view: RowView, finding: Finding) -> list[Row]:
-    """Read a finding's rows, or nothing where it is too large to hold."""
+def _load(view: RowView, finding: Finding) -> list[Row] | None:
+    """Read a finding's rows, or nothing where it is too large to hold; None: a marker whose partition
+    has rows again."""
     if finding.key is not None:
         entry = next(iter(view.scan(finding.partition, finding.key)), None)
         rows = [Row(finding.partition, entry.key, entry.value)] if entry and entry.key == finding.key else []
         if finding.partition == MARKERS and next(iter(view.scan(finding.key)), None) is not None:
-            return []  # its partition has rows again
+            return None
         return rows
     if finding.rows > GROUP_ROWS:
         return []
     return [Row(finding.partition, entry.key, entry.value) for entry in view.scan(finding.partition)]
 
 
-def _fate(finding: Finding, rows: Sequence[Row], references: References) -> Fate | None:
+def _fate(finding: Finding, rows: Sequence[Row] | None, references: References) -> Fate | None:
     """Say why a finding must stay; None when it may go."""
     if not rows:
-        return "gone"
+        return "changed" if rows is None else "gone"
     if finding.key is None:
         contents = contents_of(rows)
         digest = contents.digest if contents else ""

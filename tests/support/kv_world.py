@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from dredge.graveler import messages, xid
 from dredge.graveler.messages import to_timestamp
 from dredge.graveler.refs.commits import hash_commit
 from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
+from dredge.kv import Entry
 from dredge.kv.memory import MemoryKV
 from dredge.kv.memory_rows import MemoryRows
 from dredge.kv.rows import Guard, Row, RowCleaner, RowView
@@ -85,6 +86,23 @@ class Store:
             return {Row(p, e.key, e.value) for p in view.partitions() for e in view.scan(p)}
 
 
+class LiveView:
+    """Reads that see later states, as those of a store without snapshots."""
+
+    consistent = False
+
+    def __init__(self, kv: MemoryKV, rows: RowCleaner) -> None:
+        self._kv = kv
+        self._rows = rows
+
+    def partitions(self) -> Iterator[bytes]:
+        with self._rows.view() as view:
+            yield from view.partitions()
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        return self._kv.scan(partition, start)
+
+
 def memory_store(now: datetime = START) -> Store:
     return Store(MemoryRows(MemoryKV()), now)
 
@@ -105,6 +123,11 @@ class World:
     @property
     def now(self) -> datetime:
         return self.store.now
+
+    def without_snapshots(self) -> None:
+        """From now on views of the store see later states."""
+        rows = self.store.rows
+        self.store.view = lambda: nullcontext(LiveView(self.kv, rows))  # type: ignore[method-assign]
 
     def commit(self, partition: bytes, parents: Sequence[str] = (), metarange: str = METARANGE) -> Commit:
         ids = tuple(parents)

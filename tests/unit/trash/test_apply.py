@@ -67,13 +67,14 @@ class Ground:
     def orphan_rows(self) -> int:
         return len(list(self.world.kv.scan(self.orphan)))
 
-    def between_looks(self, action: Callable[[], None]) -> None:
-        """Do something after the first look of a run, before its second one."""
-        store, view, looks = self.world.store, self.world.store.view, [0]
+    def before_view(self, number: int, action: Callable[[], None]) -> None:
+        """Do something before a run opens its nth view: 1 the store's identity, 2 first look, 3 second
+        look, 4 the first deletion's."""
+        store, view, views = self.world.store, self.world.store.view, [0]
 
         def watched() -> Any:
-            looks[0] += 1
-            if looks[0] == 3:  # one look at the store's identity, one at everything
+            views[0] += 1
+            if views[0] == number:
                 action()
             return view()
 
@@ -102,16 +103,46 @@ def test_nothing_goes_at_a_first_look(ground: Ground) -> None:
 
 def test_what_is_named_between_the_two_looks_of_a_run_stays(ground: Ground) -> None:
     ground.scan()
-    ground.between_looks(ground.name_orphan)
+    ground.before_view(3, ground.name_orphan)
     assert fates(ground.clean(DAY)) == []
     assert ground.orphan_rows() == 2
 
 
 def test_what_changes_between_the_two_looks_of_a_run_stays(ground: Ground) -> None:
     ground.scan()
-    ground.between_looks(lambda: ground.world.kv.set(ground.orphan, b"a/1", b"new"))
+    ground.before_view(3, lambda: ground.world.kv.set(ground.orphan, b"a/1", b"new"))
     assert fates(ground.clean(DAY)) == []
     assert ground.orphan_rows() == 2
+
+
+def test_what_is_named_after_the_second_look_stays(ground: Ground) -> None:
+    ground.scan()
+    ground.before_view(4, ground.name_orphan)
+    assert fates(ground.clean(DAY)) == ["named"]
+    assert ground.orphan_rows() == 2
+
+
+def test_what_changes_after_the_second_look_stays_whole(ground: Ground) -> None:
+    ground.scan()
+    ground.before_view(4, lambda: ground.world.stage(ground.orphan.decode(), "late"))
+    assert fates(ground.clean(DAY)) == ["changed"]
+    assert ground.orphan_rows() == 3
+
+
+def test_a_key_that_changes_after_the_second_look_stays(ground: Ground) -> None:
+    key = ground.world.import_status(ground.partition, START - 9 * DAY)
+    ground.before_view(4, lambda: ground.world.kv.set(ground.partition, key, b"going on"))
+    assert fates(ground.clean(kinds=["import-expired"])) == ["changed"]
+    assert ground.world.kv.get(ground.partition, key) == b"going on"
+
+
+def test_a_branch_that_is_created_again_keeps_its_ownership_hint(ground: Ground) -> None:
+    key = ground.world.owner("lake", "side", START - 9 * DAY)
+    ground.scan()
+    again = ground.world.token("lake", "side")
+    ground.before_view(4, lambda: ground.world.branch(ground.partition, "side", ground.head, again))
+    assert fates(ground.clean(DAY, kinds=["branch-owner-stale"])) == ["named"]
+    assert ground.world.kv.get(b"mc-ownership", key)
 
 
 def test_what_is_named_right_before_the_deletion_stays(ground: Ground) -> None:
@@ -283,6 +314,18 @@ def test_a_partition_larger_than_memory_goes_in_pieces(
     assert restored["rows_written"] == 97
 
 
+def test_a_row_that_arrives_in_a_large_partition_without_snapshots_stays(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_module, "GROUP_ROWS", 10)
+    ground.world.without_snapshots()
+    ground.world.stage(ground.orphan.decode(), *(f"p/{number:03d}" for number in range(95)))
+    ground.scan()
+    ground.world.store.before_delete.append(lambda: ground.world.stage(ground.orphan.decode(), "zz/late"))
+    assert ground.clean(DAY).rows_removed == 97
+    assert [entry.key for entry in ground.world.kv.scan(ground.orphan)] == [b"zz/late"]
+
+
 def test_a_large_partition_that_is_named_half_way_is_put_back(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,8 +378,8 @@ def test_a_marker_stays_while_its_partition_has_a_row(ground: Ground) -> None:
     token = ground.world.token("lake", "main")
     ground.world.queue(token)
     ground.scan()
-    ground.between_looks(lambda: ground.world.stage(token))
-    assert "deleted" not in fates(ground.clean(DAY, kinds=["marker"]))
+    ground.before_view(4, lambda: ground.world.stage(token))
+    assert fates(ground.clean(DAY, kinds=["marker"])) == ["changed"]
     assert ground.world.kv.get(b"cleanup-tokens", token.encode())
 
 

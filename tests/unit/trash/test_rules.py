@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from dredge.errors import FormatError, RefusedError
 from dredge.graveler import messages, xid
+from dredge.kv import Entry
 from dredge.trash.finding import Finding
 from dredge.trash.look import look_through, read_look
 from dredge.trash.rules import judge
 from dredge.trash.safety import Safety
 from dredge.trash.sightings import Sightings
-from tests.support.kv_world import DAY, START, World
+from tests.support.kv_world import DAY, START, LiveView, World
 
 SAFETY = Safety()
 
@@ -163,8 +165,10 @@ def test_a_repository_in_deletion_waits_for_its_delete(world: World, watcher: Wa
     world.pull_index(partition, "a", "b")
     owner = world.owner("lake", "gone", world.now)
     world.run("lake", world.now - 5 * DAY)
+    world.run("lake", world.now, with_run=False)
     watcher.look(9 * DAY)
     found = watcher.look(9 * DAY)
+    assert b"actions" not in {partition for partition, _ in found}
     assert all(finding.verdict != "trash" for finding in found.values())
     assert found[token.encode(), None].verdict == "wait"
     assert found[b"graveler", b"repos/lake"].verdict == "report"
@@ -401,6 +405,13 @@ def test_an_ownership_hint_of_a_live_branch_stays(world: World, watcher: Watcher
     assert found[b"mc-ownership", gone].verdict == "trash"
 
 
+def test_an_ownership_hint_that_has_not_expired_for_a_day_stays(world: World, watcher: Watcher) -> None:
+    key = world.owner("gone", "main", START + 3 * DAY)
+    assert watcher.verdict_of(b"mc-ownership", key) == ("branch-owner-stale", "wait")
+    assert watcher.verdict_of(b"mc-ownership", key, 3 * DAY) == ("branch-owner-stale", "wait")
+    assert watcher.verdict_of(b"mc-ownership", key, DAY) == ("branch-owner-stale", "trash")
+
+
 def test_an_open_upload_is_never_trash(world: World, watcher: Watcher) -> None:
     upload = messages.UploadData(upload_id="u", creation_date=messages.to_timestamp(world.now))
     world.kv.set(b"multiparts", b"u", messages.encode(upload))
@@ -480,20 +491,12 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
     zombie, _ = world.beginning("late", uid=xid.new_xid(START - 9 * DAY))
     doomed, _ = world.repository("doomed")
 
-    class Shifting:
+    class Shifting(LiveView):
         """A view in which things happen once the candidates were read."""
 
-        consistent = False
         reads = 0
 
-        def __init__(self, inner: World) -> None:
-            self.inner = inner
-
-        def partitions(self):  # type: ignore[no-untyped-def]
-            with self.inner.store.view() as view:
-                return list(view.partitions())
-
-        def scan(self, name: bytes, start: bytes = b""):  # type: ignore[no-untyped-def]
+        def scan(self, name: bytes, start: bytes = b"") -> Iterator[Entry]:
             if name == b"graveler":
                 self.reads += 1
                 if self.reads == 2:  # the references that count
@@ -501,9 +504,9 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
                     world.kv.delete(partition, b"branches/old")
                     world.record(zombie)
                     world.kv.delete(b"graveler", b"repos/doomed")
-            return self.inner.kv.scan(name, start)
+            return super().scan(name, start)
 
-    look = look_through(Shifting(world))
+    look = look_through(Shifting(world.kv, world.store.rows))
     old = Sightings([], None)
     found = {
         f.partition: f.verdict

@@ -1,0 +1,250 @@
+"""`dredge kv`: look into lakeFS's key-value store, read-only, every value decoded by its message type."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from dredge.kv.rows import RowReader
+
+HIDDEN = "hidden (--show-secrets shows it)"
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+
+_url = click.argument("url")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+_secrets = click.option("--show-secrets", is_flag=True, help="Show values of users, keys and policies too.")
+_raw = click.option("--raw", is_flag=True, help="Base64 of the stored bytes instead of the decoded value.")
+
+
+@click.group("kv", context_settings=_CONTEXT)
+def command() -> None:
+    """Look into lakeFS's key-value store. Nothing is ever written.
+
+    URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db. Leave
+    passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
+
+    Names of partitions and keys are text; bytes that are not UTF-8 are written and shown as \\xNN.
+
+    \b
+    Exit codes: 0 done, 2 bad input or no such store, 4 the store does not answer, 6 no such key.
+    """
+
+
+@command.command("ls", context_settings=_CONTEXT)
+@_url
+@_json
+def ls_command(url: str, as_json: bool) -> None:
+    """List the partitions, and what each is by the shape of its name. DynamoDB reads the whole table for
+    it."""
+    from dredge.kv.rows import show
+
+    with _Reader(url) as store, store.view() as view:
+        for partition in view.partitions():
+            kind = kind_of(partition)
+            if as_json:
+                click.echo(json.dumps({"partition": show(partition), "kind": kind}))
+            else:
+                click.echo(f"{kind:<12}  {show(partition)}")
+
+
+@command.command("scan", context_settings=_CONTEXT)
+@_url
+@click.argument("partition")
+@click.option("--prefix", default="", help="Only keys that begin so.")
+@click.option("--start", default="", help="Only this key and those after it.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many rows.")
+@_raw
+@_secrets
+@_json
+def scan_command(
+    url: str,
+    partition: str,
+    prefix: str,
+    start: str,
+    limit: int | None,
+    raw: bool,
+    show_secrets: bool,
+    as_json: bool,
+) -> None:
+    """Show the rows of a partition in key order."""
+    name, begin = _bytes(partition), _bytes(prefix)
+    first = max(begin, _bytes(start))
+    with _Reader(url) as store, store.view() as view:
+        rows = (entry for entry in view.scan(name, first))
+        for entry in islice(rows, limit):
+            if not entry.key.startswith(begin):
+                break
+            _print_row(name, entry.key, entry.value, raw, show_secrets, as_json)
+
+
+@command.command("get", context_settings=_CONTEXT)
+@_url
+@click.argument("partition")
+@click.argument("key")
+@_raw
+@_secrets
+@_json
+def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: bool, as_json: bool) -> None:
+    """Show one row."""
+    from dredge.kv import KeyNotFoundError
+
+    name, wanted = _bytes(partition), _bytes(key)
+    with _Reader(url) as store, store.view() as view:
+        entry = next(iter(view.scan(name, wanted)), None)
+    if entry is None or entry.key != wanted:
+        raise KeyNotFoundError(f"partition {partition!r} has no key {key!r}")
+    _print_row(name, wanted, entry.value, raw, show_secrets, as_json)
+
+
+def kind_of(partition: bytes) -> str:
+    """What a partition is, by its name."""
+    from dredge.trash import names
+
+    if names.parse_instance(partition):
+        return "repository"
+    if names.is_token(partition):
+        return "staging"
+    known = {names.REPOSITORIES, *names.SMALL, *names.OTHERS}
+    return "system" if partition in known else "unknown"
+
+
+def message_of(partition: bytes, key: bytes) -> type[Message] | None:
+    """Which message a value is; None where it is text or another's."""
+    from dredge.graveler import messages
+    from dredge.trash import names
+
+    kind = kind_of(partition)
+    if kind == "staging":
+        return messages.StagedEntryData
+    family = names.first_part(key)
+    if kind == "repository":
+        return {
+            "branches": messages.BranchData,
+            "commits": messages.CommitData,
+            "tags": messages.TagData,
+            "settings": messages.BranchProtectionRules,
+            "imports": messages.ImportStatusData,
+            "tasks": messages.GarbageCollectionPrepareStatus,
+            "repo-metadata": messages.RepoMetadata,
+            "pulls": messages.PullRequestData,
+        }.get(family)
+    if partition == names.ACTIONS:
+        part = key.split(b"/")[2:3]
+        runs: dict[bytes, type[Message]] = {
+            b"runs": messages.RunResultData,
+            b"tasks": messages.TaskResultData,
+        }
+        return runs.get(part[0], messages.SecondaryIndex) if part else None
+    system: dict[bytes, type[Message]] = {
+        names.REPOSITORIES: messages.RepositoryData,
+        names.PULLS: messages.SecondaryIndex,
+        names.INSTANCES: messages.InstanceHeartbeat,
+        names.OWNERS: messages.BranchOwnership,
+        names.MULTIPARTS: messages.UploadData,
+    }
+    return system.get(partition)
+
+
+def decoded(partition: bytes, key: bytes, value: bytes) -> tuple[str, Any]:
+    """Decode a value.
+
+    Returns:
+        The name of its type, and the value as plain data: a message's fields, text, or base64 where it
+        is neither.
+    """
+    from google.protobuf.json_format import MessageToDict
+
+    from dredge.errors import FormatError
+    from dredge.graveler import messages
+
+    kind = message_of(partition, key)
+    if kind is not None:
+        try:
+            message = messages.decode(kind, value, "value")
+            fields: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
+            if isinstance(message, messages.StagedEntryData):
+                fields = _staged(message)
+        except (FormatError, ValueError):
+            return f"damaged {kind.DESCRIPTOR.name}", base64.b64encode(value).decode()
+        return kind.DESCRIPTOR.name, fields
+    try:
+        return "text", value.decode("utf-8")
+    except UnicodeDecodeError:
+        return "bytes", base64.b64encode(value).decode()
+
+
+def _staged(message: Any) -> dict[str, Any]:
+    from google.protobuf.json_format import MessageToDict
+
+    from dredge.graveler import messages
+    from dredge.kv.rows import show
+
+    if not message.identity:
+        return {"key": show(message.key), "tombstone": True}
+    entry = messages.decode(messages.Entry, message.data, "entry")
+    return {
+        "key": show(message.key),
+        "identity": message.identity.hex(),
+        "entry": MessageToDict(entry, preserving_proto_field_name=True),
+    }
+
+
+def _print_row(
+    partition: bytes, key: bytes, value: bytes, raw: bool, show_secrets: bool, as_json: bool
+) -> None:
+    from dredge.kv.rows import show
+    from dredge.trash.names import CREDENTIALS
+
+    data: Any
+    if partition in CREDENTIALS and not show_secrets:
+        kind, data = "secret", HIDDEN
+    elif raw:
+        kind, data = "base64", base64.b64encode(value).decode()
+    else:
+        kind, data = decoded(partition, key, value)
+    if as_json:
+        line = {
+            "partition": show(partition),
+            "key": show(key),
+            "type": kind,
+            "size_bytes": len(value),
+            "value": data,
+        }
+        click.echo(json.dumps(line, ensure_ascii=False))
+        return
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    click.echo(f"{show(key)}  [{kind}, {len(value)} B]  {text}")
+
+
+class _Reader:
+    """A store for the length of a command."""
+
+    def __init__(self, url: str) -> None:
+        from dredge.kv.row_opening import open_row_reader
+
+        self._store = open_row_reader(url)
+
+    def __enter__(self) -> RowReader:
+        return self._store
+
+    def __exit__(self, *exc: object) -> None:
+        self._store.close()
+
+
+def _bytes(text: str) -> bytes:
+    r"""Read a name as it is shown: text, with `\xNN` for bytes that are not UTF-8."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        return codecs.decode(found[1], "hex")
+
+    return _ESCAPE.sub(byte, text.encode("utf-8", "surrogateescape"))

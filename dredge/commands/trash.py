@@ -1,0 +1,332 @@
+"""`dredge trash`: find, remove and put back what nothing uses any more in lakeFS's key-value store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dredge.kv.rows import ReadRate
+    from dredge.trash.apply import Outcome
+    from dredge.trash.finding import Finding
+    from dredge.trash.safety import Safety
+    from dredge.trash.state import TrashState
+    from dredge.trash.steps import CleanReport, ScanReport
+
+URL_ENV = "DREDGE_KV_URL"
+STATE_ENV = "DREDGE_TRASH_STATE"
+TRASH_FOUND = 10
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+type Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+_URL = click.argument("url", envvar=URL_ENV)
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
+def _state(required: bool) -> Option:
+    return click.option(
+        "--state",
+        "state_uri",
+        envvar=STATE_ENV,
+        required=required,
+        metavar="URI",
+        help=f"Folder for sightings, plans, undo files and reports: file:///…, s3://… [env {STATE_ENV}].",
+    )
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """What looking needs, whether something is removed afterwards or not."""
+    for option in (
+        click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable."),
+        click.option(
+            "--grace-hours",
+            type=click.FloatRange(min=0),
+            default=24.0,
+            show_default=True,
+            help="How far apart two looks must be that see the same unused bytes.",
+        ),
+        click.option(
+            "--unsafe-short-grace",
+            is_flag=True,
+            help="Accept a grace below 24 hours. Loses data under load; for stores nobody writes to.",
+        ),
+        click.option(
+            "--read-rate",
+            type=click.FloatRange(min=0, min_open=True),
+            help="DynamoDB: most read capacity units a second.",
+        ),
+        click.option(
+            "--segments",
+            type=click.IntRange(min=1, max=64),
+            default=4,
+            show_default=True,
+            help="DynamoDB: parts of the table that are read at once.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group("trash", context_settings=_CONTEXT)
+def command() -> None:
+    """Find and remove trash in lakeFS's key-value store, beside a live server.
+
+    URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db, or comes from
+    DREDGE_KV_URL. Leave passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
+
+    Something is trash when two looks at least a grace period apart saw the same unused bytes, so a scan
+    has to run twice (say, daily) with the same --state before a clean removes anything. docs/trash.md
+    has the rules.
+    """
+
+
+@command.command("scan", context_settings=_CONTEXT)
+@_URL
+@_state(required=False)
+@_options
+@click.option("--exit-code", is_flag=True, help=f"Exit with {TRASH_FOUND} when there is trash.")
+@_JSON
+def scan_command(
+    url: str,
+    state_uri: str | None,
+    kinds: tuple[str, ...],
+    grace_hours: float,
+    unsafe_short_grace: bool,
+    read_rate: float | None,
+    segments: int,
+    exit_code: bool,
+    as_json: bool,
+) -> None:
+    """Look at a store and say what is trash, what waits, and what a person should see. Removes nothing.
+
+    Without --state a look stands alone: little is trash at a first look.
+
+    \b
+    Exit codes: 0 looked (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
+    3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
+    5 a record cannot be read: nothing was judged.
+    """
+    from dredge.kv.row_opening import open_row_reader
+    from dredge.runs.clock import utc_now
+    from dredge.trash.steps import scan
+
+    store = open_row_reader(url, _rate(read_rate, segments))
+    try:
+        report = scan(
+            store,
+            _open_state(state_uri) if state_uri else None,
+            clock=utc_now,
+            safety=_safety(grace_hours, unsafe_short_grace),
+            kinds=kinds or None,
+        )
+    finally:
+        store.close()
+    _print_findings(report, as_json)
+    if exit_code and report.plan.findings:
+        sys.exit(TRASH_FOUND)
+
+
+@command.command("clean", context_settings=_CONTEXT)
+@_URL
+@_state(required=True)
+@_options
+@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only say what would go.")
+@click.option("--plan", "planned", metavar="RUN", help="Remove nothing beyond the plan of this scan.")
+@click.option("--max-partitions", type=click.IntRange(min=0), help="Refuse to remove more partitions.")
+@click.option("--max-rows", type=click.IntRange(min=0), help="Refuse to remove more rows.")
+@click.option("--max-bytes", type=click.IntRange(min=0), help="Refuse to remove more bytes.")
+@click.option(
+    "--max-percent", type=click.FloatRange(0, 100), help="Refuse to remove a larger part of all partitions."
+)
+@_JSON
+def clean_command(
+    url: str,
+    state_uri: str,
+    kinds: tuple[str, ...],
+    grace_hours: float,
+    unsafe_short_grace: bool,
+    read_rate: float | None,
+    segments: int,
+    dry_run: bool,
+    planned: str | None,
+    max_partitions: int | None,
+    max_rows: int | None,
+    max_bytes: int | None,
+    max_percent: float | None,
+    as_json: bool,
+) -> None:
+    """Remove what two looks have seen as trash. A dry run unless --no-dry-run is given.
+
+    Every row is written to an undo file in the state folder before it is deleted; `dredge trash restore` puts
+    rows back.
+
+    \b
+    Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
+    3 refused: a limit, another run, or something removed was named again and put back; 4 the store does not
+    answer (the next run verifies what this one removed); 5 a record cannot be read: nothing was judged.
+    """
+    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.runs.clock import utc_now
+    from dredge.trash.safety import Limits
+    from dredge.trash.steps import clean
+
+    asked = {
+        "partitions": max_partitions,
+        "rows": max_rows,
+        "size_bytes": max_bytes,
+        "partition_percent": max_percent,
+    }
+    limits: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    store = open_row_cleaner(url, _rate(read_rate, segments))
+    try:
+        report = clean(
+            store,
+            _open_state(state_uri),
+            clock=utc_now,
+            safety=_safety(grace_hours, unsafe_short_grace),
+            limits=Limits(**limits),
+            kinds=kinds or None,
+            planned=planned,
+            dry_run=dry_run,
+        )
+    finally:
+        store.close()
+    if dry_run:
+        _print_findings(report.scan, as_json)
+    else:
+        _print_outcomes(report, as_json)
+    if report.status == "partial":
+        sys.exit(1)
+
+
+@command.command("restore", context_settings=_CONTEXT)
+@_URL
+@_state(required=True)
+@click.option("--run", "run_id", required=True, help="The run whose rows are to be put back.")
+@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only count the rows.")
+@_JSON
+def restore_command(url: str, state_uri: str, run_id: str, dry_run: bool, as_json: bool) -> None:
+    """Put back what a run removed. A key that exists by now stays as it is.
+
+    \b
+    Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
+    store does not answer; 5 an undo file is damaged.
+    """
+    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.trash.steps import restore
+
+    store = open_row_cleaner(url)
+    try:
+        done = restore(store, _open_state(state_uri), run_id, dry_run=dry_run)
+    finally:
+        store.close()
+    if as_json:
+        click.echo(json.dumps(done))
+    elif dry_run:
+        click.echo(f"run {run_id}: {done['rows']:,} rows would be put back (--no-dry-run puts them back)")
+    else:
+        click.echo(
+            f"run {run_id}: {done['rows_written']:,} rows put back,"
+            f" {done['keys_existing']:,} keys existed already"
+        )
+
+
+def _safety(grace_hours: float, unsafe_short_grace: bool) -> Safety:
+    from datetime import timedelta
+
+    from dredge.trash.safety import Safety
+
+    return Safety.with_grace(timedelta(hours=grace_hours), unsafe_short_grace)
+
+
+def _rate(units_per_second: float | None, segments: int) -> ReadRate:
+    from dredge.kv.rows import ReadRate
+
+    return ReadRate(units_per_second, segments)
+
+
+def _open_state(uri: str) -> TrashState:
+    from dredge.storage import open_writer
+    from dredge.trash.state import TrashState
+
+    return TrashState(open_writer(uri))
+
+
+def _print_findings(report: ScanReport, as_json: bool) -> None:
+    now = report.plan.made
+    if as_json:
+        for finding in report.findings:
+            age = finding.age(now)
+            line = finding.to_json() | {"age_seconds": age.total_seconds() if age is not None else None}
+            click.echo(json.dumps(line))
+        return
+    click.echo(f"{report.plan.location} · run {report.plan.run_id} · {now:%Y-%m-%d %H:%M:%S} UTC")
+    click.echo(f"{report.plan.partitions:,} partitions, {report.repositories:,} repositories")
+    for verdict, words in (("report", "For a person:"), ("wait", "Waits:"), ("trash", "Trash:")):
+        found = [finding for finding in report.findings if finding.verdict == verdict]
+        if found:
+            click.echo(f"\n{words}")
+            _print_table(
+                (f.kind, _age(f, report), f"{f.rows:,}", _size(f.size_bytes), f.why, f.name) for f in found
+            )
+    click.echo(f"\n{len(report.plan.findings):,} may be removed: {report.plan.rows:,} rows, ", nl=False)
+    click.echo(f"{_size(report.plan.size_bytes)} (dredge trash clean --no-dry-run removes them)")
+
+
+def _print_outcomes(report: CleanReport, as_json: bool) -> None:
+    if as_json:
+        for line in [done.to_json() for done in report.deleted] + [
+            done.to_json() for done in report.outcomes
+        ]:
+            click.echo(json.dumps(line))
+        return
+    plan = report.scan.plan
+    click.echo(f"{plan.location} · run {plan.run_id} · {report.status}")
+    for done in report.deleted:
+        click.echo(f"  {done.fate}  {done.entry}  {done.rows:,} rows  {done.message}")
+    _print_table(_outcome_line(outcome) for outcome in report.outcomes)
+    click.echo(
+        f"{report.rows_removed:,} rows removed; dredge trash restore --run {plan.run_id} puts them back"
+    )
+
+
+def _outcome_line(outcome: Outcome) -> tuple[str, ...]:
+    return (
+        outcome.fate,
+        outcome.finding.kind,
+        f"{outcome.rows:,}",
+        outcome.finding.name,
+        outcome.finding.why,
+    )
+
+
+def _print_table(lines: Iterable[tuple[str, ...]]) -> None:
+    rows = list(lines)
+    widths = [
+        max((len(row[column]) for row in rows), default=0) for column in range(len(rows[0]) if rows else 0)
+    ]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo(f"  {'  '.join(cells)}".rstrip())
+
+
+def _age(finding: Finding, report: ScanReport) -> str:
+    age = finding.age(report.plan.made)
+    if age is None:
+        return "-"
+    hours = age.total_seconds() / 3600
+    return f"{hours / 24:.1f} d" if hours >= 48 else f"{hours:.1f} h"
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

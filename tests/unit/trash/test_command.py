@@ -1,0 +1,138 @@
+"""`dredge trash` at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dredge.commands.trash import command
+from dredge.errors import ConfigError, RefusedError
+from dredge.kv import open_store
+from tests.support.kv_world import World
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A SQLite store with an orphan, an expired import, and a live repository, written two days ago."""
+    world = World(datetime.now(UTC) - timedelta(days=3))
+    partition, token = world.repository("lake")
+    world.stage(token)
+    world.stage(world.token("lake", "main"))
+    world.import_status(partition, world.now)
+    with open_store(f"sqlite://{tmp_path}/kv.db") as store:
+        for row in world.store.all_rows():
+            store.set(*row)
+    monkeypatch.setenv("DREDGE_TRASH_STATE", f"file://{tmp_path}/state")
+    monkeypatch.setenv("DREDGE_KV_URL", f"sqlite://{tmp_path}/kv.db")
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    result = CliRunner().invoke(command, words)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def age_sightings(folder: Path) -> None:
+    """Pretend that the last look was two days ago."""
+    path = folder / "state" / "sightings.json"
+    known = json.loads(path.read_text())
+    back = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    for sighting in known["sightings"]:
+        sighting["first_seen"] = back
+    path.write_text(json.dumps(known | {"looked": back}))
+
+
+def test_a_scan_tells_each_finding_in_a_line(folder: Path) -> None:
+    found = lines(run("scan", "--json"))
+    assert [(f["kind"], f["verdict"], f["rows"]) for f in found] == [
+        ("import-expired", "trash", 1),
+        ("staging-orphan", "wait", 2),
+    ]
+    for finding in found:
+        assert {"partition", "key", "why", "age_seconds", "size_bytes", "digest"} <= finding.keys()
+    assert 259_000 < float(str(found[0]["age_seconds"])) < 260_000
+
+
+def test_a_scan_without_state_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DREDGE_TRASH_STATE")
+    before = sorted(os.listdir(folder))
+    result = run("scan")
+    assert "import-expired" in result.output
+    assert [name for name in sorted(os.listdir(folder)) if not name.startswith("kv.db-")] == before
+
+
+def test_the_exit_code_of_a_scan_says_whether_there_is_trash_when_asked(folder: Path) -> None:
+    assert run("scan").exit_code == 0
+    assert run("scan", "--exit-code").exit_code == 10
+    assert run("scan", "--exit-code", "--kind", "marker").exit_code == 0
+
+
+def test_clean_is_a_dry_run_unless_told_otherwise(folder: Path) -> None:
+    run("scan")
+    age_sightings(folder)
+    assert "2 may be removed: 3 rows" in run("clean").output
+    assert "2 may be removed: 3 rows" in run("scan").output
+
+
+def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
+    run("scan")
+    age_sightings(folder)
+    done = lines(run("clean", "--no-dry-run", "--json"))
+    assert [(o["kind"], o["fate"], o["rows_deleted"]) for o in done] == [
+        ("staging-orphan", "deleted", 2),
+        ("import-expired", "deleted", 1),
+    ]
+    assert lines(run("scan", "--json")) == []
+    name = next(path.parent.name for path in (folder / "state" / "runs").glob("*/undo"))
+    assert "3 rows would be put back" in run("restore", "--run", name).output
+    assert lines(run("scan", "--json")) == []
+    assert "3 rows put back" in run("restore", "--run", name, "--no-dry-run").output
+    assert len(lines(run("scan", "--json"))) == 2
+
+
+def test_an_approved_plan_can_be_named(folder: Path) -> None:
+    run("scan")
+    age_sightings(folder)
+    run("scan", "--kind", "import-expired")
+    name = min(path.name for path in (folder / "state" / "runs").iterdir())
+    done = lines(run("clean", "--no-dry-run", "--json", "--plan", name))
+    assert [o["kind"] for o in done] == ["import-expired"]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--grace-hours", "1"], ConfigError),
+        (["--kind", "commits"], ConfigError),
+        (["--max-rows", "0"], RefusedError),
+    ],
+)
+def test_what_is_unsafe_is_refused_before_anything_is_touched(
+    folder: Path, words: list[str], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        run("clean", "--no-dry-run", *words)
+    assert len(lines(run("scan", "--json"))) == 2
+
+
+def test_cleaning_needs_a_place_for_its_undo_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DREDGE_TRASH_STATE")
+    assert run("clean", "--no-dry-run").exit_code == 2
+
+
+def test_passwords_are_in_no_file_and_no_output(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"127\.0\.0\.1") as caught:
+        run("scan", "postgresql://me:s3cret@127.0.0.1:1/db", "--state", f"file://{tmp_path}/state")
+    assert "s3cret" not in str(caught.value)
+    assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
