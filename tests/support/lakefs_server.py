@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -23,6 +24,7 @@ from urllib.parse import urlencode
 
 import lakefs
 import lakefs_sdk
+import pytest
 import urllib3
 from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
@@ -213,6 +215,21 @@ def lakefs_server(
     )
     with server:
         yield Lake(server, base, clock)
+
+
+@pytest.fixture
+def lakefs_servers(tmp_path: Path) -> Iterator[Callable[..., Lake]]:
+    """Start any number of servers in one test, each with `lakefs_server`'s options and a folder of its own.
+
+    Import it into a conftest to use it.
+    """
+    with ExitStack() as running:
+
+        def start(**options: Any) -> Lake:
+            folder = tmp_path / f"lakefs-{uuid.uuid4().hex[:6]}"
+            return running.enter_context(lakefs_server(folder, **options))
+
+        yield start
 
 
 class WatchedStore:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lakefs_server import Lake, lakefs_server
+from tests.support.lakefs_server import Lake, lakefs_server, lakefs_servers
+
+__all__ = ["lake", "lakefs_servers", "shared_lake"]
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import lakefs
 import lakefs_sdk
 import pytest
 import urllib3
@@ -221,3 +223,17 @@ def test_the_sdk_gets_its_own_exceptions(lake: Lake) -> None:
         ):
             lake.sdk.repositories_api.get_repository("shop")
         assert (type(refused.value), refused.value.status) == (kind, status)
+
+
+def test_two_servers_on_one_store_see_each_others_work(
+    lakefs_servers: Callable[..., Lake], tmp_path: Path
+) -> None:
+    shared = {"kv_url": f"sqlite://{tmp_path}/kv.db", "local_base": str(tmp_path)}
+    one, other = lakefs_servers(**shared), lakefs_servers(**shared)
+    namespace = f"local://{tmp_path}/shop"
+    main = lakefs.Repository("shop", one.client).create(namespace).branch("main")
+    main.object("a").upload(b"x")
+    elsewhere = lakefs.Repository("shop", other.client).branch("main")
+    assert elsewhere.object("a").reader().read() == b"x"
+    elsewhere.commit("from the other one")
+    assert list(main.uncommitted()) == []
