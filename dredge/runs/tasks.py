@@ -18,8 +18,7 @@ import itertools
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 type Json = dict[str, Any]
 type PartitionFunction = Callable[[Json, Json], Json]
@@ -46,16 +45,17 @@ class TaskRunner(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
 class LocalRunner:
-    """Runs tasks on this machine.
+    """Runs tasks on this machine. Close it, or use it as a context manager, when it has processes.
 
     Args:
-        processes: 0 runs every task in this process, one after the other; n runs n at once in fresh
-            processes.
+        processes: 0 runs every task in this process, one after the other; n runs n at once in other
+            processes, which stay for the next step.
     """
 
-    processes: int = 0
+    def __init__(self, processes: int = 0) -> None:
+        self.processes = processes
+        self._pool: ProcessPoolExecutor | None = None
 
     @property
     def default_parallelism(self) -> int:
@@ -64,20 +64,32 @@ class LocalRunner:
 
     def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
         """Run the tasks; see `TaskRunner.run`."""
-        if self.processes == 0 or len(tasks) <= 1:
+        if self.processes == 0:
             return [fn(config, task) for task in tasks]
-        # Spawned, not forked: the storage clients own threads and must not be inherited.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(self.processes, len(tasks)), mp_context=context) as pool:
-            futures = [pool.submit(fn, config, task) for task in tasks]
-            done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in waiting:
-                future.cancel()
-            wait(futures)
-        failed = next((future.exception() for future in done if future.exception() is not None), None)
-        if failed is not None:
-            raise failed
+        if self._pool is None:
+            # Spawned, not forked: the storage clients own threads and must not be inherited.
+            self._pool = ProcessPoolExecutor(self.processes, mp_context=multiprocessing.get_context("spawn"))
+        futures = [self._pool.submit(fn, config, task) for task in tasks]
+        _, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in waiting:
+            future.cancel()
+        wait(futures)
+        for future in futures:
+            if not future.cancelled() and (error := future.exception()) is not None:
+                raise error
         return [future.result() for future in futures]
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 def deal[T](items: Iterable[T], hands: int) -> list[list[T]]:

@@ -1,0 +1,95 @@
+"""A web server that answers from a script, for clients of servers that answer oddly."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as the server saw it; the path is decoded."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Script:
+    """What the server answers.
+
+    Attributes:
+        endpoint: URL.
+        answer: gives status and body of a request; a body that is no bytes is sent as JSON; None drops the
+            connection.
+        asked: every request.
+    """
+
+    endpoint: str = ""
+    answer: Callable[[Asked], tuple[int, Any] | None] = lambda _: (404, {"message": "invalid API endpoint"})
+    asked: list[Asked] = field(default_factory=list)
+
+
+@contextmanager
+def scripted_server() -> Iterator[Script]:
+    """Run a server on a free port."""
+    script = Script()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            parts = urlsplit(self.path)
+            length = int(self.headers.get("Content-Length") or 0)
+            raw = self.rfile.read(length)
+            asked = Asked(
+                self.command,
+                unquote(parts.path),
+                {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()},
+                {key.lower(): value for key, value in self.headers.items()},
+                json.loads(raw) if raw else None,
+            )
+            script.asked.append(asked)
+            found = script.answer(asked)
+            if found is None:
+                self.close_connection = True
+                self.connection.close()
+                return
+            status, body = found
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = _serve
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def finish(self) -> None:
+            with suppress(OSError, ValueError):  # the script dropped the connection
+                super().finish()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    script.endpoint = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,132 @@
+"""Whole clean runs against the embedded server over HTTP, on a local folder, with every defect it can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lakefs
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.config import GCConfig
+from dredge.gc.context import Context
+from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.steps import run_steps
+from dredge.lakefs import LakeFSClient
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner
+from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+
+
+def client_of(lake: Lake) -> LakeFSClient:
+    return LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
+
+
+@contextmanager
+def planned(lake: Lake, **settings: object) -> Iterator[Context]:
+    """Plan a run that deletes and trusts every object to be old."""
+    client = client_of(lake)
+    wanted = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 0, **settings}
+    plan = plan_run(GCConfig.from_json(wanted), None, client)
+    context = Context.open(plan.run_uri, None, client)
+    try:
+        yield context
+    finally:
+        release_lease(context)
+
+
+def collect(lake: Lake, **settings: object) -> StepSummary:
+    with planned(lake, **settings) as context:
+        return run_steps(context, LocalRunner())
+
+
+def upload(repository: lakefs.Repository, path: str, data: bytes, branch: str = "main") -> str:
+    """Upload; gives the key in the namespace."""
+    made = repository.branch(branch).object(path).upload(data)
+    return made.stat().physical_address.rpartition("/lake/")[2]
+
+
+def keys(lake: Lake) -> set[str]:
+    return {key for batch in lake.writer().list("data/") for key in batch["key"].to_pylist()}
+
+
+def assert_readable(repository: lakefs.Repository, branch: str) -> None:
+    for found in repository.branch(branch).objects():
+        with repository.branch(branch).object(found.path).reader(mode="rb") as reader:
+            reader.read()
+
+
+@pytest.mark.parametrize(
+    "defects",
+    [
+        (),
+        ("empty_last_page",),
+        ("double_body_prepare_commits", "prepare_commits_500_async"),
+        ("prepare_commits_500_async",),
+        ("active_walk_early_stop",),
+    ],
+    ids=lambda defects: "+".join(defects) or "none",
+)
+@pytest.mark.parametrize("rules", [True, False], ids=["rules", "no-rules"])
+def test_a_run_over_http_deletes_the_garbage_and_nothing_else(
+    tmp_path: Path, defects: tuple[str, ...], rules: bool
+) -> None:
+    with lakefs_server(tmp_path, defects=defects) as lake:
+        repository = lake.repository()
+        if rules:
+            lake.sdk.repositories_api.set_gc_rules("lake", {"default_retention_days": 7, "branches": []})
+        living = {upload(repository, f"path {number}/ü%20", b"%d" % number) for number in range(20)}
+        repository.branch("main").commit("first")
+        living.add(upload(repository, "path 0/ü%20", b"0"))  # the same bytes once more
+        living.add(upload(repository, "staged", b"staged"))
+        gone = {upload(repository, "over", b"over")}
+        living.add(upload(repository, "over", b"over and out"))
+        repository.branch("hidden").create("main", hidden=True)
+        living.add(upload(repository, "hidden", b"hidden", "hidden"))
+        repository.branch("dropped").create("main")
+        gone.add(upload(repository, "dropped", b"dropped", "dropped"))
+        repository.branch("dropped").delete()
+        lake.writer().put("data/odd/a b#c", b"orphan")
+        gone.add("data/odd/a b#c")
+        collect(lake)
+        assert keys(lake) == living
+        assert gone.isdisjoint(keys(lake))
+        for branch in ("main", "hidden"):
+            assert_readable(repository, branch)
+
+
+@pytest.mark.parametrize(
+    ("defect", "message"),
+    [
+        ("prepare_commits_404", "does not mean that nothing is committed|404"),
+        ("page_missing", "staged addresses are missing"),
+    ],
+)
+def test_a_defect_that_hides_live_objects_stops_the_run(tmp_path: Path, defect: str, message: str) -> None:
+    with lakefs_server(tmp_path, defects=(defect,)) as lake:
+        repository = lake.repository()
+        lake.sdk.repositories_api.set_gc_rules("lake", {"default_retention_days": 7, "branches": []})
+        upload(repository, "a", b"1")
+        repository.branch("main").commit("first")
+        upload(repository, "b", b"2")
+        lake.writer().put("data/orphan", b"orphan")
+        before = keys(lake)
+        with pytest.raises(RefusedError, match=message):
+            collect(lake)
+        assert keys(lake) == before
+
+
+def test_tasks_in_other_processes_give_the_same_result(tmp_path: Path) -> None:
+    with lakefs_server(tmp_path) as lake:
+        repository = lake.repository()
+        living = {upload(repository, f"path/{number}", b"%d" % number) for number in range(10)}
+        repository.branch("main").commit("first")
+        for number in range(10):
+            lake.writer().put(f"data/slice{number % 3}/orphan{number}", b"orphan %d" % number)
+        tuning = {"candidate_rows": 3, "part_rows": 3}
+        with planned(lake, tuning=tuning) as context, LocalRunner(processes=2) as runner:
+            report = run_steps(context, runner)
+        assert report.counts["deleted_objects"] == 10
+        assert keys(lake) == living

@@ -1,0 +1,398 @@
+"""The door to lakeFS: pages, odd answers, and errors by what to do about them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dredge.errors import (
+    ConfigError,
+    ConflictError,
+    DredgeError,
+    FormatError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
+from dredge.lakefs import LakeFSClient, PreparedCommits, Ref, Rules
+from dredge.lakefs import transport as transport_module
+from tests.support.captured import FOLDER
+from tests.support.http import Asked, Script, scripted_server
+
+NO_RULES = {"message": "get gc rules: not found"}
+RESULT = {
+    "run_id": "r",
+    "gc_commits_location": "s3://b/lake/commits.csv",
+    "gc_addresses_location": "s3://b/lake/a/",
+}
+
+
+@pytest.fixture
+def server() -> Iterator[Script]:
+    with scripted_server() as script:
+        yield script
+
+
+@pytest.fixture
+def client(server: Script) -> LakeFSClient:
+    return LakeFSClient(server.endpoint, "key", "secret")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module.time, "sleep", lambda _: None)
+
+
+def page(*results: Any, after: str = "") -> dict[str, Any]:
+    return {
+        "results": list(results),
+        "pagination": {
+            "has_more": bool(after),
+            "next_offset": after,
+            "results": len(results),
+            "max_per_page": 1000,
+        },
+    }
+
+
+def captured(name: str) -> tuple[int, Any]:
+    """Status and body as a real server gave them."""
+    found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
+    return found["status"], found["body"]
+
+
+def test_every_request_carries_the_key_pair_and_goes_below_the_api(
+    server: Script, client: LakeFSClient
+) -> None:
+    server.answer = lambda _: (200, page())
+    client.repositories()
+    asked = server.asked[0]
+    assert asked.path == "/api/v1/repositories"
+    assert base64.b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"key:secret"
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/api/v1", "/api/v1/"])
+def test_the_endpoint_may_name_the_api_or_not(server: Script, ending: str) -> None:
+    server.answer = lambda _: (200, page())
+    LakeFSClient(server.endpoint + ending, "key", "secret").repositories()
+    assert server.asked[0].path == "/api/v1/repositories"
+
+
+def test_the_secret_shows_nowhere(client: LakeFSClient) -> None:
+    assert "secret" not in repr(client)
+    assert LakeFSClient.from_env(client.to_env()).to_env() == client.to_env()
+
+
+def test_a_connection_that_is_not_set_is_named() -> None:
+    with pytest.raises(ConfigError, match="LAKECTL_SERVER_ENDPOINT_URL"):
+        LakeFSClient.from_env({})
+    with pytest.raises(ConfigError, match="URL"):
+        LakeFSClient("lakefs.example.com", "key", "secret")
+
+
+def test_trap_22_branches_of_all_pages_are_listed_with_the_hidden_ones(
+    server: Script, client: LakeFSClient
+) -> None:
+    def answer(asked: Asked) -> tuple[int, Any]:
+        assert asked.query["show_hidden"] == "true"
+        if not asked.query["after"]:
+            return 200, page({"id": "a", "commit_id": "1"}, after="a")
+        assert asked.query["after"] == "a"
+        return 200, page({"id": "b", "commit_id": "2"})
+
+    server.answer = answer
+    assert client.branches("lake") == [Ref("a", "1"), Ref("b", "2")]
+
+
+def test_a_page_chain_that_does_not_move_on_is_refused(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: (
+        200,
+        {**page({"id": "a", "commit_id": "1"}), "pagination": {"has_more": True, "next_offset": ""}},
+    )
+    with pytest.raises(FormatError, match="there is more"):
+        client.branches("lake")
+
+
+def test_real_answers_are_understood(server: Script, client: LakeFSClient) -> None:
+    answers = {
+        "/api/v1/repositories": captured("repositories"),
+        "/api/v1/repositories/basic-fixture": captured("repository"),
+        "/api/v1/repositories/basic-fixture/branches": captured("branches_show_hidden"),
+        "/api/v1/repositories/basic-fixture/tags": captured("tags"),
+        "/api/v1/repositories/basic-fixture/refs/main/commits": captured("log_main"),
+        "/api/v1/repositories/basic-fixture/refs/main/objects/stat": captured("stat_twin"),
+        "/api/v1/repositories/basic-fixture/refs/work/objects/ls": captured("objects_work"),
+        "/api/v1/repositories/basic-fixture/settings/gc_rules": captured("gc_rules_with_branches"),
+        "/api/v1/config": captured("config"),
+    }
+    server.answer = lambda asked: answers[asked.path]
+    assert client.repository("basic-fixture").namespace == "s3://lake/basic/basic-fixture"
+    assert client.repository("basic-fixture") in client.repositories()
+    assert len(client.branches("basic-fixture")) == 47
+    assert [tag.id for tag in client.tags("basic-fixture")] == ["v-old"]
+    log = list(client.log("basic-fixture", "main"))
+    assert [len(commit.parents) for commit in log] == [1, 1, 1, 0]
+    assert log[-1].metarange_id == ""
+    assert client.stat("basic-fixture", "main", "base/twin.txt").size_bytes == 11
+    assert len(client.objects("basic-fixture", "work")) == 13
+    assert client.rules("basic-fixture") == Rules(21, {"main": 28, "dev": 7})
+    assert client.version() == "dev"
+
+
+def test_names_and_paths_are_sent_exactly(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: captured("stat_twin")
+    odd = "a b/ü%20?#&=+"
+    client.stat("lake", "main", odd)
+    assert server.asked[0].query["path"] == odd
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("gc_rules_without_branches", Rules(30, {})), ("error_rules_none", None)],
+)
+def test_rules_without_branches_come_as_null_and_none_come_as_404(
+    server: Script, client: LakeFSClient, name: str, expected: Rules | None
+) -> None:
+    def answer(asked: Asked) -> tuple[int, Any]:
+        return captured(name) if asked.path.endswith("gc_rules") else captured("repository")
+
+    server.answer = answer
+    assert client.rules("basic-fixture") == expected
+
+
+def test_rules_of_a_missing_repository_are_not_no_rules(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: (404, {"message": "repository not found"})
+    with pytest.raises(NotFoundError, match="repository not found"):
+        client.rules("lake")
+
+
+def test_rules_of_an_old_server_are_found_at_the_old_place(server: Script, client: LakeFSClient) -> None:
+    def answer(asked: Asked) -> tuple[int, Any]:
+        if asked.path.endswith("/gc/rules"):
+            return 200, {"default_retention_days": 3, "branches": None}
+        return 404, {"message": "invalid API endpoint"}
+
+    server.answer = answer
+    assert client.rules("lake") == Rules(3, {})
+
+
+def test_trap_42_a_denied_commit_is_asked_for_by_a_shorter_prefix(
+    server: Script, client: LakeFSClient
+) -> None:
+    full = "a" * 64
+    body = {"id": full, "parents": [], "creation_date": 1, "meta_range_id": "m", "version": 1}
+
+    def answer(asked: Asked) -> tuple[int, Any]:
+        return (200, body) if asked.path.endswith("/" + "a" * 63) else (404, {"message": "commit not found"})
+
+    server.answer = answer
+    assert client.commit("lake", full).metarange_id == "m"
+
+
+def test_trap_42_a_commit_that_is_really_missing_is_not_found(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: (404, {"message": "commit not found"})
+    with pytest.raises(NotFoundError):
+        client.commit("lake", "a" * 64)
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "family"),
+    [
+        (400, ConfigError),
+        (401, ConfigError),
+        (403, RefusedError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, RefusedError),
+        (412, ConflictError),
+        (420, ConfigError),
+        (429, UnavailableError),
+        (500, UnavailableError),
+        (503, UnavailableError),
+    ],
+)
+def test_errors_come_by_what_to_do_about_them(
+    server: Script, client: LakeFSClient, status: int, family: type[DredgeError]
+) -> None:
+    server.answer = lambda _: (status, {"message": "the words"})
+    with pytest.raises(family, match="the words"):
+        client.repository("lake")
+
+
+def test_a_busy_server_is_asked_again_and_a_refusal_is_not(server: Script, client: LakeFSClient) -> None:
+    answers = [(503, b""), (429, b""), (500, b""), captured("repository")]
+    server.answer = lambda _: answers[len(server.asked) - 1]
+    client.repository("basic-fixture")
+    assert len(server.asked) == 4
+    server.asked.clear()
+    server.answer = lambda _: (403, {"message": "no"})
+    with pytest.raises(RefusedError):
+        client.repository("basic-fixture")
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        LakeFSClient("http://127.0.0.1:9", "key", "secret").repositories()
+
+
+def test_an_answer_that_is_no_json_is_not_lakefs(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: (200, b"<html>welcome</html>")
+    with pytest.raises(FormatError, match="lakeFS server"):
+        client.repository("lake")
+
+
+def test_pages_of_uncommitted_addresses_carry_location_and_token(
+    server: Script, client: LakeFSClient
+) -> None:
+    server.answer = lambda _: captured("prepare_uncommitted_01")
+    found = client.prepare_uncommitted("basic-fixture", None)
+    assert found.location.endswith("/uncommitted/")
+    assert found.token
+    assert server.asked[0].body == {}
+    server.answer = lambda _: (201, {"run_id": "r", "gc_uncommitted_location": ""})
+    found = client.prepare_uncommitted("basic-fixture", "token")
+    assert (found.location, found.token) == ("", None)
+    assert server.asked[1].body == {"continuation_token": "token"}
+
+
+def test_a_page_of_uncommitted_addresses_without_a_run_is_refused(
+    server: Script, client: LakeFSClient
+) -> None:
+    server.answer = lambda _: (201, {})
+    with pytest.raises(FormatError, match="names no run"):
+        client.prepare_uncommitted("lake", None)
+
+
+def sequence(server: Script, *answers: tuple[str, tuple[int, Any] | None]) -> None:
+    """Answer each request in turn; every one must go to the path given (its end)."""
+    steps = iter(answers)
+
+    def answer(asked: Asked) -> tuple[int, Any] | None:
+        ending, given = next(steps)
+        assert asked.path.endswith(ending), asked.path
+        return given
+
+    server.answer = answer
+
+
+STARTED = (202, {"id": "GCPCtask"})
+WAITING = (200, {"task_id": "GCPCtask", "completed": False, "update_time": "2026-01-01T00:00:00Z"})
+DONE = (
+    200,
+    {"task_id": "GCPCtask", "completed": True, "update_time": "2026-01-01T00:00:00Z", "result": RESULT},
+)
+PREPARED = PreparedCommits("r", "s3://b/lake/commits.csv")
+
+
+def test_active_commits_are_asked_for_asynchronously(server: Script, client: LakeFSClient) -> None:
+    sequence(server, ("/async", STARTED), ("/status", WAITING), ("/status", DONE))
+    assert client.prepare_commits("lake", 60) == PREPARED
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_a_server_without_the_asynchronous_call_is_asked_the_old_way(
+    server: Script, client: LakeFSClient, status: int
+) -> None:
+    sequence(
+        server, ("/async", (status, {"message": "invalid API endpoint"})), ("/prepare_commits", (201, RESULT))
+    )
+    assert client.prepare_commits("lake", 60) == PREPARED
+
+
+def test_vendor_two_documents_in_a_400_are_a_result(server: Script, client: LakeFSClient) -> None:
+    body = b'{"message":"operation not supported"}\n' + json.dumps(RESULT).encode() + b"\n"
+    sequence(server, ("/async", (500, b"")), ("/prepare_commits", (400, body)))
+    assert client.prepare_commits("lake", 60) == PREPARED
+
+
+def test_a_400_without_a_result_is_an_error(server: Script, client: LakeFSClient) -> None:
+    sequence(server, ("/async", (500, b"")), ("/prepare_commits", (400, {"message": "bad"})))
+    with pytest.raises(ConfigError, match="bad"):
+        client.prepare_commits("lake", 60)
+
+
+def test_trap_02_no_rules_come_as_a_404_or_as_a_completed_tasks_error(
+    server: Script, client: LakeFSClient
+) -> None:
+    sequence(server, ("/async", (404, b"")), ("/prepare_commits", (404, NO_RULES)))
+    assert client.prepare_commits("lake", 60) is None
+    failed = captured("prepare_commits_status_no_rules")
+    sequence(server, ("/async", STARTED), ("/status", failed))
+    assert client.prepare_commits("lake", 60) is None
+
+
+@pytest.mark.parametrize("message", ["repository not found", "commit not found", "not found", ""])
+def test_trap_02_another_404_is_never_read_as_nothing_committed(
+    server: Script, client: LakeFSClient, message: str
+) -> None:
+    sequence(server, ("/async", (404, b"")), ("/prepare_commits", (404, {"message": message})))
+    with pytest.raises(RefusedError, match="does not mean that"):
+        client.prepare_commits("lake", 60)
+
+
+@pytest.mark.parametrize(
+    ("status", "family"),
+    [
+        ((404, {"message": "not found"}), RefusedError),
+        ((200, {"completed": True, "error": {"message": "commit not found"}}), RefusedError),
+        ((200, {"completed": True}), FormatError),
+        ((200, {"completed": True, "result": {"run_id": "r"}}), FormatError),
+    ],
+)
+def test_trap_31_a_task_that_ends_without_a_result_is_no_result(
+    server: Script, client: LakeFSClient, status: tuple[int, Any], family: type[DredgeError]
+) -> None:
+    sequence(server, ("/async", STARTED), ("/status", status))
+    with pytest.raises(family, match="Nothing was deleted"):
+        client.prepare_commits("lake", 60)
+
+
+def test_trap_31_a_task_that_never_ends_has_a_deadline(server: Script, client: LakeFSClient) -> None:
+    sequence(server, ("/async", STARTED), ("/status", WAITING))
+    with pytest.raises(UnavailableError, match="not finished after 0 s"):
+        client.prepare_commits("lake", 0)
+
+
+@pytest.mark.parametrize("where", ["/async", "/prepare_commits"])
+def test_trap_41_a_dropped_connection_is_never_followed_by_another_try(
+    server: Script, client: LakeFSClient, where: str
+) -> None:
+    answers: list[tuple[str, tuple[int, Any] | None]] = [("/async", (500, b"")), ("/prepare_commits", None)]
+    sequence(server, *(answers if where == "/prepare_commits" else [("/async", None)]))
+    with pytest.raises(RefusedError, match="not asked again"):
+        client.prepare_commits("lake", 60)
+    assert [asked.path.endswith(where) for asked in server.asked].count(True) == 1
+
+
+def test_trap_41_a_server_that_dies_while_it_computes_is_not_asked_again(
+    server: Script, client: LakeFSClient
+) -> None:
+    def answer(asked: Asked) -> tuple[int, Any] | None:
+        return STARTED if asked.path.endswith("/async") else None
+
+    server.answer = answer
+    with pytest.raises(RefusedError, match="not asked again"):
+        client.prepare_commits("lake", 60)
+    assert sum(asked.method == "POST" for asked in server.asked) == 1
+
+
+@pytest.mark.parametrize("name", ["error_prepare_commits_read_only"])
+def test_trap_32_a_read_only_repository_is_refused(server: Script, client: LakeFSClient, name: str) -> None:
+    server.answer = lambda _: captured(name)
+    with pytest.raises(RefusedError):
+        client.prepare_commits("lake", 60)
+    with pytest.raises(RefusedError):
+        client.prepare_uncommitted("lake", None)
+
+
+def test_wrong_credentials_fail_at_once_and_say_so(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: captured("error_unauthorized")
+    with pytest.raises(ConfigError, match="access key"):
+        client.repositories()
+    assert len(server.asked) == 1
