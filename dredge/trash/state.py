@@ -9,11 +9,12 @@ runs/<run id>/plan.json · undo/00001.jsonl … · report.json
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
@@ -25,7 +26,8 @@ from dredge.trash.sightings import Sightings
 from dredge.trash.undo import UndoLog, flush_local
 
 _LEASE = timedelta(minutes=10)
-_STORE, _SIGHTINGS, _OPEN = "store.json", "sightings.json", "open.json"
+REMEMBERED = timedelta(days=7)
+_STORE, _SIGHTINGS, _OPEN, _REMOVED = "store.json", "sightings.json", "open.json", "removed.json"
 
 
 class TrashState:
@@ -89,6 +91,26 @@ class TrashState:
     def set_open_run(self, run_id: str | None) -> None:
         """Say which run is removing."""
         self._write(_OPEN, {"run_id": run_id})
+
+    def removed(self) -> dict[bytes, str]:
+        """Partitions that were removed lately, with the run that did it."""
+        known = self._read(_REMOVED) or {}
+        return {base64.b64decode(name): run["run_id"] for name, run in known.items()}
+
+    def note_removed(self, partitions: Iterable[bytes], run_id: str, now: datetime) -> None:
+        """Remember what a run removed, and forget what is a week old."""
+        known = self._read(_REMOVED) or {}
+        fresh = {
+            name: run for name, run in known.items() if now - datetime.fromisoformat(run["at"]) < REMEMBERED
+        }
+        entry = {"run_id": run_id, "at": now.isoformat()}
+        self._write(_REMOVED, fresh | {base64.b64encode(name).decode(): entry for name in partitions})
+
+    def forget_removed(self, partitions: Iterable[bytes]) -> None:
+        """Forget partitions that were put back."""
+        known = self._read(_REMOVED) or {}
+        gone = {base64.b64encode(name).decode() for name in partitions}
+        self._write(_REMOVED, {name: run for name, run in known.items() if name not in gone})
 
     def undo(self, run_id: str) -> UndoLog:
         """The undo files of a run."""

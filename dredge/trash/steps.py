@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dredge.errors import ConfigError, DredgeError, RefusedError
 from dredge.graveler.xid import new_descending_xid
-from dredge.kv.rows import RowCleaner, RowReader
+from dredge.kv.rows import RowCleaner, RowReader, show
 from dredge.trash.apply import Applier, NamedAgainError, Outcome
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.finding import Finding
@@ -158,6 +158,8 @@ def clean(
         if not dry_run:
             _verify_open_run(store, state)
         report, look = _scan(store, state, run_id, clock, safety, asked)
+        if not dry_run:
+            _put_back_named(store, state, look)
         plan = report.plan
         if planned is not None:
             plan = _within(plan, state.plan(planned))
@@ -187,6 +189,7 @@ def restore(store: RowCleaner, state: TrashState, run_id: str, *, dry_run: bool 
         if dry_run:
             return {"run_id": run_id, "status": "dry_run", "rows": sum(1 for _ in undo.read())}
         written, existing = put_back(store, undo.read())
+        state.forget_removed(name for name, run in state.removed().items() if run == run_id)
     log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written, existing)
     return {"run_id": run_id, "status": "done", "rows_written": written, "keys_existing": existing}
 
@@ -205,13 +208,49 @@ def _scan(
     now = trusted_now(store, clock(), before, safety)
     look = read_look(store)
     judgement = judge(look, before, now, safety)
+    findings = judgement.findings
     if state:
         state.save_sightings(judgement.sightings)
-    plan = TrashPlan(run_id, store.location, now, choose(judgement.findings, kinds), len(look.partitions))
+        findings += tuple(_named_again(name, run) for name, run in _named_after_removal(state, look).items())
+    plan = TrashPlan(run_id, store.location, now, choose(findings, kinds), len(look.partitions))
     if state:
         state.save_plan(plan)
-    log.info("trash: run %s: %d partitions, %d findings", run_id, plan.partitions, len(judgement.findings))
-    return ScanReport(plan, judgement.findings, len(look.references.repositories)), look
+    log.info("trash: run %s: %d partitions, %d findings", run_id, plan.partitions, len(findings))
+    return ScanReport(plan, findings, len(look.references.repositories)), look
+
+
+def _named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
+    """Partitions removed by earlier runs that a record names by now, with the run that removed each."""
+    named = set(look.references.partitions) | set(look.references.tokens)
+    return {name: run for name, run in state.removed().items() if name in named}
+
+
+def _named_again(partition: bytes, run_id: str) -> Finding:
+    why = (
+        f"removed by run {run_id} and now named by a record: the next clean puts it back, or restore that run"
+    )
+    return Finding(partition, None, "named-after-removal", "report", why)
+
+
+def _put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
+    """Undo what earlier runs removed and a record names by now: an operation took longer than the grace
+    period.
+
+    Raises:
+        NamedAgainError: there was something to put back.
+    """
+    named = _named_after_removal(state, look)
+    if not named:
+        return
+    written = 0
+    for run_id in sorted(set(named.values())):
+        written += put_back(store, state.undo(run_id).read(lambda row: row.partition in named))[0]
+    state.forget_removed(named)
+    raise NamedAgainError(
+        f"{', '.join(sorted(show(name) for name in named))}: removed as trash by an earlier run, and now named"
+        f" by a record. {written} rows were put back. Nothing else was touched. An operation of the server took"
+        " longer than the grace period: lengthen it."
+    )
 
 
 def _remove(
@@ -234,6 +273,8 @@ def _remove(
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
         done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
+        whole_partitions = [o.finding.partition for o in applier.outcomes if o.rows and o.finding.key is None]
+        state.note_removed(whole_partitions, run_id, report.plan.made)
         state.save_report(run_id, done.to_json())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done
@@ -245,7 +286,7 @@ def _remove(
         applier.run(still)
     except NamedAgainError as error:
         state.set_open_run(None)
-        finish("stopped", str(error))
+        finish("stopped", str(error))  # what is named and put back is looked after once more by the next run
         raise
     except DredgeError as error:
         finish("failed", str(error))  # the run stays open: the next one verifies what this one removed

@@ -254,6 +254,29 @@ def _die_after(call: Callable[..., list[bool]]) -> Callable[..., list[bool]]:
     return dying
 
 
+def test_what_is_named_long_after_its_removal_is_reported_and_put_back(ground: Ground) -> None:
+    """A process frozen for longer than the grace period cannot be fenced; its harm can be undone."""
+    ground.scan()
+    run = ground.clean(DAY).scan.plan.run_id
+    ground.name_orphan()
+    found = [f for f in ground.scan(DAY).findings if f.kind == "named-after-removal"]
+    assert [(f.partition, f.verdict) for f in found] == [(ground.orphan, "report")]
+    assert run in found[0].why
+    with pytest.raises(NamedAgainError, match="2 rows were put back"):
+        ground.clean()
+    assert ground.orphan_rows() == 2
+    assert ground.clean().status == "done"
+    assert not ground.scan().findings
+
+
+def test_removals_are_remembered_for_a_week(ground: Ground) -> None:
+    ground.scan()
+    ground.clean(DAY)
+    assert set(ground.state.removed()) == {ground.orphan}
+    ground.clean(9 * DAY)
+    assert not ground.state.removed()
+
+
 def test_a_store_that_goes_away_leaves_the_run_open(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     ground.scan()
 
