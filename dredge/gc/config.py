@@ -52,6 +52,10 @@ class Safety:
     canary_objects: int = 20
     staged_rows_plenty: int = 100
 
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "lease_seconds", "recheck_rounds_max", "scan_rounds_max", "staged_rows_plenty")
+        _at_least(self, 0, *(item.name for item in dataclasses.fields(self)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
@@ -79,6 +83,10 @@ class Tuning:
     delete_keys: int = 8_000
     threads: int = 8
     explain_ranges_max: int = 256
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "explain_ranges_max")
+        _at_least(self, 1, *({item.name for item in dataclasses.fields(self)} - {"explain_ranges_max"}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +172,12 @@ class GCConfig:
         plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
         plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
         return _from(cls, plain, "")
+
+
+def _at_least(settings: Safety | Tuning, least: float, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) < least:
+            raise ConfigError(f"{name} is {getattr(settings, name)}; it must be at least {least:g}")
 
 
 def _from[T](kind: type[T], value: Mapping[str, Any], where: str) -> T:

@@ -56,10 +56,10 @@ class Item:
 
 OUTSIDE = (
     Item("", "", METADATA, "outside"),
-    Item("", "_lakefs0", DATA, "outside"),
-    Item("", "data0", "", "outside"),
+    Item("", METADATA + "\U0010ffff", DATA, "outside"),
+    Item("", DATA + "\U0010ffff", "", "outside"),
 )
-"""Everything in the namespace but data and lakeFS's metadata ("0" is the character after "/")."""
+"""Everything in the namespace but data and lakeFS's metadata."""
 
 
 def slice_time(folder: str) -> datetime | None:

@@ -1,4 +1,5 @@
-"""Whole clean runs against the embedded server over HTTP, on a local folder, with every defect it can show."""
+"""Whole clean runs against the embedded server over HTTP, on a local folder, with every defect it can
+show."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""What a user may ask for, checked once, with messages that say what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.gc.config import GCConfig
+from dredge.gc.plan import Plan
+from tests.support.gc import make_world
+
+
+def test_the_defaults_delete_nothing_and_wait_a_day() -> None:
+    config = GCConfig(repository="lake")
+    assert config.dry_run
+    assert config.min_age_seconds == 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"repository": ""}, "repository is empty"),
+        ({"mode": "optimized"}, "not known"),
+        ({"min_age_hours": 6}, "unsafe_min_age_seconds"),
+        ({"unsafe_min_age_seconds": -1}, "negative"),
+        ({"max_delete_objects": -1}, "max_delete_objects"),
+        ({"max_delete_percent": 101}, "at most 100"),
+        ({"max_delete_bytes": -5}, "max_delete_bytes"),
+        ({"typo": 1}, "unknown setting typo"),
+        ({"safety": {"typo": 1}}, "unknown setting safety.typo"),
+        ({"tuning": {"typo": 1}}, "unknown setting tuning.typo"),
+        ({"safety": {"lease_seconds": 0}}, "lease_seconds"),
+        ({"tuning": {"part_rows": 0}}, "part_rows"),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        GCConfig.from_json({"repository": "lake", **settings})
+
+
+def test_settings_survive_json() -> None:
+    config = GCConfig.from_json(
+        {"repository": "lake", "max_delete_percent": 5, "safety": {"canary_branches": 3}}
+    )
+    assert GCConfig.from_json(config.to_json()) == config
+
+
+def test_a_plan_survives_json_and_holds_no_secret() -> None:
+    plan = make_world().plan().plan
+    value = plan.to_json()
+    assert Plan.from_json(value) == plan
+    assert "secret" not in str(value).lower()

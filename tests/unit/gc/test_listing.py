@@ -1,0 +1,106 @@
+"""Slice listing: every old object once, whatever the layout and however it is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.gc.steps import slice_listing
+from dredge.graveler.xid import new_descending_xid
+from dredge.hashing import hash64
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner
+from tests.support.gc import World, make_world
+
+
+def listed(world: World, **settings: object) -> tuple[list[str], StepSummary]:
+    context = world.plan(**settings)
+    summary = slice_listing(context, Parallel())
+    rows = [context.folder.read_part(part) for part in summary.parts]
+    for table in rows:
+        assert table["hash"].to_pylist() == hash64(table["address"]).tolist()
+    return [address for table in rows for address in table["address"].to_pylist()], summary
+
+
+class Parallel(LocalRunner):
+    """Runs in this process, but says that it could do more."""
+
+    @property
+    def default_parallelism(self) -> int:
+        return 3
+
+
+def layouts(world: World) -> set[str]:
+    made = set()
+    for _ in range(5):
+        name = new_descending_xid(world.lake.clock())
+        world.age(hours=1)
+        for number in range(7):
+            made.add(world.orphan(f"data/{name}/{number:03d}"))
+    for shard in ("!ab/c", "!ab/d", "!zz/0"):
+        for number in range(4):
+            made.add(world.orphan(f"data/{shard}/{new_descending_xid(world.lake.clock())}/{number}"))
+    made.update(world.orphan(f"data/{name}") for name in ("plain", "plain,2", "a b"))
+    made.add(world.orphan("data/deep/er/and/deeper"))
+    return made
+
+
+@pytest.mark.parametrize("rows_max", [1, 2, 5, 200_000])
+@pytest.mark.parametrize("part_rows", [1, 10, 250_000])
+def test_every_layout_is_listed_exactly_once(rows_max: int, part_rows: int) -> None:
+    world = make_world()
+    made = layouts(world)
+    world.age(days=2)
+    addresses, summary = listed(world, tuning={"listing_rows_max": rows_max, "part_rows": part_rows})
+    assert sorted(addresses) == sorted(made)
+    assert summary.counts["old_objects"] == len(made)
+
+
+def test_a_long_folder_is_cut_by_key_range() -> None:
+    from dredge.storage import memory
+
+    world = make_world()
+    made = {world.orphan(f"data/flat/{number:05d}") for number in range(300)}
+    world.age(days=2)
+    honest, memory.BATCH_ROWS = memory.BATCH_ROWS, 16
+    try:
+        addresses, summary = listed(world, tuning={"listing_rows_max": 20})
+    finally:
+        memory.BATCH_ROWS = honest
+    assert sorted(addresses) == sorted(made)
+    assert summary.details["rounds"] > 1
+
+
+def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> None:
+    world = make_world()
+    old = world.orphan(f"data/{new_descending_xid(world.lake.clock())}/old")
+    world.age(days=2)
+    fresh = new_descending_xid(world.lake.clock())
+    world.orphan(f"data/{fresh}/young")
+    world.orphan("data/elsewhere/young")
+    world.age(hours=1)
+    addresses, summary = listed(world)
+    assert addresses == [old]
+    assert summary.counts["young_slices"] == 1
+    assert summary.counts["young_objects"] == 1
+    assert summary.details["first_slice"] == "elsewhere"
+
+
+def test_a_second_listing_writes_the_same_parts() -> None:
+    world = make_world()
+    layouts(world)
+    world.age(days=2)
+    first = listed(world, run_root="memory://runs/one")[1]
+    # The same store, listed again in another run at the same moment.
+    world.lake.objects.put(
+        "_lakefs/retention/gc/dredge/lease.json",
+        b'{"holder": "", "fencing": 1, "expires_at": "2020-01-01T00:00:00+00:00"}',
+    )
+    second = listed(world, run_root="memory://runs/two")[1]
+    assert [part.sha256 for part in first.parts] == [part.sha256 for part in second.parts]
+
+
+def test_an_empty_namespace_is_listed_as_such() -> None:
+    world = make_world()
+    addresses, summary = listed(world)
+    assert addresses == []
+    assert summary.counts["slices"] == 0

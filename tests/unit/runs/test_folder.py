@@ -1,0 +1,152 @@
+"""Run folders: a part is what was written or an error, and a step is done when its summary says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import FormatError, NotFoundError, RefusedError, UnavailableError
+from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord, perform
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.storage import forget_memory_store, open_deleter, open_writer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS = pa.table({"address": ["a", "b,c", ""], "hash": pa.array([1, 2, 2**64 - 1], pa.uint64())})
+
+
+@pytest.fixture
+def folder() -> Iterator[RunFolder]:
+    yield RunFolder(open_writer("memory://folder-test/runs/r1"), "r1")
+    forget_memory_store("folder-test")
+
+
+def clock() -> datetime:
+    return NOW
+
+
+def test_parts_come_back_as_they_were(folder: RunFolder) -> None:
+    part = folder.write_table("listing", 3, ROWS)
+    assert part.name == "listing/part-00003.parquet"
+    assert part.rows == 3
+    assert folder.read_part(part).equals(ROWS)
+    assert folder.read_part(part, ["hash"]).column_names == ["hash"]
+    assert PartInfo.from_json(part.to_json()) == part
+
+
+@pytest.mark.parametrize("damage", ["gone", "short", "flipped", "other rows"])
+def test_a_part_that_is_not_what_was_written_is_refused(folder: RunFolder, damage: str) -> None:
+    part = folder.write_table("listing", 0, ROWS)
+    data = folder.writer.get(part.name)
+    if damage == "gone":
+        open_deleter(folder.uri).delete([part.name])
+    elif damage == "short":
+        folder.writer.put(part.name, data[:-1])
+    elif damage == "flipped":
+        folder.writer.put(part.name, data[:9] + bytes([data[9] ^ 1]) + data[10:])
+    else:
+        folder.write_table("listing", 0, ROWS.slice(0, 2))
+    with pytest.raises(FormatError, match=r"listing/part-00000\.parquet"):
+        folder.read_part(part)
+
+
+def test_json_comes_back_and_its_absence_is_told_from_damage(folder: RunFolder) -> None:
+    folder.write_json("x.json", {"a": [1]})
+    assert folder.read_json("x.json") == {"a": [1]}
+    with pytest.raises(NotFoundError):
+        folder.read_json("y.json")
+    folder.writer.put("x.json", b"{")
+    with pytest.raises(FormatError):
+        folder.read_json("x.json")
+
+
+def do(folder: RunFolder, step: str, inputs: list[str], value: int = 1) -> StepSummary:
+    """Do a step that counts to a value."""
+
+    def body(record: StepRecord) -> None:
+        done.append(step)
+        record.add(value=value)
+
+    return perform(folder, step, inputs, body, clock)
+
+
+done: list[str] = []
+
+
+def test_a_step_is_done_once_and_again_when_its_input_has_changed(folder: RunFolder) -> None:
+    done.clear()
+    do(folder, "first", [])
+    do(folder, "second", ["first"])
+    do(folder, "second", ["first"])
+    assert done == ["first", "second"]
+    open_deleter(folder.uri).delete(["first/_SUCCESS.json"])
+    do(folder, "first", [])
+    do(folder, "second", ["first"])
+    assert done == ["first", "second", "first"]  # the same result: nothing to do again
+    open_deleter(folder.uri).delete(["first/_SUCCESS.json"])
+    do(folder, "first", [], value=2)
+    do(folder, "second", ["first"])
+    assert done == ["first", "second", "first", "first", "second"]
+
+
+def test_a_step_without_its_input_is_refused(folder: RunFolder) -> None:
+    with pytest.raises(RefusedError, match="needs the result of first"):
+        do(folder, "second", ["first"])
+
+
+def test_a_failed_step_leaves_its_reason_and_no_summary(folder: RunFolder) -> None:
+    def body(record: StepRecord) -> None:
+        raise UnavailableError("busy")
+
+    with pytest.raises(UnavailableError):
+        perform(folder, "first", [], body, clock)
+    assert folder.read_summary("first") is None
+    failure = folder.read_failure("first")
+    assert failure is not None
+    assert (failure["kind"], failure["message"]) == ("unavailable", "busy")
+
+
+@pytest.mark.parametrize("status", ["held", "partial"])
+def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) -> None:
+    def body(record: StepRecord) -> None:
+        record.status = status  # type: ignore[assignment]
+        record.error = RefusedError("held")
+
+    with pytest.raises(RefusedError):
+        perform(folder, "first", [], body, clock)
+    assert folder.read_summary("first") is None
+    incomplete = folder.read_incomplete("first")
+    assert incomplete is not None
+    assert incomplete.status == status
+    with pytest.raises(RefusedError, match="not complete"):
+        do(folder, "second", ["first"])
+
+
+def test_a_summary_survives_json_and_its_digest_ignores_times_only(folder: RunFolder) -> None:
+    part = folder.write_table("listing", 0, ROWS)
+    summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, (part,), {"x": "y"}, ("w",), {"d": [1]})
+    assert StepSummary.from_json(summary.to_json()) == summary
+    later = StepSummary(
+        "s", "r", "success", NOW, NOW.replace(hour=3), {"a": 1}, (part,), {"x": "y"}, (), {"d": [1]}
+    )
+    assert later.digest == summary.digest
+    other = StepSummary("s", "r", "success", NOW, NOW, {"a": 2}, (part,), {"x": "y"}, (), {"d": [1]})
+    assert other.digest != summary.digest
+    with pytest.raises(FormatError, match="digest"):
+        StepSummary.from_json({**summary.to_json(), "counts": {"a": 2}})
+
+
+def test_what_an_orchestrator_keeps_is_small(folder: RunFolder) -> None:
+    parts = tuple(folder.write_table("listing", number, ROWS) for number in range(50))
+    summary = StepSummary("s", "r", "success", NOW, NOW, {"a": 1}, parts)
+    assert len(str(summary.as_xcom())) < 500
+
+
+def test_a_damaged_summary_is_an_error_not_an_absence(folder: RunFolder) -> None:
+    do(folder, "first", [])
+    folder.writer.put("first/_SUCCESS.json", b'{"step": "first"}')
+    with pytest.raises(FormatError, match="Start a new run"):
+        folder.read_summary("first")

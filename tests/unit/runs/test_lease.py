@@ -1,0 +1,151 @@
+"""The lease: one holder, expiry by the store's clock, numbers that only grow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dredge.errors import FormatError, LeaseHeldError
+from dredge.runs.lease import LEASE, Lease, LeaseGrant, check_lease
+from dredge.storage import forget_memory_store, open_reader, open_writer
+from tests.support.lakes import ManualClock
+
+TTL = timedelta(hours=1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+def lease(clock: ManualClock) -> Iterator[Lease]:
+    yield Lease(open_writer("memory://lease-test"), TTL, clock)
+    forget_memory_store("lease-test")
+
+
+def test_one_holder_at_a_time(lease: Lease) -> None:
+    lease.acquire("one")
+    with pytest.raises(LeaseHeldError, match="one works on this repository until 2026-01-01 01:00:00"):
+        lease.acquire("two")
+
+
+def test_a_released_lease_is_free_and_its_number_does_not_come_again(lease: Lease) -> None:
+    first = lease.acquire("one")
+    lease.release(first)
+    second = lease.acquire("two")
+    assert (first.fencing, second.fencing) == (1, 2)
+
+
+def test_an_expired_lease_can_be_taken_over_not_before(lease: Lease, clock: ManualClock) -> None:
+    first = lease.acquire("one")
+    clock.advance(minutes=59, seconds=59)
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("two")
+    clock.advance(seconds=1)
+    assert lease.acquire("two").fencing == 2
+    with pytest.raises(LeaseHeldError, match="lost"):
+        lease.renew(first)
+    with pytest.raises(LeaseHeldError, match="lost"):
+        lease.check(first)
+
+
+def test_a_renewed_lease_lives_longer(lease: Lease, clock: ManualClock) -> None:
+    grant = lease.acquire("one")
+    clock.advance(minutes=50)
+    renewed = lease.renew(grant)
+    assert renewed.expires_at == clock() + TTL
+    clock.advance(minutes=50)
+    with pytest.raises(LeaseHeldError):
+        lease.acquire("two")
+
+
+def test_an_expired_lease_that_nobody_took_can_be_renewed_but_does_not_stand_before(
+    lease: Lease, clock: ManualClock
+) -> None:
+    grant = lease.acquire("one")
+    clock.advance(hours=2)
+    lease.check(grant)  # still nobody else's
+    with pytest.raises(LeaseHeldError, match="not renewed"):
+        lease.check(grant, clock())
+    lease.renew(grant)
+    lease.check(grant, clock())
+
+
+def test_a_run_that_gave_its_lease_back_may_go_on_as_long_as_nobody_had_it_since(lease: Lease) -> None:
+    grant = lease.acquire("one")
+    lease.release(grant)
+    assert lease.renew(grant).fencing == grant.fencing
+    lease.release(grant)
+    lease.release(lease.acquire("two"))
+    with pytest.raises(LeaseHeldError):
+        lease.renew(grant)
+
+
+def test_releasing_what_somebody_else_took_changes_nothing(lease: Lease, clock: ManualClock) -> None:
+    first = lease.acquire("one")
+    clock.advance(hours=2)
+    second = lease.acquire("two")
+    lease.release(first)
+    lease.check(second, clock())
+
+
+def test_the_same_holder_asking_again_fences_off_its_earlier_self(lease: Lease) -> None:
+    first, second = lease.acquire("one"), lease.acquire("one")
+    assert second.fencing == first.fencing + 1
+    with pytest.raises(LeaseHeldError):
+        lease.check(first)
+    lease.check(second)
+
+
+def test_of_many_at_once_one_wins(clock: ManualClock, lease: Lease) -> None:
+    won: list[LeaseGrant] = []
+    start = threading.Barrier(8)
+
+    def try_it(number: int) -> None:
+        start.wait()
+        with suppress(LeaseHeldError):
+            won.append(Lease(open_writer("memory://lease-test"), TTL, clock).acquire(f"holder {number}"))
+
+    threads = [threading.Thread(target=try_it, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+
+
+def test_of_many_that_take_over_one_wins(clock: ManualClock, lease: Lease) -> None:
+    lease.acquire("dead")
+    clock.advance(hours=2)
+    test_of_many_at_once_one_wins(clock, lease)
+
+
+def test_an_object_that_is_no_lease_stops_everybody(lease: Lease) -> None:
+    open_writer("memory://lease-test").put(LEASE, b"what")
+    with pytest.raises(FormatError, match="Nothing was touched"):
+        lease.acquire("one")
+
+
+def test_a_lease_that_is_gone_does_not_stand(lease: Lease) -> None:
+    grant = LeaseGrant("one", 1, datetime(2027, 1, 1, tzinfo=UTC))
+    with pytest.raises(LeaseHeldError, match="held by nobody"):
+        check_lease(open_reader("memory://lease-test"), LEASE, grant)
+
+
+def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
+    lease = Lease(open_writer("memory://lease-test"), timedelta(seconds=0.04), clock)
+    grant = lease.acquire("one")
+    before = open_reader("memory://lease-test").get(LEASE)
+    clock.advance(minutes=1)
+    with lease.kept(grant):
+        for _ in range(200):
+            if open_reader("memory://lease-test").get(LEASE) != before:
+                break
+            threading.Event().wait(0.01)
+    assert open_reader("memory://lease-test").get(LEASE) != before
+    forget_memory_store("lease-test")

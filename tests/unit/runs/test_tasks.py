@@ -1,0 +1,47 @@
+"""Task runners: results in order, errors raised after all have stopped, work dealt fairly."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dredge.errors import RefusedError
+from dredge.runs.tasks import Json, LocalRunner, cut, deal
+
+
+def double(config: Json, task: Json) -> Json:
+    if task["value"] == config.get("poison"):
+        raise RefusedError("poisoned")
+    return {"value": task["value"] * config["by"]}
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
+    with LocalRunner(processes) as runner:
+        assert runner.default_parallelism == max(1, processes)
+        found = runner.run("step", double, {"by": 2}, [{"value": number} for number in range(7)])
+        assert [item["value"] for item in found] == [0, 2, 4, 6, 8, 10, 12]
+        with pytest.raises(RefusedError, match="poisoned"):
+            runner.run("step", double, {"by": 2, "poison": 3}, [{"value": number} for number in range(7)])
+        assert runner.run("step", double, {"by": 3}, [{"value": 1}]) == [{"value": 3}]
+
+
+items = st.lists(st.integers(), max_size=60)
+hands = st.integers(1, 20)
+
+
+@given(items, hands)
+def test_dealt_items_are_all_there_once_and_hands_are_even(values: list[int], count: int) -> None:
+    dealt = deal(values, count)
+    assert sorted(value for hand in dealt for value in hand) == sorted(values)
+    assert all(dealt) or not dealt
+    assert len(dealt) == min(count, len(values))
+    assert not dealt or max(map(len, dealt)) - min(map(len, dealt)) <= 1
+
+
+@given(items, hands)
+def test_cut_items_keep_their_order(values: list[int], count: int) -> None:
+    pieces = cut(values, count)
+    assert [value for piece in pieces for value in piece] == values
+    assert len(pieces) == min(count, len(values))

@@ -1,0 +1,136 @@
+"""Ledger, limits, progress and report: what people and later attempts read."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pytest
+
+from dredge.runs import ledger, progress
+from dredge.runs.folder import RunFolder
+from dredge.runs.limits import Finding, Limits, worst
+from dredge.runs.progress import Progress, line, watch
+from dredge.runs.report import render_html, size_text
+from dredge.storage import open_writer
+
+
+def rows(*outcomes: tuple[str, str], attempt: int = 1) -> pa.Table:
+    candidates = pa.table(
+        {
+            "address": [address for address, _ in outcomes],
+            "size": [1] * len(outcomes),
+            "reason": ["unreferenced"] * len(outcomes),
+        }
+    )
+    return ledger.rows_of(candidates, [outcome for _, outcome in outcomes], attempt, 7)
+
+
+def test_the_best_outcome_of_an_object_counts() -> None:
+    found = ledger.best(
+        pa.concat_tables(
+            [
+                rows(("a", "failed"), ("b", "failed"), ("c", "deleted")),
+                rows(("a", "deleted"), ("b", "failed"), ("c", "missing"), attempt=2),
+            ]
+        )
+    )
+    assert dict(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True)) == {
+        "a": "deleted",
+        "b": "failed",
+        "c": "deleted",
+    }
+    assert found["attempt"].to_pylist() == [2, 2, 1]
+
+
+def test_only_what_failed_is_tried_again() -> None:
+    found = ledger.finished(
+        rows(("a", "deleted"), ("b", "missing"), ("c", "kept"), ("d", "not_addressable"), ("e", "failed"))
+    )
+    assert found.to_pylist() == ["a", "b", "c", "d"]
+
+
+def test_raw_files_of_a_task_that_runs_twice_do_not_overwrite_each_other() -> None:
+    folder = RunFolder(open_writer("memory://ledger-test"), "run")
+    for _ in range(2):
+        ledger.write_raw(folder, "part", 1, 0, 1, rows(("a", "deleted")))
+    assert ledger.read_raw(folder, "part").num_rows == 2
+    assert ledger.read_raw(folder, "par").num_rows == 0
+
+
+def test_limits_hold_above_and_pass_at_their_value() -> None:
+    limits = Limits(objects=10, size_bytes=100, percent=50.0)
+    assert worst(limits.check(10, 100, 20)) == "passed"
+    assert worst(limits.check(11, 100, 1000)) == "held"
+    assert worst(limits.check(10, 101, 1000)) == "held"
+    assert worst(limits.check(10, 100, 19)) == "held"
+    assert worst(Limits().check(10**9, 10**15, 10**9)) == "passed"
+    assert worst(limits.check(0, 0, 0)) == "passed"
+
+
+def test_the_worst_verdict_counts() -> None:
+    def finding(verdict: str) -> Finding:
+        return Finding("x", verdict, 1, None, "")  # type: ignore[arg-type]
+
+    assert worst([]) == "passed"
+    assert worst([finding("passed"), finding("held")]) == "held"
+    assert worst([finding("refused"), finding("held")]) == "refused"
+
+
+def test_progress_tells_rate_and_time_left() -> None:
+    assert line("listing", "objects", 500, 1000, 5.0) == "listing: 500 of 1,000 objects, 100/s, 5 s left"
+    assert line("listing", "objects", 500, None, 5.0) == "listing: 500 objects, 100/s"
+    assert line("ledger", "objects", 1000, 100_000, 10.0).endswith("100/s, 16 min left")
+
+
+def test_progress_of_tasks_reaches_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    folder = RunFolder(open_writer("memory://progress-test"), "run")
+    with caplog.at_level(logging.INFO, "dredge"), watch(folder, "listing", "objects", 10) as where:
+        tasks = [Progress(folder, where, f"task{number}") for number in range(2)]
+        for _ in range(50):
+            for task in tasks:
+                task.add(0)
+            if "5 of 10" in caplog.text:
+                break
+            import time
+
+            time.sleep(0.03)
+            if not caplog.text:
+                tasks[0].add(2)
+                tasks[1].add(3)
+    assert "listing:" in caplog.text
+
+
+def test_sizes_are_worded_for_people() -> None:
+    assert [size_text(value) for value in (None, 0, 1023, 1536, 5 * 2**30)] == [
+        "",
+        "0 B",
+        "1,023 B",
+        "1.5 KiB",
+        "5.0 GiB",
+    ]
+
+
+def test_a_report_shows_names_as_text_never_as_markup() -> None:
+    page = render_html(
+        {
+            "title": "<script>alert(1)</script>",
+            "outcome": "failed",
+            "outcome_text": "failed",
+            "headline": "h",
+            "what_to_do": "w",
+            "facts": [["a", "b"]],
+            "rows": [{"kind": "k", "verdict": "deleted", "why": "y", "objects": 1, "size_bytes": 5}],
+            "problems": ["p"],
+            "failures": [{"address": "<b>", "code": None, "message": None}],
+            "warnings": ["w"],
+            "findings": [{"rule": "r", "verdict": "refused", "text": "t"}],
+            "steps": [{"step": "s", "status": "failed", "seconds": "", "figures": ""}],
+        }
+    )
+    assert "<script>" not in page
+    assert "&lt;b&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")  # needs nothing from elsewhere
