@@ -1,8 +1,7 @@
 """Reader, writer and deleter of objects that are plain files below a folder.
 
 Writes are a hidden temporary file and then a rename or a link, so nobody sees half an object. They are not
-forced to the disk: after a power cut the newest ones may be missing or empty, which every reader of ours
-detects.
+forced to the disk: after a power cut the newest ones may be missing or short, so who reads must check.
 
 An etag here is inode, time and size. It changes with every write through this driver and is cheap to list,
 but equal content has different tags: `content_etag` is False.
