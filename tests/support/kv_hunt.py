@@ -1,0 +1,200 @@
+"""An embedded lakeFS on PostgreSQL with a cleaner beside it, and places to hold either of them.
+
+The server's store is watched: a test may pause, hold or break any of its operations. The cleaner works
+on the same database through a door of its own, with margins of a second or so instead of days.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dredge.graveler.catalog import Catalog
+from dredge.kv import Store, open_store
+from dredge.kv.postgres_rows import PostgresRows
+from dredge.storage import open_writer
+from dredge.trash.safety import Limits, Safety
+from dredge.trash.state import TrashState
+from dredge.trash.steps import CleanReport, clean, scan
+from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
+
+STEP_SECONDS = 30
+
+
+class Crash(Exception):
+    """The server's process ends here."""
+
+
+class Gate:
+    """Holds one operation of the server until the test opens it.
+
+    Args:
+        operation: of the store.
+        partition: only in a partition that begins so.
+        key: only of a key that begins so.
+        skip: let so many such operations through first.
+    """
+
+    def __init__(self, operation: str, partition: bytes = b"", key: bytes = b"", skip: int = 0) -> None:
+        self.reached = threading.Event()
+        self._open = threading.Event()
+        self._wanted = (operation, partition, key)
+        self._skip = skip
+
+    def __call__(self, operation: str, partition: bytes, key: bytes) -> None:
+        wanted, begin, prefix = self._wanted
+        if operation != wanted or not partition.startswith(begin) or not key.startswith(prefix):
+            return
+        if self.reached.is_set():
+            return
+        if self._skip:
+            self._skip -= 1
+            return
+        self.reached.set()
+        assert self._open.wait(STEP_SECONDS), "nobody opened the gate"
+
+    def open(self) -> None:
+        self._open.set()
+
+
+class CleanerDoor(PostgresRows):
+    """The cleaner's way into the database, with places for a test to do something."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, read_only=False)
+        self.before_view: dict[int, Callable[[], None]] = {}
+        """Actions before the nth view of a run: 1 the store's identity, 2 first look, 3 second, 4 first
+        deletion."""
+        self.before_delete: list[Callable[[], None]] = []
+        self.views = 0
+
+    def view(self) -> AbstractContextManager[Any]:
+        self.views += 1
+        self.before_view.pop(self.views, lambda: None)()
+        return super().view()
+
+    def delete_rows(self, rows: Any, guards: Any = ()) -> list[bool]:
+        while self.before_delete:
+            self.before_delete.pop(0)()
+        return super().delete_rows(rows, guards)
+
+
+class Ground:
+    """One database, one server, one cleaner.
+
+    Args:
+        url: of the database.
+        folder: for objects and the cleaner's state.
+        safety: the cleaner's margins.
+    """
+
+    def __init__(self, url: str, folder: Path, lake: Lake, store: WatchedStore, safety: Safety) -> None:
+        self.url = url
+        self.lake = lake
+        self.store = store
+        self.safety = safety
+        self.rows = CleanerDoor(url)
+        self.state = TrashState(open_writer(f"file://{folder}/state"))
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.lake.server.catalog
+
+    @property
+    def kv(self) -> Store:
+        """The database without the watching."""
+        return self.store._inner
+
+    def scan(self) -> Any:
+        return scan(self.rows, self.state, clock=_now, safety=self.safety)
+
+    def clean(self, **options: Any) -> CleanReport:
+        self.rows.views = 0
+        return clean(
+            self.rows,
+            self.state,
+            **{"clock": _now, "safety": self.safety, "limits": LIMITS, "dry_run": False} | options,
+        )
+
+    def rest(self, seconds: float | None = None) -> None:
+        time.sleep(self.safety.grace.total_seconds() + 0.1 if seconds is None else seconds)
+
+    def files(self, repository: str, branch: str) -> dict[str, int]:
+        """What a branch shows: path and size."""
+        page = self.catalog.list_entries(repository, branch, amount=1000)
+        return {entry.path: entry.size_bytes for entry in page.results}
+
+    def upload(self, repository: str, branch: str, path: str, size: int) -> None:
+        self.catalog.upload_object(repository, branch, path, b"x" * size)
+
+    def create(self, repository: str) -> None:
+        self.catalog.create_repository(repository, self.lake.namespace(repository))
+
+    def commit(self, repository: str, branch: str) -> str:
+        return self.catalog.commit(repository, branch, committer="t", message="m").id
+
+    @contextlib.contextmanager
+    def held(self, gate: Gate, work: Callable[[], Any]) -> Iterator[threading.Thread]:
+        """Start work of the server, wait until it is held, and let it end afterwards."""
+        self.store.before = gate
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert gate.reached.wait(STEP_SECONDS), f"the work never came to the gate: {errors}"
+        try:
+            yield thread
+        finally:
+            gate.open()
+            thread.join(STEP_SECONDS)
+            self.store.before = _nothing
+        if errors:
+            raise errors[0]
+
+
+LIMITS = Limits(partitions=10**6, partition_percent=100)
+
+
+@contextlib.contextmanager
+def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = None) -> Iterator[Ground]:
+    """Run a server and a cleaner on a database.
+
+    Args:
+        url: of an empty database.
+        folder: for everything else.
+        grace: seconds between two looks.
+        id_age: seconds an id must be old; the grace by default.
+    """
+    safety = Safety(
+        grace=timedelta(seconds=grace),
+        id_age=timedelta(seconds=grace if id_age is None else id_age),
+        unsafe_short_grace=True,
+    )
+    with open_store(url) as inner:
+        store = WatchedStore(inner, _nothing)
+        with lakefs_server(folder, kv=store) as lake:
+            ground = Ground(url, folder, lake, store, safety)
+            try:
+                yield ground
+            finally:
+                ground.rows.close()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _nothing(operation: str, partition: bytes, key: bytes) -> None:
+    pass

@@ -1,0 +1,355 @@
+"""Each rule of the cleaner is there for a loss: with all of them nothing is lost, without one something is.
+
+An embedded lakeFS on PostgreSQL is held at an exact point of an operation while the cleaner runs beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.graveler import messages
+from dredge.graveler.errors import GravelerError
+from dredge.kv.rows import Guard
+from dredge.trash import apply, guards, look, references, steps
+from dredge.trash.apply import NamedAgainError
+from dredge.trash.rules import Judge
+from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
+from tests.support.kv_world import countdown_id
+from tests.support.postgres import PostgresServer, postgres_server
+
+pytestmark = pytest.mark.system
+GRACE = 0.4
+
+type Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server(fsync=False) as running:
+        yield running
+
+
+@pytest.fixture
+def ground(server: PostgresServer, tmp_path: Path) -> Iterator[Ground]:
+    with hunting_ground(server.new_database(), tmp_path, GRACE, id_age=3600) as made:
+        made.create("keeper")
+        yield made
+
+
+@pytest.fixture
+def lake(ground: Ground) -> Ground:
+    """A repository `lake` with a commit on `main`, and a newer upload on top of it."""
+    ground.create("lake")
+    ground.upload("lake", "main", "x/1", 1)
+    ground.upload("lake", "main", "x/2", 2)
+    ground.commit("lake", "main")
+    ground.upload("lake", "main", "x/1", 11)
+    return ground
+
+
+# The stories. Each ends with a loss or without; a put-back during the run counts as one: something live
+# was removed.
+
+
+def reset_during_two_looks_at_once(ground: Ground) -> bool:
+    """A reset by prefix has written its rows and not named their token; the cleaner comes by."""
+    gate = Gate("set_if", b"lake-", b"branches/main")
+    with ground.held(
+        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+    ):
+        ground.clean()
+        ground.clean()
+    return ground.files("lake", "main") != {"x/1": 1, "x/2": 2}
+
+
+def create_that_takes_its_time(ground: Ground) -> bool:
+    """Commit and branch are written, the record is not, for longer than two looks are apart."""
+    with ground.held(Gate("set_if", b"graveler", b"repos/slow"), lambda: ground.create("slow")):
+        ground.scan()
+        ground.rest()
+        ground.clean()
+    try:
+        ground.catalog.get_branch("slow", "main")
+    except GravelerError:
+        return True
+    return False
+
+
+def reset_that_ends_between_plan_and_deletion(ground: Ground) -> bool:
+    """The token was unused in two looks a grace apart, and is named before anything is deleted."""
+    gate = Gate("set_if", b"lake-", b"branches/main")
+
+    def let_it_end() -> None:
+        gate.open()
+        wait_for(lambda: ground.files("lake", "main").get("x/1") == 1)
+
+    with ground.held(
+        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+    ):
+        ground.scan()
+        ground.rest()
+        ground.rows.before_view[3] = let_it_end
+        return clean_or_put_back(ground) or ground.files("lake", "main") != {"x/1": 1, "x/2": 2}
+
+
+def reset_that_ends_at_the_very_deletion(ground: Ground) -> bool:
+    """As before, but the token is named after the last look at the references."""
+    gate = Gate("set_if", b"lake-", b"branches/main")
+
+    def let_it_end() -> None:
+        gate.open()
+        wait_for(lambda: ground.files("lake", "main").get("x/1") == 1)
+
+    with ground.held(
+        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+    ):
+        ground.scan()
+        ground.rest()
+        ground.rows.before_delete.append(let_it_end)
+        return clean_or_put_back(ground) or ground.files("lake", "main") != {"x/1": 1, "x/2": 2}
+
+
+def commit_that_dies_after_sealing(ground: Ground) -> bool:
+    """The uploads are in a sealed token from then on, until the next commit."""
+
+    def die(operation: str, partition: bytes, key: bytes) -> None:
+        if operation in ("set", "set_if") and key.startswith(b"commits/"):
+            raise Crash
+
+    ground.store.before = die
+    with pytest.raises(Crash):
+        ground.commit("lake", "main")
+    ground.store.before = lambda *_: None
+    ground.scan()
+    ground.rest()
+    ground.clean()
+    return ground.files("lake", "main") != {"x/1": 11, "x/2": 2}
+
+
+def lost_repository(ground: Ground) -> bool:
+    """A slow delete removes the record of the next life of the name; a person puts the record back."""
+    ground.create("pond")
+    with ground.held(
+        Gate("delete", b"graveler", b"repos/pond"), lambda: ground.catalog.delete_repository("pond")
+    ):
+        ground.catalog.delete_repository("pond")
+        ground.catalog.create_repository("pond", ground.lake.namespace("pond-again"))
+        ground.upload("pond", "main", "f", 7)
+        ground.commit("pond", "main")
+        ground.upload("pond", "main", "g", 8)
+        record = ground.kv.get(b"graveler", b"repos/pond")
+    ground.safety = replace(ground.safety, id_age=ground.safety.grace)  # as if a day had passed
+    ground.scan()
+    ground.rest(1.5)
+    clean_or_put_back(ground)
+    ground.kv.set(b"graveler", b"repos/pond", record)
+    try:
+        return ground.files("pond", "main") != {"f": 7, "g": 8}
+    except GravelerError:
+        return True
+
+
+def live_token_queued(ground: Ground) -> bool:
+    """The server queued the token that the branch names, as a real one does when an answer is lost."""
+    wait_for(
+        lambda: not list(ground.kv.scan(b"cleanup-tokens"))
+    )  # nothing wakes the server's own drop after this
+    time.sleep(0.2)
+    branch = ground.catalog.get_branch("lake", "main")
+    ground.kv.set(b"cleanup-tokens", branch.staging_token.encode(), b"stub-value")
+    ground.clean()
+    return ground.files("lake", "main") != {"x/1": 11, "x/2": 2}
+
+
+def pull_request_opened_again(ground: Ground) -> bool:
+    """The index of a pull request that is gone is written anew for another one, right at the deletion."""
+    partition = ground.catalog.get_repository("lake").partition
+    key = b"repos/" + partition + b"/a/main"
+    ground.safety = replace(ground.safety, id_age=ground.safety.grace)
+
+    def index() -> bytes:
+        pull = countdown_id(messages.from_timestamp(messages.Timestamp(seconds=int(time.time()) - 60)))
+        ground.kv.set(b"pulls", key, messages.encode(messages.SecondaryIndex(primary_key=pull.encode())))
+        return pull.encode()
+
+    def open_again() -> None:
+        ground.kv.set(partition, b"pulls/" + index(), b"")
+
+    index()
+    ground.scan()
+    ground.rest()
+    ground.rows.before_delete.append(open_again)
+    ground.clean(kinds=["pull-index-dangling"])
+    return not list(ground.kv.scan(b"pulls"))
+
+
+def reset_frozen_beyond_the_grace_period(ground: Ground) -> bool:
+    """Nothing can fence it; what it names comes back with the next run."""
+    gate = Gate("set_if", b"lake-", b"branches/main")
+    with ground.held(
+        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+    ):
+        ground.scan()
+        ground.rest()
+        ground.clean()
+    clean_or_put_back(ground)
+    return ground.files("lake", "main") != {"x/1": 1, "x/2": 2}
+
+
+def unreadable_branch(ground: Ground) -> bool:
+    """A branch record of a newer server cannot be read: what it names cannot be known."""
+    partition = ground.catalog.get_repository("lake").partition
+    ground.catalog.create_branch("lake", "new", "main")
+    ground.upload("lake", "new", "n", 5)
+    record = ground.kv.get(partition, b"branches/new")
+    ground.kv.set(partition, b"branches/new", b"\xff\xff\xff")
+    for _ in range(2):
+        try:
+            ground.clean()
+        except Exception:
+            break
+        ground.rest()
+    ground.kv.set(partition, b"branches/new", record)
+    return ground.files("lake", "new") != {"n": 5, "x/1": 1, "x/2": 2}
+
+
+# The rules, and how each is switched off.
+
+
+def one_look_is_enough(patch: Patch) -> None:
+    patch.setattr(Judge, "_is_settled", lambda judge, sighting: True)
+
+
+def any_age_will_do(patch: Patch) -> None:
+    patch.setattr(Judge, "is_young", lambda judge, since: False)
+
+
+def no_look_before_deleting(patch: Patch) -> None:
+    patch.setattr(steps, "in_both", lambda plan, again: plan)
+    patch.setattr(apply, "_fate", lambda finding, rows, references: None if rows else "gone")
+    no_guards(patch)
+
+
+def no_guards(patch: Patch) -> None:
+    patch.setattr(apply, "guards_of", lambda finding, value, references: [])
+
+
+def only_the_current_token(patch: Patch) -> None:
+    class OnlyCurrent:
+        @staticmethod
+        def decode(value: bytes) -> Any:
+            return replace(references_branch.decode(value), sealed_tokens=())
+
+    references_branch = references.Branch
+    patch.setattr(references, "Branch", OnlyCurrent)
+
+
+def whatever_has_no_record_is_trash(patch: Patch) -> None:
+    judged = Judge._status
+
+    def careless(judge: Judge, partition: bytes, instance: Any) -> Any:
+        status = judged(judge, partition, instance)
+        return "leftovers" if status == "lost" else status
+
+    patch.setattr(Judge, "_status", careless)
+
+
+def believe_the_queue(patch: Patch) -> None:
+    read = references.read_references
+
+    def without_queued(view: Any, others: Any = ()) -> Any:
+        found = read(view, others)
+        for row in view.scan(b"cleanup-tokens"):
+            found.tokens.pop(row.key, None)
+        return found
+
+    for module in (look, apply):
+        patch.setattr(module, "read_references", without_queued)
+
+
+def delete_by_key(patch: Patch) -> None:
+    patch.setattr(
+        "dredge.kv.postgres_rows._DELETE",
+        "DELETE FROM kv USING unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS doomed (p, k, v) "
+        "WHERE kv.partition_key = doomed.p AND kv.key = doomed.k RETURNING kv.partition_key, kv.key",
+    )
+    no_pull_guard(patch)
+
+
+def no_pull_guard(patch: Patch) -> None:
+    """The pull's own guard also notices; without it only the value decides."""
+    made = guards.guards_of
+
+    def fewer(*args: Any) -> list[Guard]:
+        return [guard for guard in made(*args) if not guard.key.startswith(b"pulls/")]
+
+    patch.setattr(apply, "guards_of", fewer)
+
+
+def never_look_back(patch: Patch) -> None:
+    patch.setattr(apply.Applier, "_check_removed", lambda applier, references: None)
+    patch.setattr(steps, "_named_after_removal", lambda state, look: {})
+
+
+def skip_what_cannot_be_read(patch: Patch) -> None:
+    decode = references.Branch.decode
+
+    class Lenient:
+        @staticmethod
+        def decode(value: bytes) -> Any:
+            try:
+                return decode(value)
+            except Exception:
+                return references_branch("new", "", "")
+
+    references_branch = references.Branch
+    patch.setattr(references, "Branch", Lenient)
+
+
+CASES: dict[str, tuple[Callable[[Ground], bool], Callable[[Patch], None]]] = {
+    "two looks a grace period apart": (reset_during_two_looks_at_once, one_look_is_enough),
+    "age from the id": (create_that_takes_its_time, any_age_will_do),
+    "look again before deleting": (reset_that_ends_between_plan_and_deletion, no_look_before_deleting),
+    "guards in the deletion": (reset_that_ends_at_the_very_deletion, no_guards),
+    "sealed tokens are live": (commit_that_dies_after_sealing, only_the_current_token),
+    "a lost repository is a person's": (lost_repository, whatever_has_no_record_is_trash),
+    "a queued token may be named": (live_token_queued, believe_the_queue),
+    "only the very bytes": (pull_request_opened_again, delete_by_key),
+    "references read again afterwards": (reset_frozen_beyond_the_grace_period, never_look_back),
+    "a record that cannot be read ends the run": (unreadable_branch, skip_what_cannot_be_read),
+}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_with_every_rule_nothing_is_lost(lake: Ground, rule: str) -> None:
+    story, _ = CASES[rule]
+    assert not story(lake)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_without_this_rule_something_is_lost(lake: Ground, rule: str, monkeypatch: Patch) -> None:
+    story, switch_off = CASES[rule]
+    switch_off(monkeypatch)
+    assert story(lake)
+
+
+def clean_or_put_back(ground: Ground) -> bool:
+    """Clean; returns whether something that was removed had to be put back."""
+    try:
+        ground.clean()
+    except NamedAgainError:
+        return True
+    return False
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.02)
