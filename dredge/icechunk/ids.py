@@ -25,18 +25,25 @@ ROOT_ID = "1CECHNKREP0F1RSTCMT0"
 ID_BYTES = 12
 ID_CHARS = 20
 NODE_ID_BYTES = 8
+_LETTER_SET = frozenset(ALPHABET)
+_SHIFTS = range(90, -1, -10)
 
 _LETTERS = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]  # ten bits at a time
 _VALUES = np.full(256, 255, dtype=np.uint8)
 _VALUES[_LETTERS] = np.arange(32, dtype=np.uint8)
 
 
 def encode_id(raw: bytes) -> str:
     """Spell an id of 12 or 8 bytes."""
+    number = int.from_bytes(raw, "big")
+    if len(raw) == ID_BYTES:
+        number <<= 4  # 100 bits
+        return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
     bits = len(raw) * 8
     chars = -(-bits // 5)
-    number = int.from_bytes(raw, "big") << (chars * 5 - bits)
-    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(chars * 5 - 5, -1, -5))
+    number <<= chars * 5 - bits
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(chars * 5 - 5, -1, -5))
 
 
 def decode_id(text: str) -> bytes:
@@ -57,7 +64,7 @@ def decode_id(text: str) -> bytes:
 
 def is_id(text: str) -> bool:
     """Tell whether this is the canonical spelling of an object id."""
-    return len(text) == ID_CHARS and text[-1] in "0G" and all(char in ALPHABET for char in text)
+    return len(text) == ID_CHARS and text[-1] in "0G" and _LETTER_SET.issuperset(text)
 
 
 def hash_of(text: str) -> int:
@@ -76,6 +83,17 @@ def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
         raw: ids as an array of shape (n, 12).
     """
     return np.ascontiguousarray(raw[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
+
+
+def distinct(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Sort numbers and leave out repetitions. (`numpy.unique` hashes instead, ten times slower on a million.)"""
+    ordered = np.sort(values, kind="stable")  # merges runs that are sorted already
+    if len(ordered) < 2:
+        return ordered
+    first = np.empty(len(ordered), dtype=np.bool_)
+    first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
 
 
 def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:

@@ -14,7 +14,7 @@ from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.format.envelope import LIMITS, Limits
 from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref
 from dredge.icechunk.format.repo_info import REPO_KEY, RepoInfo, SnapshotEntry, parse_repo_info
-from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.format.snapshots import parse_parentage
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import is_id
 from dredge.storage import ObjectReader
@@ -104,8 +104,7 @@ def read_snapshot_entry(reader: ObjectReader, snapshot: str, *, limits: Limits =
 
 
 def _entry(data: bytes, key: str, limits: Limits) -> SnapshotEntry:
-    snapshot = parse_snapshot(data, key, limits=limits)
-    return SnapshotEntry(snapshot.id, snapshot.parent_id, snapshot.flushed_at, snapshot.message)
+    return SnapshotEntry(*parse_parentage(data, key, limits=limits))
 
 
 def _reachable_snapshots(

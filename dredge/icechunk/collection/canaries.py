@@ -7,7 +7,7 @@ out and compared as names. A canary among the candidates means that one of the t
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from dredge.runs.summary import StepSummary
 
 REFS_MAX = 32
 MANIFESTS_MAX = 4
+LOOKED_UP_MAX = 200
 REFS_OF_A_MANIFEST_MAX = 2_000_000
 
 
@@ -62,12 +63,15 @@ def among(context: Context, keys: Collection[str], candidates: StepSummary) -> l
     return found
 
 
-def absent(context: Context, keys: Collection[str]) -> list[str]:
-    """Give the canaries that are not in the store."""
-    missing = []
-    for key in keys:
+def split(context: Context, keys: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Look some canaries up: those that are in the store, and those that are not."""
+    present: list[str] = []
+    absent: list[str] = []
+    for key in random.Random(context.plan.run_id).sample(keys, min(LOOKED_UP_MAX, len(keys))):
         try:
             context.reader.stat(key)
         except NotFoundError:
-            missing.append(key)
-    return missing
+            absent.append(key)
+        else:
+            present.append(key)
+    return present, absent

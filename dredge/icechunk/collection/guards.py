@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from dredge.errors import LeaseHeldError, RefusedError
@@ -14,6 +15,7 @@ from dredge.runs.summary import StepSummary
 
 STEP = "guard"
 GUARD = "guard.json"
+CANARIES = "canaries.json"
 
 
 def check_limits(context: Context) -> StepSummary:
@@ -78,6 +80,9 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     except LeaseHeldError as error:
         yield Finding("lease_held", "refused", context.plan.lease.fencing, None, str(error))
     record.counts["canaries"] = len(birds)
+    present, _ = canaries.split(context, birds)
+    data = json.dumps(present).encode()
+    record.parts.append(context.folder.write_bytes(f"{STEP}/{CANARIES}", data, len(present)))
 
 
 def _must(

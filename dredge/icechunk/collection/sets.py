@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
-from dredge.icechunk.ids import hash_of
+from dredge.icechunk.ids import distinct, hash_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 
@@ -23,13 +23,12 @@ NONE: Ids = np.empty(0, np.uint64)
 
 def of_names(names: Iterable[str]) -> Ids:
     """Give the set of some spelled ids."""
-    return np.unique(np.fromiter((hash_of(name) for name in names), dtype=np.uint64))
+    return distinct(np.fromiter((hash_of(name) for name in names), dtype=np.uint64))
 
 
 def unite(pieces: Sequence[Ids]) -> Ids:
     """Unite sets."""
-    found: Ids = np.unique(np.concatenate(pieces)) if pieces else NONE
-    return found
+    return distinct(np.concatenate(pieces)) if pieces else NONE
 
 
 def contains(ids: Ids, wanted: Ids) -> npt.NDArray[np.bool_]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.icechunk.collection import canaries, listing, marking, sets, sweeping
+from dredge.icechunk.collection import canaries, guards, listing, marking, sets, sweeping
 from dredge.icechunk.collection.plan import Context
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs import ledger
@@ -25,7 +26,7 @@ def verify(context: Context) -> StepSummary:
         FormatError: something live is not in the store. It says what; the ledger says whether this run
             deleted it.
     """
-    inputs = [marking.STEP, sweeping.STEP]
+    inputs = [marking.STEP, guards.STEP, sweeping.STEP]
     return context.step(STEP, inputs, lambda record: _verify(context, record))
 
 
@@ -43,11 +44,14 @@ def _verify(context: Context, record: StepRecord) -> None:
         record.counts[f"live_{kind}"] = len(live)
         if absent:
             problems.append(f"{absent} live {kind} are not in the store")
-    birds = canaries.sample(context)
-    dead = canaries.absent(context, birds)
+    part = record.inputs[guards.STEP].part(f"{guards.STEP}/{guards.CANARIES}")
+    birds: list[str] = json.loads(context.folder.read_bytes(part))
+    _, dead = canaries.split(context, birds)
     record.counts["canaries"] = len(birds)
     if dead:
-        problems.append(f"{len(dead)} objects that refs need are not in the store, such as {dead[0]}")
+        problems.append(
+            f"{len(dead)} objects that refs need are gone since the guards looked, such as {dead[0]}"
+        )
     record.counts["deleted_sample"] = _check_deleted(context, record, problems)
     if problems:
         record.status = "partial"

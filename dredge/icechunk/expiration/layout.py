@@ -7,7 +7,7 @@ item.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dredge.icechunk.format.repo_info import SnapshotEntry
@@ -70,14 +70,15 @@ def lay_out(history: History, marks: Marks, *, fold_above: int = 5) -> list[Item
         marks: what a plan says about it.
         fold_above: runs of more plain snapshots than this are folded to first, fold, last.
     """
-    return list(_folded(list(_placed(history, marks)), history, fold_above))
+    children = history.children()
+    forks = {node for node, below in children.items() if len(below) != 1}
+    return list(_folded(_placed(history, marks, children), forks, fold_above))
 
 
-def _placed(history: History, marks: Marks) -> Iterator[Item]:
+def _placed(history: History, marks: Marks, children: dict[str | None, list[str]]) -> Iterator[Item]:
     labels: dict[str, list[str]] = {}
     for ref in history.refs:
         labels.setdefault(ref.tip, []).append(ref.name if ref.kind == "branch" else f"tag {ref.name}")
-    children = history.children()
     main = set(history.ancestry(history.branches[MAIN])) if MAIN in history.branches else set()
     edits = marks.new_parent or {}
     columns = 0
@@ -99,8 +100,7 @@ def _placed(history: History, marks: Marks) -> Iterator[Item]:
                 columns += 1
 
 
-def _folded(items: list[Item], history: History, fold_above: int) -> Iterator[Item]:
-    forks = {node for node, below in history.children().items() if len(below) != 1}
+def _folded(items: Iterable[Item], forks: set[str | None], fold_above: int) -> Iterator[Item]:
     run: list[Item] = []
     for item in items:
         plain = not (item.refs or item.new_parent or item.opens or item.entry.id in forks)

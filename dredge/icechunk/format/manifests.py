@@ -12,7 +12,7 @@ from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
 from dredge.icechunk.format.snapshots import check_name
-from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, encode_id
+from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id
 
 DIMENSIONS_MAX = 256
 
@@ -112,7 +112,7 @@ def native_chunk_hashes(
         damaged = run(*views, refs.start, refs.count, out, filled)
         if damaged >= 0:
             raise buffer.fail("damaged chunk reference", damaged)
-    return np.unique(out[: filled[0]])
+    return distinct(out[: filled[0]])
 
 
 def _open(data: bytes, name: str, limits: Limits) -> tuple[Buffer, int, str]:

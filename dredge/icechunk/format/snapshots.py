@@ -108,6 +108,18 @@ def parse_snapshot(data: bytes, name: str, *, nodes: bool = False, limits: Limit
     return replace(snapshot, nodes=tuple(_node(table) for table in root.tables(2))) if nodes else snapshot
 
 
+def parse_parentage(data: bytes, name: str, *, limits: Limits = LIMITS) -> tuple[str, str | None, int, str]:
+    """Read only id, parent, time and message of a snapshot file: all that a history needs.
+
+    Raises:
+        FormatError: as `parse_snapshot`.
+    """
+    root = Buffer(open_file(data, name, FileType.SNAPSHOT, limits).body, name).root()
+    snapshot = encode_id(root.required_inline(0, ID_BYTES, "id"))
+    check_name(snapshot, name)
+    return snapshot, _optional_id(root.inline(1, ID_BYTES)), root.u64(3), root.required_text(4, "message")
+
+
 def with_parent(data: bytes, name: str, parent_id: str) -> bytes:
     """Give the same snapshot file with another parent: the in-place edit of an expiration on spec 1.
 
