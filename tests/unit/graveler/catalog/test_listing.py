@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.graveler.catalog.listing import fold
@@ -92,6 +92,7 @@ TEXT = st.text(alphabet="ab/", max_size=4).map(str.encode)
 KEYS = st.sets(st.one_of(TEXT, st.binary(max_size=3)).filter(bool), max_size=12)
 
 
+@settings(deadline=None)
 @given(KEYS, TEXT, st.sampled_from([b"", b"/", b"a", b"ab", b"\xff"]), TEXT)
 def test_folding_equals_reading_everything(
     keys: set[bytes], prefix: bytes, delimiter: bytes, after: bytes

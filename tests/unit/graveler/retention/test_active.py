@@ -61,6 +61,10 @@ def test_second_parents_retain_nothing() -> None:
     assert active(merged, {"b": 3, "d": 10}) == {"b", "c", "d"}
 
 
+def test_a_heads_own_rule_counts_although_it_is_a_leaf_too() -> None:
+    assert active(graph("a50", "b4<a"), {"b": 3}, default=30) == {"b"}
+
+
 def test_two_heads_on_one_old_commit_each_count_with_their_own_rule() -> None:
     lines = graph("root20", "x14<root", "head210<x", "head19<head2")
     assert active(lines, {"head1": 9, "head2": 12}) == {"head1", "head2", "x"}

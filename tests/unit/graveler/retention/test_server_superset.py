@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.graveler.refs.records import Branch, Commit
@@ -52,6 +52,7 @@ def by_definition(commits: list[Commit], branches: list[Branch], rules: Rules) -
 
 
 @given(histories())
+@settings(deadline=None)
 def test_active_commits_are_those_of_the_definition(
     history: tuple[list[Commit], list[Branch], Rules],
 ) -> None:
@@ -60,6 +61,7 @@ def test_active_commits_are_those_of_the_definition(
 
 
 @given(histories())
+@settings(deadline=None)
 def test_active_commits_hold_all_that_the_server_finds(
     history: tuple[list[Commit], list[Branch], Rules],
 ) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
 
 from dredge.graveler.catalog import Commit, Settings
-from dredge.graveler.errors import BranchNotFoundError, NoChangesError, TooManyTriesError
+from dredge.graveler.errors import BranchNotFoundError, DirtyBranchError, NoChangesError, TooManyTriesError
 from dredge.graveler.staging.protocol import overlap
 from dredge.kv import Store
 from tests.support.faulty import Operation, WatchedStore
@@ -190,6 +191,57 @@ def test_two_committers_in_every_order_with_two_changes_of_turn(block: int) -> N
 @pytest.mark.parametrize("seed", range(60))
 def test_two_committers_in_random_orders(seed: int) -> None:
     two_committers(random_choice(seed))
+
+
+@pytest.mark.parametrize("no_tombstone", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_delete_beside_a_commit_in_random_orders(seed: int, no_tombstone: bool) -> None:
+    lake = make_lake()
+    lake.upload("deleted")
+
+    def delete(kv: Store) -> None:
+        lake.another_server(kv).delete_object(lake.repository, "main", "deleted", no_tombstone=no_tombstone)
+
+    def commit(kv: Store) -> None:
+        with contextlib.suppress(NoChangesError):
+            commit_on(lake, kv)
+
+    results, taken = run_turns(lake.kv, {"a": delete, "b": commit}, random_choice(seed))
+    assert results == {"a": None, "b": None}, taken
+    assert lake.paths() == [], taken
+    lake.commit(allow_empty=True)
+    assert lake.paths("main@") == [], taken
+
+
+def test_a_head_moved_by_a_hard_reset_is_built_on() -> None:
+    lake = make_lake()
+    first = lake.catalog.get_commit(lake.repository, "main")
+    lake.upload("a")
+    lake.commit("dropped")
+    store = at_branch_writes(
+        lake.kv, 2, lambda: lake.another_server().hard_reset(lake.repository, "main", first.id)
+    )
+    assert commit_on(lake, store, "empty", allow_empty=True).parents == (first.id,)
+    assert lake.paths() == []
+
+
+def test_changes_sealed_after_the_look_at_a_merge_are_not_thrown_away() -> None:
+    """A merge finds the branch clean; then a change is staged and sealed before the merge's last step."""
+    lake = make_lake()
+    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.upload("side", branch="side")
+    lake.commit("side", "side")
+
+    def stage_and_seal() -> None:
+        lake.upload("late")
+        lake.another_server()._protocol.seal(lake.catalog.get_repository(lake.repository), "main")
+
+    for write in (1, 2):
+        server = lake.another_server(at_branch_writes(lake.kv, write, stage_and_seal))
+        with pytest.raises(DirtyBranchError):
+            server.merge(lake.repository, "side", "main", committer="t")
+        assert lake.paths() == ["late"]
+        lake.catalog.reset_branch(lake.repository, "main")
 
 
 def test_tries_are_bounded_and_leave_the_changes_on_the_branch() -> None:
