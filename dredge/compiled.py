@@ -13,6 +13,7 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import importlib.util
 import logging
 import os
 import sys
@@ -21,6 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _log = logging.getLogger(__name__)
 _MODULE = "dredge.kernels"
@@ -44,12 +46,13 @@ def kernels() -> ModuleType | None:
     if os.environ.get("DREDGE_KERNELS") == "off" or sys.byteorder != "little":
         return None
     try:
-        from numba.core import config
+        from numba.core import config as numba_config
     except ImportError as error:
         _log.warning(
             "numba cannot be imported (%s): tables are decoded by numpy, several times slower", error
         )
         return None
+    config: Any = numba_config
     before = config.CACHE_DIR
     for folder in _cache_folders(before):
         config.CACHE_DIR = _cache_folder = str(folder)

@@ -81,7 +81,7 @@ def _hash(texts: pa.Array | pa.ChunkedArray, seeds: Hashes) -> Hashes:
     if compiled is None:
         _hash_with_numpy(data, offsets, np.broadcast_to(seeds, count), hashes)
     else:
-        compiled.hash_texts(data.ctypes.data, offsets, seeds, hashes)
+        compiled.hash_texts(data, offsets, seeds, hashes)
     if texts.null_count:
         hashes[np.asarray(texts.is_null())] = SEED
     return hashes
@@ -114,8 +114,8 @@ def xxh64_equal_lengths(texts: npt.NDArray[np.uint8], seeds: Hashes) -> Hashes:
         if length >= 32:
             stripes = np.ascontiguousarray(texts[:, :at]).view("<u8").astype(np.uint64, copy=False)
             lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
-            for word in range(stripes.shape[1]):
-                lanes[word & 3] = _round(lanes[word & 3], stripes[:, word])
+            for number in range(stripes.shape[1]):
+                lanes[number & 3] = _round(lanes[number & 3], stripes[:, number])
             value = (
                 _rotate(lanes[0], 1) + _rotate(lanes[1], 7) + _rotate(lanes[2], 12) + _rotate(lanes[3], 18)
             )

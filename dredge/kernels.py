@@ -9,12 +9,12 @@ with what is left before it is used; what a wide copy may overrun is slack that 
 bytes behind every buffer, and the rest of the file behind every block); a kernel never allocates.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls - numba infers the types
+# mypy: allow-untyped-defs, allow-untyped-calls
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import llvmlite.binding
+import llvmlite.binding  # type: ignore[import-untyped]
 import numpy as np
 from llvmlite import ir
 from numba import njit, types  # noqa: TID253 - imported where it is needed, by dredge.compiled
@@ -61,7 +61,8 @@ class Columns(NamedTuple):
     value_sums: Any
 
 
-_jit = njit(nogil=True, cache=compiled.caching(), error_model="numpy")
+_OPTIONS: Any = {"nogil": True, "cache": compiled.caching(), "error_model": "numpy"}
+_jit = njit(**_OPTIONS)
 _U = np.uint64
 _HAS_CRC = bool(llvmlite.binding.get_host_cpu_features().get("sse4.2", False))
 
@@ -94,6 +95,12 @@ _store64: Any = intrinsic(_storer)
 
 
 @_jit
+def _start(array):
+    """The address of an array's first byte."""
+    return np.int64(array.ctypes.data)
+
+
+@_jit
 def _copy(source, target, length):
     """Copy; may write 7 bytes more. Gives all words OR-ed, to see whether all is ASCII."""
     seen = _U(0)
@@ -107,6 +114,19 @@ def _copy(source, target, length):
         word = _load64(source + whole)
         _store64(target + whole, word)
         seen |= word & ((_U(1) << _U(8 * left)) - _U(1))
+    return seen
+
+
+@_jit
+def _seen(source, length):
+    """All words of a text OR-ed; may read 7 bytes more."""
+    seen = _U(0)
+    whole = length & ~7
+    for at in range(0, whole, 8):
+        seen |= _load64(source + at)
+    left = length - whole
+    if left:
+        seen |= _load64(source + whole) & ((_U(1) << _U(8 * left)) - _U(1))
     return seen
 
 
@@ -378,27 +398,27 @@ def _xxh64(at, length, seed):
     return value ^ (value >> _U(32))
 
 
-_ADDRESS = types.int64
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _I32, _I64, _U8, _U64 = types.int32[::1], types.int64[::1], types.uint8[::1], types.uint64[::1]
 
 
-@njit(types.void(_ADDRESS, _I64, _U64, _U64), nogil=True, cache=compiled.caching(), error_model="numpy")
+@njit(types.void(_BYTES, _I64, _U64, _U64), **_OPTIONS)
 def hash_texts(texts, offsets, seeds, hashes):
     """Hash texts that lie one behind the other, each with its own seed or all with the only one there is."""
+    base = _start(texts)
     for row in range(len(hashes)):
         start = offsets[row]
         seed = seeds[row] if len(seeds) > 1 else seeds[0]
-        hashes[row] = _xxh64(texts + start, offsets[row + 1] - start, seed)
+        hashes[row] = _xxh64(base + start, offsets[row + 1] - start, seed)
 
 
 # Tables.
 
 
-@njit(
-    types.int64(_ADDRESS, types.int64, _I64, _I64), nogil=True, cache=compiled.caching(), error_model="numpy"
-)
-def read_index(block, size, offsets, lengths):
+@njit(types.int64(_BYTES, _I64, _I64), **_OPTIONS)
+def read_index(body, offsets, lengths):
     """Read the handles of an index block; gives their number, or -1 when it is damaged or has too many."""
+    block, size = _start(body), len(body)
     if size < 8:
         return -1
     restarts = _load32(block + size - 4)
@@ -432,11 +452,11 @@ def read_index(block, size, offsets, lengths):
     return count
 
 
-@njit(types.void(_ADDRESS, _I64, _I64, _I64), nogil=True, cache=compiled.caching(), error_model="numpy")
+@njit(types.void(_BYTES, _I64, _I64, _I64), **_OPTIONS)
 def measure(data, offsets, lengths, sizes):
     """Tell how many bytes each block says it has uncompressed; -1 for what cannot be true."""
     for block in range(len(offsets)):
-        start, length = data + offsets[block], lengths[block]
+        start, length = _start(data) + offsets[block], lengths[block]
         sizes[block] = length
         if _load8(start + length) == 1:
             size, _ = _uvarint(start, start + length)
@@ -445,19 +465,16 @@ def measure(data, offsets, lengths, sizes):
             sizes[block] = np.int64(size) if possible else -1
 
 
-@njit(
-    types.void(_ADDRESS, _I64, _I64, _ADDRESS, _I64, _I64, _I64),
-    nogil=True,
-    cache=compiled.caching(),
-    error_model="numpy",
-)
+@njit(types.void(_BYTES, _I64, _I64, _BYTES, _I64, _I64, _I64), **_OPTIONS)
 def keep_equal(data, offsets, lengths, old_data, old_offsets, old_lengths, sources):
     """Of the guesses which old block each block equals, keep those right to the last byte; else -1."""
     for block in range(len(sources)):
         source = sources[block]
         if source >= 0 and (
             lengths[block] != old_lengths[source]
-            or _differ(data + offsets[block], old_data + old_offsets[source], lengths[block] + 5)
+            or _differ(
+                _start(data) + offsets[block], _start(old_data) + old_offsets[source], lengths[block] + 5
+            )
         ):
             sources[block] = -1
 
@@ -488,9 +505,9 @@ def _walk(raw, raw_size, key, in_order, wanted, columns, state):
         return BAD_RESTARTS
     met = 0
     next_restart = 0
-    address_bytes = np.int64(columns.address_bytes.ctypes.data)
-    etag_bytes = np.int64(columns.etag_bytes.ctypes.data)
-    key_bytes = np.int64(columns.key_bytes.ctypes.data)
+    address_bytes = _start(columns.address_bytes)
+    etag_bytes = _start(columns.etag_bytes)
+    key_bytes = _start(columns.key_bytes)
     row, address_at, etag_at, key_at = state[ROW], state[ADDRESS_AT], state[ETAG_AT], state[KEY_AT]
     rows = len(columns.address_types)
     key_size = state[KEY_SIZE]
@@ -586,7 +603,7 @@ def _walk(raw, raw_size, key, in_order, wanted, columns, state):
             seen = _copy(address, address_bytes + address_at, address_size)
             address_at += address_size
         else:
-            seen = _U(0x80)
+            seen = _seen(address, address_size)
         if seen & _U(0x8080808080808080) and not _is_utf8(address, address + address_size):
             return BAD_UTF8
         if wanted & ADDRESS_HASH:
@@ -620,11 +637,20 @@ def _walk(raw, raw_size, key, in_order, wanted, columns, state):
 
 
 @_jit
-def _copy_offsets(old, new, first, last, row, at):
-    """Copy the offsets of rows `first` to `last`, so that they count from `at`."""
-    shift = np.int64(at) - np.int64(old[first])
+def _copy_words(old, new, first, row, count):
+    """Copy whole words: `count` cells of eight bytes."""
+    _copy(_start(old) + 8 * first, _start(new) + 8 * row, 8 * count)
+
+
+@_jit
+def _copy_texts(old_offsets, old_bytes, offsets, texts, first, last, row, at):
+    """Copy the texts of some rows to `row`, where `at` bytes are filled. Gives how many it adds."""
+    start = np.int64(old_offsets[first])
     for source in range(first, last):
-        new[row + source - first] = np.int64(old[source]) + shift
+        offsets[row + source - first] = np.int64(old_offsets[source]) - start + at
+    size = np.int64(old_offsets[last]) - start
+    _copy(_start(old_bytes) + start, _start(texts) + at, size)
+    return size
 
 
 @_jit
@@ -643,31 +669,47 @@ def _take(source, old, wanted, columns, state):
         columns.address_types[row + at] = kind
         state[OTHERS] += kind != 1
     if wanted & SIZE:
-        columns.sizes[row : row + count] = old.sizes[first:last]
+        _copy_words(old.sizes, columns.sizes, first, row, count)
     if wanted & ADDRESS_HASH:
-        columns.address_hashes[row : row + count] = old.address_hashes[first:last]
+        _copy_words(old.address_hashes, columns.address_hashes, first, row, count)
     if wanted & CONTENT_HASH:
-        columns.content_hashes[row : row + count] = old.content_hashes[first:last]
+        _copy_words(old.content_hashes, columns.content_hashes, first, row, count)
     if wanted & ADDRESS:
-        start, size = old.address_offsets[first], old.address_offsets[last] - old.address_offsets[first]
-        _copy_offsets(old.address_offsets, columns.address_offsets, first, last, row, state[ADDRESS_AT])
-        source_at = np.int64(old.address_bytes.ctypes.data) + start
-        _copy(source_at, np.int64(columns.address_bytes.ctypes.data) + state[ADDRESS_AT], size)
-        state[ADDRESS_AT] += size
+        state[ADDRESS_AT] += _copy_texts(
+            old.address_offsets,
+            old.address_bytes,
+            columns.address_offsets,
+            columns.address_bytes,
+            first,
+            last,
+            row,
+            state[ADDRESS_AT],
+        )
     if wanted & ETAG:
-        start, size = old.etag_offsets[first], old.etag_offsets[last] - old.etag_offsets[first]
-        _copy_offsets(old.etag_offsets, columns.etag_offsets, first, last, row, state[ETAG_AT])
-        source_at = np.int64(old.etag_bytes.ctypes.data) + start
-        _copy(source_at, np.int64(columns.etag_bytes.ctypes.data) + state[ETAG_AT], size)
-        state[ETAG_AT] += size
+        state[ETAG_AT] += _copy_texts(
+            old.etag_offsets,
+            old.etag_bytes,
+            columns.etag_offsets,
+            columns.etag_bytes,
+            first,
+            last,
+            row,
+            state[ETAG_AT],
+        )
     if wanted & KEY:
-        start, size = old.key_offsets[first], old.key_offsets[last] - old.key_offsets[first]
+        size = np.int64(old.key_offsets[last]) - np.int64(old.key_offsets[first])
         if size > len(columns.key_bytes) - SLACK - state[KEY_AT]:
             return TOO_MANY
-        _copy_offsets(old.key_offsets, columns.key_offsets, first, last, row, state[KEY_AT])
-        source_at = np.int64(old.key_bytes.ctypes.data) + start
-        _copy(source_at, np.int64(columns.key_bytes.ctypes.data) + state[KEY_AT], size)
-        state[KEY_AT] += size
+        state[KEY_AT] += _copy_texts(
+            old.key_offsets,
+            old.key_bytes,
+            columns.key_offsets,
+            columns.key_bytes,
+            first,
+            last,
+            row,
+            state[KEY_AT],
+        )
     state[ROW] = row + count
     return OK
 
@@ -677,14 +719,7 @@ _COLUMNS = types.NamedTuple(
 )
 
 
-@njit(
-    types.void(
-        _ADDRESS, _I64, _I64, _I64, _I64, _COLUMNS, _ADDRESS, _ADDRESS, types.int64, _COLUMNS, _I64
-    ),
-    nogil=True,
-    cache=compiled.caching(),
-    error_model="numpy",
-)  # fmt: skip
+@njit(types.void(_BYTES, _I64, _I64, _I64, _I64, _COLUMNS, _U8, _U8, types.int64, _COLUMNS, _I64), **_OPTIONS)
 def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, columns, state):
     """Decode the data blocks of a range.
 
@@ -692,6 +727,7 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
     or -1; such a block stands between two that are equal to the neighbours of its source. `scratch` has
     room for the largest block, `key` for the longest key.
     """
+    base, room, last_key = _start(data), _start(scratch), _start(key)
     taken = False
     for block in range(len(offsets)):
         state[BLOCK] = block
@@ -703,7 +739,7 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
                 return
             taken = True
             continue
-        start, length, size = data + offsets[block], lengths[block], sizes[block]
+        start, length, size = base + offsets[block], lengths[block], sizes[block]
         stop = start + length
         if _masked_crc(start, length + 1) != _U(_load32(stop + 1)):
             state[CODE] = BAD_CHECKSUM
@@ -715,16 +751,16 @@ def decode(data, offsets, lengths, sizes, sources, old, scratch, key, wanted, co
         raw = start
         if kind == 1:
             _, body = _uvarint(start, stop)
-            if size < 0 or body == 0 or not _uncompress(body, stop, scratch, size):
+            if size < 0 or body == 0 or not _uncompress(body, stop, room, size):
                 state[CODE] = BAD_SNAPPY
                 return
-            raw = scratch
+            raw = room
         if size < 8:
             state[CODE] = BAD_RESTARTS
             return
         before = state[ROW]
         # After rows that were taken the key is not at hand, but the order was checked when they were decoded.
-        state[CODE] = _walk(raw, size, key, state[KEY_SIZE] >= 0 and not taken, wanted, columns, state)
+        state[CODE] = _walk(raw, size, last_key, state[KEY_SIZE] >= 0 and not taken, wanted, columns, state)
         taken = False
         if state[CODE] != OK:
             return

@@ -37,6 +37,8 @@ class Envelope:
         data_size: bytes from the start of the file that the data blocks tile.
         records: how many records there must be.
         blocks: how many data blocks there must be.
+        key_bytes: bytes of all keys, each with its trailer.
+        value_bytes: bytes of all values.
         max_key: the last record's key, or empty.
     """
 
@@ -46,6 +48,8 @@ class Envelope:
     data_size: int
     records: int
     blocks: int
+    key_bytes: int
+    value_bytes: int
     max_key: bytes
 
     @property
@@ -145,6 +149,8 @@ def _interpret(properties: dict[str, bytes], index: Handle, name: str) -> Envelo
             data_size=_number(properties["rocksdb.data.size"]),
             records=_number(properties["rocksdb.num.entries"]),
             blocks=_number(properties["rocksdb.num.data.blocks"]),
+            key_bytes=_number(properties["rocksdb.raw.key.size"]),
+            value_bytes=_number(properties["rocksdb.raw.value.size"]),
             max_key=properties["max_key"],
         )
     except KeyError as error:

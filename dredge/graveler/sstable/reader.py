@@ -22,7 +22,6 @@ from dredge.graveler.sstable.layout import (
     Handle,
     damaged,
     get_handle,
-    get_uvarint,
 )
 from dredge.graveler.sstable.table_id import table_id
 
@@ -105,21 +104,9 @@ def verify_table_id(data: bytes, name: str, expected_id: str) -> None:
 
 def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
     """Give each data block's handle and index key; together they tile the file up to the index."""
-    indexes: list[tuple[Handle, bytes | None]] = [(envelope.index, None)]
-    if envelope.two_level:
-        at, indexes = envelope.data_size, []
-        for handle, key in _index_entries(data, envelope.index, name, "top index block"):
-            if handle.offset != at:
-                raise damaged(name, f"index partition at {handle}", f"does not follow on {at}")
-            at = handle.end
-            indexes.append((handle, key))
-    else:
-        at = envelope.data_size
-    if at != envelope.index.offset:
-        raise damaged(name, f"index block at {envelope.index}", f"does not follow on {at}")
     at = number = 0
     last = b""
-    for index, bound in indexes:
+    for index, bound in _indexes(data, envelope, name):
         key = b""
         for handle, key in _index_entries(data, index, name, "index block"):
             place = f"data block {number} at {handle}"
@@ -135,6 +122,30 @@ def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[H
         raise damaged(name, "data blocks", f"end at {at}, not at {envelope.data_size} as the properties say")
     if number != envelope.blocks:
         raise damaged(name, "data blocks", f"{number} found, {envelope.blocks} in the properties")
+
+
+def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
+    """Tell where the blocks are whose entries name data blocks: the one index block, or the partitions of two levels.
+
+    Raises:
+        FormatError: the index is damaged, or does not fill the file between the data and the properties.
+    """
+    return [handle for handle, _ in _indexes(data, envelope, name)]
+
+
+def _indexes(data: bytes, envelope: Envelope, name: str) -> list[tuple[Handle, bytes | None]]:
+    indexes: list[tuple[Handle, bytes | None]] = [(envelope.index, None)]
+    at = envelope.data_size
+    if envelope.two_level:
+        indexes = []
+        for handle, key in _index_entries(data, envelope.index, name, "top index block"):
+            if handle.offset != at:
+                raise damaged(name, f"index partition at {handle}", f"does not follow on {at}")
+            at = handle.end
+            indexes.append((handle, key))
+    if at != envelope.index.offset:
+        raise damaged(name, f"index block at {envelope.index}", f"does not follow on {at}")
+    return indexes
 
 
 def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator[tuple[Handle, bytes]]:
@@ -179,7 +190,6 @@ def _check_totals(envelope: Envelope, records: list[Record], name: str) -> None:
         raise damaged(name, "records", f"the last key is {last!r}, the properties say {envelope.max_key!r}")
     keys = sum(len(record.key) for record in records) + KEY_TRAILER_SIZE * len(records)
     values = sum(len(record.value) for record in records)
-    for what, found in (("rocksdb.raw.key.size", keys), ("rocksdb.raw.value.size", values)):
-        stated = envelope.properties.get(what)
-        if stated is not None and get_uvarint(stated, 0, len(stated))[0] != found:
-            raise damaged(name, "records", f"{found} bytes found, {what} says otherwise")
+    for what, found, stated in (("keys", keys, envelope.key_bytes), ("values", values, envelope.value_bytes)):
+        if found != stated:
+            raise damaged(name, "records", f"{found} bytes of {what} found, {stated} in the properties")
