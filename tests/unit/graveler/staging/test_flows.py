@@ -17,6 +17,7 @@ from dredge.graveler.errors import (
     PreconditionError,
     TooManyTriesError,
 )
+from dredge.graveler.staging.area import Staged
 from tests.support.faulty import Operation, WatchedStore
 from tests.support.lakes import Lake, make_lake
 
@@ -82,6 +83,23 @@ def test_a_delete_that_meets_a_commit_is_not_lost(when: str, no_tombstone: bool)
     assert lake.paths() == []
     lake.commit("last", allow_empty=True)
     assert lake.paths("main@") == []
+
+
+def test_a_late_tombstone_of_a_writer_that_died_does_not_hide_a_delete() -> None:
+    """It lies in a sealed token that a commit has read already, and goes with the token."""
+    lake = make_lake()
+    lake.upload("a")
+    (token,) = lake.tokens()
+
+    def meet(operation: Operation) -> None:
+        if operation.name == "set_if" and operation.key.startswith(b"commits/"):  # the token has been read
+            lake.kv.set(token.encode(), b"a", Staged(b"a", None).encode())
+            lake.another_server().delete_object(lake.repository, "main", "a")
+
+    server = lake.another_server(WatchedStore(lake.kv, before=meet))
+    server.commit(lake.repository, "main", committer="t", message="m")
+    assert lake.paths("main@") == ["a"]
+    assert lake.paths() == []
 
 
 def test_a_write_gives_up_after_three_tries_and_says_so() -> None:
