@@ -459,9 +459,9 @@ def measure(data, offsets, lengths, sizes):
         start, length = _start(data) + offsets[block], lengths[block]
         sizes[block] = length
         if _load8(start + length) == 1:
-            size, _ = _uvarint(start, start + length)
+            size, behind = _uvarint(start, start + length)
             # Snappy's best is 64 bytes from 3.
-            possible = size <= _U(22 * length) and size <= _U(BLOCK_SIZE_MAX)
+            possible = behind > 0 and size <= _U(22 * length) and size <= _U(BLOCK_SIZE_MAX)
             sizes[block] = np.int64(size) if possible else -1
 
 

@@ -25,7 +25,7 @@ from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable import numpy_kernels as k
 from dredge.graveler.sstable.blocks import load_block
 from dredge.graveler.sstable.envelope import RANGES, Envelope, read_envelope
-from dredge.graveler.sstable.layout import Handle, damaged
+from dredge.graveler.sstable.layout import TRAILER_SIZE, Handle, damaged
 from dredge.graveler.sstable.reader import index_partitions
 from dredge.hashing import Hashes, hash64
 
@@ -288,8 +288,7 @@ class _Decoder:
 
     def _blocks(self, data: bytes, name: str, envelope: Envelope) -> tuple[_Numbers, _Numbers]:
         """Read the index: where the data blocks are. They tile the file from its start to the index."""
-        # Five bytes of trailer and eight of a body at least.
-        if envelope.blocks > envelope.data_size // 13:
+        if envelope.blocks > envelope.data_size // TRAILER_SIZE:
             raise damaged(name, "properties", f"{envelope.blocks} blocks in {envelope.data_size} bytes")
         offsets, lengths = np.empty(envelope.blocks, np.int64), np.empty(envelope.blocks, np.int64)
         found = 0
@@ -317,7 +316,9 @@ class _Decoder:
         rows, blocks = envelope.records, len(sizes)
         # An entry has three lengths, a byte of key and two of value at least.
         if rows > raw // 6:
-            raise damaged(name, "properties", f"{rows} records in {raw} bytes")
+            if (sizes >= 0).all():
+                raise damaged(name, "properties", f"{rows} records in {raw} bytes")
+            rows = raw // 6  # a block is damaged; which one will be found by its checksum
         key_bytes = envelope.key_bytes - 8 * rows
         wanted = self._wanted
         texts = raw if wanted & (k.ADDRESS | k.ETAG) else 0

@@ -1,0 +1,74 @@
+"""Tables put together block by block, sound or with damage that no checksum shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cramjam
+
+from dredge.graveler.sstable import TableWriter
+from dredge.graveler.sstable.blocks import load_block
+from dredge.graveler.sstable.envelope import read_envelope
+from dredge.graveler.sstable.layout import Handle, put_trailer
+from dredge.graveler.sstable.reader import _data_blocks
+
+
+def blocks_of(data: bytes) -> list[bytes]:
+    """The uncompressed data blocks of a sound table."""
+    envelope = read_envelope(data, "blocks", None, None)
+    return [
+        load_block(data, handle, "blocks", "block") for handle, _ in _data_blocks(data, envelope, "blocks")
+    ]
+
+
+class RawWriter(TableWriter):
+    """A writer that is handed whole data blocks, and what the properties are to say of them."""
+
+    def add_block(self, body: bytes, last_key: bytes, *, compress: bool = True) -> None:
+        """Append a data block; its index key is `last_key`, whatever the block holds."""
+        if compress:
+            handle = self._write_block(body)
+        else:
+            handle = Handle(len(self._out), len(body))
+            self._out += body + put_trailer(body, 0)
+        self._add_handle(last_key, handle)
+
+    def add_stored(self, stored: bytes, block_type: int, last_key: bytes) -> None:
+        """Append a data block as it is to stand in the file."""
+        handle = Handle(len(self._out), len(stored))
+        self._out += stored + put_trailer(stored, block_type)
+        self._add_handle(last_key, handle)
+
+    def _add_handle(self, last_key: bytes, handle: Handle) -> None:
+        from dredge.graveler.sstable.layout import RECORD_TRAILER, put_handle
+
+        key = last_key + RECORD_TRAILER
+        if self._index.is_full_for(len(key), 20):
+            self._close_partition()
+        self._index.add(key, put_handle(handle))
+
+    def finish_as(self, count: int, max_key: bytes, key_bytes: int, value_bytes: int) -> bytes:
+        """Close the table with these words in its properties."""
+        self.count, self.max_key = count, max_key
+        self._key_bytes, self._value_bytes = key_bytes, value_bytes
+        return self.finish().data
+
+
+def table_of_blocks(
+    bodies: Sequence[bytes],
+    keys: Sequence[bytes],
+    count: int,
+    max_key: bytes,
+    key_bytes: int,
+    value_bytes: int,
+) -> bytes:
+    """A table of data blocks; sound around them, whatever is in them."""
+    writer = RawWriter("ranges")
+    for body, key in zip(bodies, keys, strict=True):
+        writer.add_block(body, key)
+    return writer.finish_as(count, max_key, key_bytes, value_bytes)
+
+
+def snappy(body: bytes) -> bytes:
+    """Raw Snappy, even where it does not shorten."""
+    return bytes(cramjam.snappy.compress_raw(body))
