@@ -28,11 +28,11 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dredge.graveler.addresses import AddressType
+from dredge.graveler import messages
 from dredge.graveler.catalog.diffs import staged_diffs
-from dredge.graveler.catalog.entries import decode_entry, path_bytes, path_text
+from dredge.graveler.catalog.entries import path_bytes, path_text
 from dredge.graveler.catalog.settings import Settings
-from dredge.graveler.committed import Entry, RangeReader
+from dredge.graveler.committed import RangeReader
 from dredge.graveler.errors import BranchNotFoundError, ContinuationTokenError
 from dredge.graveler.refs.branches import Branches
 from dredge.graveler.refs.commits import Commits
@@ -104,10 +104,10 @@ class PageFile:
         """Bytes written so far, without what waits for the next flush."""
         return self._sink.tell()
 
-    def add(self, address: str, date: datetime) -> None:
-        """Add a row."""
+    def add(self, address: str, date: int) -> None:
+        """Add a row; the date is in Unix seconds."""
         self._addresses.append(address)
-        self._dates.append(int(date.timestamp()))
+        self._dates.append(date)
         self.rows += 1
         if len(self._addresses) >= self._flush_rows:
             self._flush()
@@ -202,23 +202,24 @@ class UncommittedPage:
         for path, entry in self._uncommitted(branch, start):
             if self._is_full():
                 return path_text(path)
-            address = self.address(entry)
+            address = self._address(entry)
             if address is not None:
-                self._file.add(address, entry.last_modified)
+                self._file.add(address, entry.last_modified.seconds)
                 self._rows += 1
             self._moved = True
         self._moved = True
         return None
 
-    def _uncommitted(self, branch: Branch, start: str) -> Iterator[tuple[bytes, Entry]]:
+    def _uncommitted(self, branch: Branch, start: str) -> Iterator[tuple[bytes, messages.Entry]]:
         head = self._commits.get(self._repository, branch.commit_id).metarange_id
         for path, changed in staged_diffs(self._areas, branch.tokens, self._ranges, head, path_bytes(start)):
             if changed.value is not None:
-                yield path, decode_entry(path, changed.value)
+                # The bare message: a page may have millions of rows, and needs two fields of each.
+                yield path, messages.decode(messages.Entry, changed.value.data, f"entry of {path!r}")
 
-    def address(self, entry: Entry) -> str | None:
+    def _address(self, entry: messages.Entry) -> str | None:
         """The address as a row shows it, relative to the namespace; None when it gets no row."""
-        if entry.address_type == AddressType.RELATIVE:
+        if entry.address_type == messages.AddressType.RELATIVE:
             return entry.address
         prefix = self._repository.storage_namespace.rstrip("/") + "/"
         return entry.address.removeprefix(prefix) if entry.address.startswith(prefix) else None
