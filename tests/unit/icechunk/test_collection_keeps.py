@@ -223,6 +223,7 @@ def test_foreign_names_are_left_alone(repo: Repo) -> None:  # E11
     orphan.write_bytes(b"")
     report = collect(repo.config())
     assert not orphan.exists()
+    assert counts_of(report, "ledger")["kept_objects"] == 0  # they were no candidates in the first place
     for kind in ("chunks", "manifests", "snapshots", "transactions"):
         assert report["kinds"][kind]["foreign"] == 4
         for name in ("README.txt", "0" * 19 + "1", "o" * 20, "deeper/" + "0" * 20):
@@ -390,6 +391,46 @@ def test_lost_lease_stops_the_sweep_before_anything_is_deleted(repo: Repo) -> No
     with pytest.raises(LeaseHeldError):
         sweeping.sweep(context, HERE)
     assert objects(repo.folder) == before
+
+
+def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = repo.marked(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
+
+    class Overtaken:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+            context.lease.release(context.plan.lease)
+            make_lease(context.state, 60).acquire("somebody else")
+            return self.inner.delete(keys)
+
+    monkeypatch.setattr(sweeping, "open_deleter", Overtaken)
+    with pytest.raises(LeaseHeldError):
+        sweeping.sweep(context, HERE)
+    assert make_report(context)["deleted"]["objects"] == 1
+
+
+def test_what_names_something_is_deleted_before_what_it_names(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = repo.marked()
+    kinds: list[str] = []
+
+    class Recording:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+            kinds.extend(dict.fromkeys(key.split("/")[0] for key in keys))
+            return self.inner.delete(keys)
+
+    monkeypatch.setattr(sweeping, "open_deleter", Recording)
+    sweeping.sweep(context, HERE)
+    logs = ["transactions"] if repo.spec == 1 else []
+    assert kinds == ["snapshots", *logs, "manifests", "chunks"]
 
 
 def test_old_mark_is_not_swept(repo: Repo) -> None:
