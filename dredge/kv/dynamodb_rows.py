@@ -75,6 +75,8 @@ class DynamoRows:
         sleep: how to wait, in seconds.
     """
 
+    guards_max = 40  # of the 100 actions of a transaction
+
     def __init__(
         self, url: str, rate: ReadRate | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:

@@ -15,6 +15,7 @@ class MemoryRows:
     """Raw access to the rows of a `MemoryKV`; works on its inside, under its lock."""
 
     location = "memory://"
+    guards_max = 1000
 
     def __init__(self, store: MemoryKV) -> None:
         self._store = store

@@ -33,8 +33,8 @@ _CONNECT_SECONDS = 10
 _WAIT_SECONDS = 60
 
 _GET = "SELECT value FROM kv WHERE partition_key = %s AND key = %s"
-_PAGE_FROM = "SELECT key, value FROM kv WHERE partition_key = %s AND key >= %s ORDER BY key LIMIT %s"
-_PAGE_AFTER = "SELECT key, value FROM kv WHERE partition_key = %s AND key > %s ORDER BY key LIMIT %s"
+PAGE_FROM = "SELECT key, value FROM kv WHERE partition_key = %s AND key >= %s ORDER BY key LIMIT %s"
+PAGE_AFTER = "SELECT key, value FROM kv WHERE partition_key = %s AND key > %s ORDER BY key LIMIT %s"
 _SET = (
     "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) "
     "ON CONFLICT (partition_key, key) DO UPDATE SET value = excluded.value"
@@ -100,13 +100,13 @@ class PostgresStore:
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
-        rows = self.read(_PAGE_FROM, (partition, start, PAGE_ROWS))
+        rows = self.read(PAGE_FROM, (partition, start, PAGE_ROWS))
         while rows:
             for key, value in rows:
                 yield Entry(key, value)
             if len(rows) < PAGE_ROWS:
                 return
-            rows = self.read(_PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
+            rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
         """Write a value, whatever was there."""

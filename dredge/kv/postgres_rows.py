@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.errors import RefusedError
 from dredge.kv.model import Entry, PredicateFailedError
-from dredge.kv.postgres import PAGE_ROWS, PostgresStore
+from dredge.kv.postgres import PAGE_AFTER, PAGE_FROM, PAGE_ROWS, PostgresStore
 from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ WITH RECURSIVE found AS (
 )
 SELECT partition_key FROM found WHERE partition_key IS NOT NULL
 """
-_SCAN = "SELECT key, value FROM kv WHERE partition_key = %s AND key >= %s ORDER BY key"
 _GUARDS = (
     "SELECT kv.partition_key, kv.key, kv.value FROM unnest(%s::bytea[], %s::bytea[]) AS wanted (p, k) "
     "JOIN kv ON kv.partition_key = wanted.p AND kv.key = wanted.k FOR SHARE OF kv"
@@ -56,6 +55,8 @@ class PostgresRows:
         url: as for `PostgresStore`; the table must exist.
         read_only: for who only looks.
     """
+
+    guards_max = 1000
 
     def __init__(self, url: str, read_only: bool = True) -> None:
         self._store = PostgresStore(url, create=False, read_only=read_only)
@@ -132,11 +133,18 @@ class PostgresView:
             yield partition
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition, through a cursor on the server."""
-        with self._connection.cursor(f"scan_{id(object())}", binary=True) as cursor:
-            cursor.itersize = PAGE_ROWS
-            for key, value in cursor.execute(_SCAN, (partition, start)):
+        """The rows of a partition, page by page: most have one page, and are read in one exchange."""
+        rows = self._page(PAGE_FROM, partition, start)
+        while rows:
+            for key, value in rows:
                 yield Entry(key, value)
+            if len(rows) < PAGE_ROWS:
+                return
+            rows = self._page(PAGE_AFTER, partition, rows[-1][0])
+
+    def _page(self, query: str, partition: bytes, key: bytes) -> list[Any]:
+        cursor = self._connection.cursor(binary=True)
+        return cursor.execute(query, (partition, key, PAGE_ROWS)).fetchall()
 
 
 def _first_failing(connection: psycopg.Connection[Any], guards: Sequence[Guard]) -> Guard | None:

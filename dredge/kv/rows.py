@@ -99,6 +99,9 @@ class RowReader(Protocol):
 class RowCleaner(RowReader, Protocol):
     """A store whose rows can be deleted and put back, each only under a condition."""
 
+    guards_max: int
+    """How many guards one deletion should have at most."""
+
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         """Delete rows whose value is still exactly the given one.
 

@@ -33,6 +33,8 @@ class SQLiteRows:
         read_only: for who only looks.
     """
 
+    guards_max = 1000
+
     def __init__(self, url: str, read_only: bool = True) -> None:
         self._path = unquote(url.removeprefix("sqlite://"))
         self._read_only = read_only

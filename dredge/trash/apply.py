@@ -26,7 +26,7 @@ from itertools import batched
 from typing import Any, Literal
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.kv.rows import GuardFailedError, Row, RowCleaner, RowView
+from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
 from dredge.trash.finding import Finding
 from dredge.trash.guards import guards_of, named_now
 from dredge.trash.look import contents_of, value_digest
@@ -147,8 +147,47 @@ class Applier:
                 self._done(finding, fate, 0)
         if doomed:
             self._undo.write([row for _, rows in doomed for row in rows])
+        for together, guards in self._batches(doomed, references):
+            self._delete_together(together, guards, references)
+
+    def _batches(
+        self, doomed: Sequence[tuple[Finding, list[Row]]], references: References
+    ) -> Iterator[tuple[list[tuple[Finding, list[Row]]], set[Guard]]]:
+        """Split what may go into parts whose guards the store can check at once."""
+        batch: list[tuple[Finding, list[Row]]] = []
+        guards: set[Guard] = set()
         for finding, rows in doomed:
-            gone, busy = self._delete_rows(finding, rows, references)
+            own = set(guards_of(finding, rows[0].value, references))
+            if batch and len(guards | own) > self._store.guards_max:
+                yield batch, guards
+                batch, guards = [], set()
+            batch.append((finding, rows))
+            guards |= own
+        if batch:
+            yield batch, guards
+
+    def _delete_together(
+        self, doomed: Sequence[tuple[Finding, list[Row]]], guards: set[Guard], references: References
+    ) -> None:
+        """Delete several findings at once, and one by one what a guard of any of them held back."""
+        try:
+            done = self._store.delete_rows([row for _, rows in doomed for row in rows], _in_order(guards))
+        except GuardFailedError as error:
+            done = error.outcomes
+        except UnavailableError:
+            for finding, _ in doomed:
+                self._note_removed(finding)  # perhaps
+            raise
+        place = 0
+        for finding, rows in doomed:
+            mine = done[place : place + len(rows)]
+            place += len(rows)
+            gone, busy, left = sum(mine), False, rows[len(mine) :]
+            if gone:
+                self._note_removed(finding)
+            if left:
+                more, busy = self._delete_rows(finding, left, references)
+                gone += more
             self._done(
                 finding, "deleted" if gone == len(rows) else "busy" if busy and not gone else "partly", gone
             )
@@ -237,6 +276,11 @@ class Applier:
     def _done(self, finding: Finding, fate: Fate, rows: int) -> None:
         self.outcomes.append(Outcome(finding, fate, rows))
         log.info("trash: %s (%s): %s, %d rows", finding.name, finding.kind, fate, rows)
+
+
+def _in_order(guards: Iterable[Guard]) -> list[Guard]:
+    """Put guards in the order of their keys."""
+    return sorted(guards, key=lambda guard: guard[:2])
 
 
 def _groups(findings: Iterable[Finding]) -> Iterator[list[Finding]]:

@@ -56,6 +56,10 @@ class Store:
     def location(self) -> str:
         return self.rows.location
 
+    @property
+    def guards_max(self) -> int:
+        return self.rows.guards_max
+
     def view(self) -> AbstractContextManager[RowView]:
         return self.rows.view()
 
