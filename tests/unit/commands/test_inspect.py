@@ -1,0 +1,158 @@
+"""`dredge inspect` shows whole, verified files, and nothing of others."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.cli import main
+from dredge.graveler.committed import Entry
+from dredge.graveler.sstable import write_table
+from dredge.storage import forget_memory_store, open_writer
+from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
+
+
+class Shown:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def rows(self) -> list[Any]:
+        assert self.code == 0, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def dredge(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str) -> Shown:
+        with pytest.raises(SystemExit) as ended:
+            main(["inspect", *words])
+        out, err = capsys.readouterr()
+        return Shown(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.mark.parametrize("item", fixtures("ranges", dumps=False), ids=lambda item: item.name)
+def test_table_shows_every_entry_of_a_servers_range(item: Fixture, dredge: Any) -> None:
+    rows = dredge("table", str(item.path), "--json").rows
+    assert len(rows) == len(item.records)
+    for row, truth in zip(rows, item.records, strict=True):
+        assert base64.b64decode(row["key_base64"]) == bytes.fromhex(row["key_hex"]) == key_bytes(truth["key"])
+        assert row["key"] == truth["key"]
+        assert base64.b64decode(row["identity_base64"]).hex() == row["identity_hex"] == truth["identity"]
+        assert row["last_modified_unix"] == truth["last_modified"]
+        for name in ("address", "address_type", "size", "etag", "metadata", "content_type"):
+            assert row[name] == truth[name]
+    addresses = dredge("addresses", str(item.path)).rows
+    assert addresses == [truth["address"] for truth in item.records]
+    both = dredge("addresses", "--json", str(item.path)).rows
+    assert both == [{name: row[name] for name in ("address", "address_type")} for row in item.records]
+
+
+@pytest.mark.parametrize("item", fixtures("metaranges", dumps=False), ids=lambda item: item.name)
+def test_table_shows_every_range_of_a_servers_metarange(item: Fixture, dredge: Any) -> None:
+    rows = dredge("table", str(item.path), "--json").rows
+    assert len(rows) == len(item.records)
+    for row, truth in zip(rows, item.records, strict=True):
+        for name in ("key", "range_id", "min_key", "max_key", "estimated_size", "count"):
+            assert row[name] == truth[name]
+        assert base64.b64decode(row["identity_base64"]).decode() == truth["range_id"]
+
+
+@pytest.mark.parametrize("item", [i for i in fixtures() if i.dump], ids=lambda item: item.name)
+def test_dumps_are_shown_raw_with_their_entity_and_have_no_addresses(item: Fixture, dredge: Any) -> None:
+    rows = dredge("table", str(item.path), "--json").rows
+    assert {row["entity"] for row in rows} <= {"commit", "branch", "tag"}
+    if item.kind == "ranges":
+        assert [row["value_base64"] for row in rows] == [truth["data_b64"] for truth in item.records]
+        assert not any("address" in row for row in rows)
+    refused = dredge("addresses", str(item.path))
+    assert (refused.code, refused.out) == (5, "")
+    assert "refs dump" in refused.err
+
+
+def test_a_person_sees_one_line_a_record(dredge: Any) -> None:
+    for name, lines in (("range_odd_keys", None), ("metarange_many_ranges", 74), ("tags_range", None)):
+        shown = dredge("table", str(fixture(name).path))
+        assert shown.code == 0
+        assert (
+            len(shown.out.splitlines())
+            == 1 + len(fixture(name).records)
+            == (lines or len(shown.out.splitlines()))
+        )
+        assert fixture(name).id in shown.out
+
+
+def test_keys_that_are_not_utf8_are_shown_all_the_same(dredge: Any, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(write_table([(b"\xff\n", Entry("data/é\n").value().encode())]).data)
+    (row,) = dredge("table", str(tmp_path / "x"), "--json").rows
+    assert (row["key"], row["key_hex"]) == (None, "ff0a")
+    assert dredge("addresses", str(tmp_path / "x")).rows == ["data/é\n"]
+    assert "base64:/wo=" in dredge("table", str(tmp_path / "x")).out
+
+
+@pytest.mark.parametrize("path", sorted(CORRUPT.glob("*.sst")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("how", [("table", "--json"), ("table",), ("addresses",)])
+def test_of_a_damaged_file_nothing_is_shown_but_the_error(
+    path: Path, how: tuple[str, ...], dredge: Any
+) -> None:
+    shown = dredge(*how, str(path))
+    if path.stem == "other_table":
+        assert shown.code == 0
+        return
+    assert (shown.code, shown.out) == (5, "")
+    assert shown.err.startswith(f"dredge: {path}: ")
+    assert "Traceback" not in shown.err
+
+
+def test_a_range_with_one_bad_entry_shows_nothing(dredge: Any, tmp_path: Path) -> None:
+    records = [(b"a", Entry("data/a").value().encode()), (b"b", b"\x00\x02\xff")]
+    (tmp_path / "x").write_bytes(write_table(records).data)
+    for how in (("table", "--json"), ("table",), ("addresses",)):
+        shown = dredge(*how, str(tmp_path / "x"))
+        assert (shown.code, shown.out) == (5, "")
+        assert f"{tmp_path}/x" in shown.err
+
+
+def test_a_file_named_by_an_id_must_hold_that_table(dredge: Any, tmp_path: Path) -> None:
+    right, wrong = tmp_path / fixture("range_one_record").id, tmp_path / fixture("range_large").id
+    for path in (right, wrong):
+        shutil.copy(fixture("range_one_record").path, path)
+    assert dredge("table", str(right)).code == 0
+    refused = dredge("table", str(wrong))
+    assert (refused.code, refused.out) == (5, "")
+    assert fixture("range_large").id in refused.err
+
+
+def test_files_are_read_by_uri(dredge: Any, tmp_path: Path) -> None:
+    item = fixture("range_one_record")
+    open_writer("memory://inspect").put("_lakefs/a b", item.data)
+    shutil.copy(item.path, tmp_path / "a b")
+    try:
+        for uri in ("memory://inspect/_lakefs/a b", f"file://{tmp_path}/a b", f"{tmp_path}/a b"):
+            assert dredge("addresses", uri).rows == [item.records[0]["address"]]
+        for uri in ("memory://inspect/_lakefs/none", f"file://{tmp_path}/none", f"{tmp_path}/none"):
+            missing = dredge("table", uri)
+            assert (missing.code, missing.out) == (6, "")
+            assert "none" in missing.err
+    finally:
+        forget_memory_store("inspect")
+
+
+@pytest.mark.parametrize("uri", ["memory://x/", "s3://", "", ".", "nul\0", "ftp://host/file"])
+def test_what_names_no_file_is_bad_input(uri: str, dredge: Any) -> None:
+    shown = dredge("table", uri)
+    assert shown.code in (2, 6)
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+
+
+def test_help_explains_fields_and_exit_codes(dredge: Any) -> None:
+    assert "Exit codes" in dredge("table", "--help").out
+    assert "one a line" in dredge("addresses", "-h").out

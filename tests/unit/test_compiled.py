@@ -1,0 +1,148 @@
+"""Compiled kernels are found, cached where only their user can write, and done without where they must be."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dredge import compiled
+
+find = compiled.kernels.__wrapped__  # without the memory of the first answer
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[bool, str]]:
+    """Imports of the kernels, as (whether they are cached, where), without compiling anything."""
+    from numba.core import config
+
+    seen: list[tuple[bool, str]] = []
+
+    def pretend(name: str) -> ModuleType:
+        assert name == "dredge.kernels"
+        seen.append((compiled.caching(), config.CACHE_DIR))  # type: ignore[attr-defined]
+        return ModuleType(name)
+
+    monkeypatch.setattr(compiled.importlib, "import_module", pretend)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    return seen
+
+
+def test_code_is_cached_in_a_folder_named_after_the_source(
+    imports: list[tuple[bool, str]], tmp_path: Path
+) -> None:
+    from numba.core import config
+
+    before = config.CACHE_DIR  # type: ignore[attr-defined]
+    assert find() is not None
+    ((cached, folder),) = imports
+    assert cached
+    assert Path(folder).parent == tmp_path / "cache/dredge"
+    assert Path(folder).stat().st_mode & 0o077 == 0
+    assert before == config.CACHE_DIR  # type: ignore[attr-defined]
+    assert not compiled.caching()
+
+
+def test_numbas_own_setting_is_honoured(
+    imports: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from numba.core import config
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "mine"))
+    find()
+    assert Path(imports[0][1]).parent == tmp_path / "mine"
+
+
+def test_a_folder_that_others_can_write_to_is_never_used(
+    imports: list[tuple[bool, str]], tmp_path: Path
+) -> None:
+    find()
+    folder = Path(imports[0][1])
+    folder.chmod(0o777)
+    find()
+    assert imports[1][0]
+    assert Path(imports[1][1]).parent == tmp_path / f"tmp/dredge-{os.getuid()}"
+
+
+def test_without_a_folder_every_process_compiles_for_itself(
+    imports: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(compiled.tempfile, "gettempdir", lambda: str(tmp_path / "file"))
+    assert find() is not None
+    assert [cached for cached, _ in imports] == [False]
+
+
+def test_a_cache_that_cannot_be_used_is_done_without(
+    imports: list[tuple[bool, str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pretend = compiled.importlib.import_module
+
+    def broken(name: str) -> ModuleType:
+        module = pretend(name)
+        if compiled.caching():
+            raise RuntimeError("cannot cache function: no locator available")
+        return module
+
+    monkeypatch.setattr(compiled.importlib, "import_module", broken)
+    assert find() is not None
+    assert [cached for cached, _ in imports] == [True, True, False]
+    assert "no locator" in caplog.text
+
+
+def test_without_numba_there_are_no_kernels_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba.core", None)
+    assert find() is None
+    assert "numba cannot be imported" in caplog.text
+
+
+def test_kernels_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DREDGE_KERNELS", "off")
+    assert find() is None
+
+
+def test_processes_wait_for_the_one_that_compiles(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def late() -> None:
+        with compiled._one_at_a_time(tmp_path):
+            order.append("late")
+
+    with compiled._one_at_a_time(tmp_path):
+        thread = threading.Thread(target=late)
+        thread.start()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "late"]
+
+
+def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_LOCK_SECONDS_MAX", 0.1)
+    entered: list[Any] = []
+    with compiled._one_at_a_time(tmp_path), compiled._one_at_a_time(tmp_path):
+        entered.append(True)
+    assert entered
+
+
+def test_importing_dredge_imports_no_numba() -> None:
+    import subprocess
+
+    program = (
+        "import sys, dredge.hashing, dredge.compiled, dredge.graveler.sstable.columns, dredge.graveler.committed;"
+        "sys.exit('numba' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert importlib.util.find_spec("numba") is not None
