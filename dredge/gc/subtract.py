@@ -199,22 +199,21 @@ class _Judge:
         etags = pc.fill_null(rows["etag"], "")
         contents = content_hash(sizes, etags)
         same_size, odd_size = self._sets[SIZES].find(self._folder, [plain, plain | ODD_ETAG])
-        (same_content,) = self._sets[HEADS].find(self._folder, [contents])
+        # Some entry of that size has a checksum that is no MD5, or the uploader of a linked object claimed
+        # any: then only the size says something.
+        by_size = odd_size | (signed & same_size)
+        # Where the store's ETag is the MD5 of the content, as on S3 but for multipart and encrypted objects,
+        # it tells. Elsewhere the bytes themselves are read, but only of objects that are as long as some
+        # entry.
         whole = pc.match_substring_regex(etags, "^[0-9a-f]{32}$").to_numpy()
-        # Where the ETag is the MD5 of the content, as everywhere on S3 but for multipart and encrypted
-        # objects, it answers. Elsewhere the bytes themselves are read, but only of objects that are as long
-        # as some entry.
-        unclear = same_size & ~same_content & ~(whole & self._comparable)
-        for place in np.flatnonzero(unclear & ~odd_size & ~signed):
+        for place in np.flatnonzero(same_size & ~by_size & ~(whole & self._comparable)):
             found = self._md5(rows["address"][place].as_py(), int(sizes[place]))
             if found is None:
-                odd_size[place] = True
-                continue
-            contents[place] = content_hash(sizes[place : place + 1], pa.array([found]))[0]
+                by_size[place] = True
+            else:
+                contents[place] = content_hash(sizes[place : place + 1], pa.array([found]))[0]
         (same_content,) = self._sets[HEADS].find(self._folder, [contents])
-        # Linked objects carry whatever checksum their uploader claimed, so only the size says something.
-        by_size = ~same_content & ((unclear & odd_size) | (signed & same_size))
-        return np.where(same_content, "content", np.where(by_size, "size", "")), contents
+        return np.where(by_size, "size", np.where(same_content, "content", "")), contents
 
     def _md5(self, address: str, size: int) -> str | None:
         """MD5 of an object's bytes; None when it is too long to be read for this."""
