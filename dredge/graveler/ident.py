@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 _INT = struct.Struct(">BBq")
+_EMPTY_MAP = b"\x04" + _INT.pack(2, 8, 0)
 
 
 class Ident:
@@ -73,6 +74,8 @@ class Ident:
 
 def string_map(values: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
     """The bytes that a map adds to a hash."""
+    if not values:
+        return _EMPTY_MAP
     items = sorted((key.encode(), value) for key, value in values.items())
     return b"\x04" + _int64(len(items)) + b"".join(_string(key) + _string(value) for key, value in items)
 

@@ -49,6 +49,7 @@ NO_KEY_TRAILER = b"\xff" + bytes(7)  # the index key of a table without records
 BLOCK_SIZE_MAX = 2 * (640 << 16) + (1 << 20)
 _MASK_DELTA = 0xA282EAD8
 _U32 = struct.Struct("<I")
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 class Handle(NamedTuple):
@@ -87,6 +88,8 @@ def damaged(name: str, place: str, problem: str) -> FormatError:
 
 def put_uvarint(value: int) -> bytes:
     """Write an unsigned number, 7 bits a byte, least significant first."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
