@@ -131,6 +131,9 @@ class LakeFSSparkOperator(SparkSubmitOperator):
         except Exception as error:
             code = hook._submit_sp.returncode if hook._submit_sp is not None else None
             raise job_error(self.step, code, hook._last_submit_log_lines) or error from None
+        finally:
+            if hook._submit_sp is not None and hook._submit_sp.stdout is not None:
+                hook._submit_sp.stdout.close()  # the hook leaves it to the garbage collector
 
     def connect(self, secrets: Mapping[str, str]) -> None:
         """Run the job in a child process that drives a Spark Connect server."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -63,8 +64,9 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectS
 
 
 @pytest.fixture(scope="session")
-def airflow() -> Airflow:
+def airflow() -> Iterator[Airflow]:
     """Airflow with an empty database of this test run."""
     from tests.support.airflow import Airflow
 
-    return Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))
+    yield Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))
+    gc.collect()  # what Airflow left open is told off here, where it is expected

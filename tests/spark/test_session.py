@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError
+from spark_jobs import session
+from spark_jobs.session import submit_conf, with_session_id
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("sc://h:15002", "sc://h:15002/;session_id=X"),
+        ("sc://h:15002/", "sc://h:15002/;session_id=X"),
+        ("sc://h:15002/;user_id=me;use_ssl=true", "sc://h:15002/;user_id=me;use_ssl=true;session_id=X"),
+        ("sc://h:15002/;session_id=old;user_id=me", "sc://h:15002/;user_id=me;session_id=X"),
+    ],
+)
+def test_session_id_is_set_once(remote: str, expected: str) -> None:
+    assert with_session_id(remote, "X") == expected
+
+
+@pytest.mark.parametrize("remote", ["spark://h:7077", "h:15002", "sc://h/path/;token=hunter2"])
+def test_other_addresses_are_refused_without_showing_a_token(remote: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        with_session_id(remote, "X")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ensure_archive", lambda environ: None)
+
+
+def test_log_settings_of_the_user_win(tmp_path: Path) -> None:
+    options = submit_conf({})["spark.driver.extraJavaOptions"]
+    assert "log4j2.configurationFile" in options
+    (tmp_path / "log4j2.properties").touch()
+    options = submit_conf({"SPARK_CONF_DIR": str(tmp_path)})["spark.driver.extraJavaOptions"]
+    assert "log4j2.configurationFile" not in options
+
+
+def test_python_of_the_user_wins() -> None:
+    assert submit_conf({"PYSPARK_PYTHON": "/opt/python"})["spark.pyspark.python"] == "/opt/python"

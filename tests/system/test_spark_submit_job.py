@@ -1,0 +1,122 @@
+"""A job as a program: arguments, exit codes, the last line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operators.spark import job_file
+from spark_jobs.archive import spark_home
+from spark_jobs.session import submit_conf
+
+pytestmark = pytest.mark.system
+
+
+def spark_submit(script: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    home = spark_home()
+    assert home is not None
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    for key, value in submit_conf().items():
+        command += ["--conf", f"{key}={value}"]
+    done = subprocess.run(
+        [*command, str(script), *arguments],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_folder_that_is_no_run_ends_with_one_line_and_its_code(tmp_path: Path) -> None:
+    code, said = spark_submit(job_file("subtract"), "--run", f"file://{tmp_path}")
+    assert code == 2
+    lines = said.strip().splitlines()
+    assert lines[-1].startswith("dredge: config: ")
+    assert "plan.json" in lines[-1]
+    assert "Traceback" not in said
+    assert "\tat " not in said
+    assert len(lines) <= 3  # the JVM's own notice about its modules is one of them
+
+
+def test_error_in_a_task_ends_with_its_familys_code(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "from spark_jobs.job import job_main\n"
+        "from spark_jobs.rows import SparkRunner\n"
+        "from tests.support.spark import fail_some\n"
+        "def run(spark, config):\n"
+        "    tasks = [{'value': 1}, {'value': 2, 'fail': 'refused'}]\n"
+        f"    SparkRunner(spark).run('s', fail_some, {{'folder': {str(tmp_path)!r}}}, tasks)\n"
+        "job_main('s', run)\n"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    code, said = spark_submit(script, "--run", "file:///nowhere", env={"PYTHONPATH": root})
+    assert code == 3
+    assert said.strip().splitlines()[-1] == "dredge: refused: head of main is new"
+    assert "\tat " not in said
+
+
+@pytest.mark.parametrize("step", ["slice_listing", "list_committed", "subtract", "bulk_delete"])
+def test_job_explains_itself_without_spark(step: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(job_file(step)), "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "--run URI" in done.stdout
+    assert "--remote" in done.stdout
+
+
+def test_path_is_not_taken_for_a_uri() -> None:
+    done = subprocess.run(
+        [sys.executable, str(job_file("subtract")), "--run", "/tmp/run"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("dredge: config: --run wants the URI")
+
+
+def test_settings_for_spark_submit_fit_a_path_with_spaces(tmp_path: Path) -> None:
+    cache = tmp_path / "a cache"
+    cache.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_jobs.session"],
+        env={**os.environ, "DREDGE_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = json.loads(done.stdout)["spark.driver.extraJavaOptions"]
+    (archive,) = cache.glob("*.jsa")
+    assert f'"-XX:SharedArchiveFile={archive}"' in options
+    script = tmp_path / "a job.py"
+    script.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()\n"
+        "print('JVM', list(arguments))\n"
+    )
+    home = spark_home()
+    assert home is not None
+    ran = subprocess.run(
+        [
+            str(home / "bin" / "spark-submit"),
+            *("--master", "local[1]"),
+            *("--conf", f"spark.driver.extraJavaOptions={options}"),
+            str(script),
+        ],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert f"-XX:SharedArchiveFile={archive}" in ran.stdout
