@@ -236,6 +236,36 @@ def restore_command(url: str, state_uri: str, run_id: str, dry_run: bool, as_jso
         )
 
 
+@command.command("unqueue", context_settings=_CONTEXT)
+@_URL
+@_state(required=True)
+@click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only say which markers.")
+@_JSON
+def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> None:
+    """Take tokens that a branch names off the server's drop queue, before it deletes acknowledged uploads.
+
+    For what a scan reports as staging-live-but-queued. Removes markers only, never staged changes.
+
+    \b
+    Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not
+    answer; 5 a record cannot be read: nothing was touched.
+    """
+    from dredge.kv.row_opening import open_row_cleaner
+    from dredge.runs.clock import utc_now
+    from dredge.trash.unqueue import unqueue
+
+    store = open_row_cleaner(url)
+    try:
+        done = unqueue(store, _open_state(state_uri), clock=utc_now, dry_run=dry_run)
+    finally:
+        store.close()
+    for line in done:
+        words = f"{line['fate']}  {line['token']}  (named by {', '.join(line['branches'])})"
+        click.echo(json.dumps(line) if as_json else words)
+    if not done and not as_json:
+        click.echo("no token that a branch names is queued")
+
+
 def _safety(grace_hours: float, unsafe_short_grace: bool) -> Safety:
     from datetime import timedelta
 

@@ -11,6 +11,7 @@ Read in this order:
     plan.py        what may be removed, under limits, with a digest
     apply.py       removal: undo first, each row only with its very bytes, every reference looked at again
     deleted.py     the cleaner of the design's step 2, over `graveler_deleted`
+    unqueue.py     live tokens that the server is about to drop: the marker goes, the data stays
     steps.py       scan, clean, restore: what operators and the command line call
 
 The argument for safety is in docs/trash.md.

@@ -1,0 +1,65 @@
+"""Live tokens come off the server's drop queue; everything else stays as it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dredge.kv.rows import Row
+from dredge.storage import open_writer
+from dredge.trash.state import TrashState
+from dredge.trash.undo import put_back
+from dredge.trash.unqueue import unqueue
+from tests.support.kv_world import World, dump, memory_store
+
+TOKEN = b"orchard-pfx:5bbc0db9-1b21-4ed1-ba81-0dc3d555b68f"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> TrashState:
+    return TrashState(open_writer(f"file://{tmp_path}/state"))
+
+
+def test_the_marker_of_a_real_servers_live_token_goes_and_nothing_else(state: TrashState) -> None:
+    store = memory_store(datetime.now(UTC))
+    before = set(dump("d2_live_token_queued"))
+    store.load(before)
+    marker = {row for row in before if row.partition == b"cleanup-tokens"}
+    trial = unqueue(store, state, clock=store.machine_clock)
+    assert [(line["token"], line["branches"], line["fate"]) for line in trial] == [
+        (TOKEN.decode(), ["pfx"], "would remove")
+    ]
+    assert store.all_rows() == before
+    assert [line["fate"] for line in unqueue(store, state, clock=store.machine_clock, dry_run=False)] == [
+        "removed"
+    ]
+    assert store.all_rows() == before - marker
+    run = next(run for run in state.runs())
+    assert put_back(store, state.undo(run).read()) == (1, 0)
+    assert store.all_rows() == before
+
+
+def test_the_marker_of_a_token_that_nothing_names_stays(state: TrashState) -> None:
+    world = World()
+    world.repository("lake")
+    token = world.token("lake", "main")
+    world.queue(token)
+    partition, dying = world.repository("dying")
+    world.record(partition, state=1)
+    world.queue(dying)
+    assert unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False) == []
+    assert len(list(world.kv.scan(b"cleanup-tokens"))) == 2
+
+
+def test_a_branch_that_lets_go_of_the_token_meanwhile_keeps_the_marker(state: TrashState) -> None:
+    world = World()
+    partition, token = world.repository("lake")
+    world.queue(token)
+    world.store.before_delete.append(
+        lambda: world.branch(partition, "main", "head", world.token("lake", "main"))
+    )
+    done = unqueue(world.store, state, clock=world.store.machine_clock, dry_run=False)
+    assert [line["fate"] for line in done] == ["changed"]
+    assert Row(b"cleanup-tokens", token.encode(), b"stub-value") in world.store.all_rows()
