@@ -89,12 +89,16 @@ def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
     key = b""
     while at < end:
         start = at
-        try:
-            shared, at = get_uvarint(block, at, end)
-            unshared, at = get_uvarint(block, at, end)
-            size, at = get_uvarint(block, at, end)
-        except ValueError as error:
-            raise damaged(name, f"{place}, entry at {start}", str(error)) from error
+        if end - at > 2 and (block[at] | block[at + 1] | block[at + 2]) < 0x80:
+            shared, unshared, size = block[at], block[at + 1], block[at + 2]
+            at += 3
+        else:
+            try:
+                shared, at = get_uvarint(block, at, end)
+                unshared, at = get_uvarint(block, at, end)
+                size, at = get_uvarint(block, at, end)
+            except ValueError as error:
+                raise damaged(name, f"{place}, entry at {start}", str(error)) from error
         if shared > len(key) or unshared + size > end - at:
             raise damaged(
                 name, f"{place}, entry at {start}", "lengths run out of the block or the previous key"

@@ -33,6 +33,7 @@ type _Numbers = npt.NDArray[np.int64]
 
 COLUMNS = ("address", "address_type", "size", "etag", "key", "address_hash", "content_hash")
 _TEXT_SIZE_MAX = (1 << 31) - 1 - k.SLACK
+_BLOCKS_WORTH_COMPARING = 8
 _PROBLEMS = (  # by the code with which a kernel stops
     "",
     "checksum mismatch",
@@ -256,7 +257,7 @@ class _Decoder:
         columns = self._allocate(name, envelope, sizes)
         sources = np.full(len(offsets), -1, np.int64)
         old = columns
-        if before is not None and before.rows:
+        if before is not None and len(offsets) > _BLOCKS_WORTH_COMPARING < len(before.offsets):
             self._find_equal(array, offsets, lengths, before, sources)
             old = before.columns
         largest = int(sizes.max(initial=0)) + k.SLACK
