@@ -16,6 +16,7 @@ from dredge.icechunk.collection.plan import Context, plan_collection
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.lease import LeaseGrant
 from dredge.runs.limits import worst
 from dredge.runs.perform import StepRecord
 from dredge.storage import StorageOptions
@@ -30,6 +31,7 @@ def collect_by_library(
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
     collect: Collect | None = None,
+    lease: LeaseGrant | None = None,
 ) -> dict[str, Any]:
     """Collect with the library.
 
@@ -38,6 +40,7 @@ def collect_by_library(
         options: None reads this process's environment.
         clock: this machine's clock.
         collect: the library's call: (cutoff, dry run) → counts; None opens the library.
+        lease: the right to work on the repository, when it was taken before; then it is not given back.
 
     Returns:
         Run id, cutoff, counts by kind, bytes.
@@ -46,13 +49,14 @@ def collect_by_library(
         RefusedError: a limit holds the run, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
-    context = Context.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
+    context = Context.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
         read_history(context.reader).check()
         call = collect or _library(config.uri, options)
         summary = context.step(STEP, [], lambda record: _collect(context, call, record))
     finally:
-        context.lease.release(context.plan.lease)
+        if lease is None:
+            context.lease.release(context.plan.lease)
     return {
         "run_id": context.plan.run_id,
         "outcome": summary.status,

@@ -1,10 +1,4 @@
-"""The first step: the right to run, the store's time, the cutoff, the plan; and the doors of later steps.
-
-<repository>/_dredge/lease.json           one collection at a time
-<repository>/_dredge/dead.json            spec 1: since when snapshots have been seen unreachable
-<repository>/_dredge/index/…              what manifests name, read once for ever
-<repository>/_dredge/runs/<run id>/…      the run's folder, unless another root was named
-"""
+"""The first step: the right to run, the store's time, the cutoff, the plan; and the doors of later steps."""
 
 from __future__ import annotations
 
@@ -18,6 +12,7 @@ from typing import Any
 from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
@@ -30,8 +25,6 @@ from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_read
 
 log = logging.getLogger("dredge")
 
-STATE = "_dredge"
-RUNS = f"{STATE}/runs"
 PLAN = "plan.json"
 
 
@@ -171,16 +164,6 @@ class Context:
         }
         with watch(self.folder, step, unit, None) as where:
             return runner.run(step, fn, {**doors, **config, "progress": where}, tasks)
-
-
-def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
-    """Open the folder of a repository that holds lease and index."""
-    return open_writer(f"{uri.rstrip('/')}/{STATE}", options)
-
-
-def make_lease(state: ObjectWriter, seconds: float) -> Lease:
-    """Make the door to a repository's lease."""
-    return Lease(state, timedelta(seconds=seconds), lambda: store_clock(state, ""))
 
 
 def plan_collection(

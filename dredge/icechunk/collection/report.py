@@ -50,7 +50,7 @@ def save_report(context: Context) -> StepSummary:
             for what in ("candidates", "deleted", "failed")
             for unit in ("objects", "bytes")
         },
-        details={"outcome": value["outcome"]},
+        details={"outcome": value["outcome"], "page": f"{context.folder.uri}/{PAGE}"},
     )
     context.folder.write_summary(summary)
     return summary

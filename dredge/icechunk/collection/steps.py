@@ -27,6 +27,7 @@ from dredge.icechunk.collection.report import make_report, save_report
 from dredge.icechunk.collection.sweeping import sweep
 from dredge.icechunk.collection.verifying import verify
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import StorageOptions
 
@@ -40,6 +41,7 @@ __all__ = [
     "mark",
     "plan_collection",
     "release_lease",
+    "run_steps",
     "save_report",
     "sweep",
     "verify",
@@ -66,18 +68,27 @@ def collect(
     Raises:
         DredgeError: a step could not be done; the report was written, and the lease given back.
     """
-    hands = runner or LocalRunner()
     context = Context.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
     try:
-        mark(context, hands)
-        find_candidates(context, hands)
-        check_limits(context)
-        sweep(context, hands)
-        verify(context)
+        run_steps(context, runner or LocalRunner())
     finally:
         save_report(context)
         release_lease(context)
     return make_report(context)
+
+
+def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
+    """Do every step of a planned run that is not done yet, up to verify; gives the sweep's summary.
+
+    Raises:
+        DredgeError: a step could not be done. Call it again; it goes on there.
+    """
+    mark(context, runner)
+    find_candidates(context, runner)
+    check_limits(context)
+    swept = sweep(context, runner)
+    verify(context)
+    return swept
 
 
 def release_lease(context: Context) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import LeaseHeldError, RefusedError
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.by_library import OutcomeDiffersError, differ, expire_by_library
 from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.expiration.stored import store_plan
 from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, quiet, s3_storage, scenarios
@@ -112,6 +115,33 @@ def test_approved_plan_is_applied_and_no_other(tmp_path: Path) -> None:
     quiet().Repository.open(local_storage(tmp_path)).create_branch("new", ids["14"])
     with pytest.raises(RefusedError, match="changed since the plan"):
         expire(f"file://{tmp_path}", threshold, approved_digest=plan.digest)
+
+
+@pytest.mark.parametrize("spec", [1, 2])
+def test_one_maintenance_run_works_on_a_repository_at_a_time(spec: int, tmp_path: Path) -> None:
+    ids = build(local_storage(tmp_path), graph_of(SAMPLE), spec, chunks=False)
+    uri = f"file://{tmp_path}"
+    threshold = threshold_at(tmp_path, ids, 7.5)
+    before = read_history(open_reader(uri)).digest
+    lease = make_lease(open_state(uri))
+    grant = lease.acquire("a collection")
+    with pytest.raises(LeaseHeldError, match="a collection works on this repository"):
+        expire(uri, threshold)
+    assert read_history(open_reader(uri)).digest == before
+    expire(uri, threshold, lease=grant)
+    lease.check(grant)
+    lease.release(grant)
+    assert expire(uri, threshold).plan.is_empty
+
+
+def test_plan_is_stored_as_data_text_and_picture(tmp_path: Path) -> None:
+    build(local_storage(tmp_path), graph_of(SAMPLE), 2, chunks=False)
+    uri = f"file://{tmp_path}"
+    plan = plan_expiration(read_history(open_reader(uri)), datetime.now(UTC))
+    folder = Path(store_plan(uri, plan, datetime.now(UTC)).removeprefix("file://"))
+    assert json.loads((folder / "plan.json").read_text())["digest"] == plan.digest
+    assert (folder / "plan.txt").read_text().startswith("before")
+    assert (folder / "plan.svg").read_text().startswith("<svg")
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ import pytest
 from dredge.errors import FormatError, LeaseHeldError, RefusedError, UnavailableError
 from dredge.icechunk.collection import guards, listing, marking, sweeping, verifying
 from dredge.icechunk.collection.config import CollectConfig, Safety, Tuning
-from dredge.icechunk.collection.plan import Context, make_lease, plan_collection
+from dredge.icechunk.collection.plan import Context, plan_collection
 from dredge.icechunk.collection.recheck import look_again
 from dredge.icechunk.collection.report import make_report
 from dredge.icechunk.collection.steps import collect, release_lease
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import ROOT_ID
+from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_deleter, open_reader

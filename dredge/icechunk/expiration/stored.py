@@ -1,0 +1,35 @@
+"""A plan as files beside the repository: for the report, and for the one who approves it.
+
+<repository>/_dredge/expirations/<id>/plan.json  plan.txt  plan.svg
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dredge.graveler.xid import new_descending_xid
+from dredge.icechunk.expiration.picture import draw_picture
+from dredge.icechunk.expiration.plan import ExpirationPlan
+from dredge.icechunk.expiration.tree import draw_plan
+from dredge.icechunk.maintenance import EXPIRATIONS, open_state
+from dredge.storage import StorageOptions
+
+
+def store_plan(uri: str, plan: ExpirationPlan, now: datetime, options: StorageOptions | None = None) -> str:
+    """Write a plan as data, text and picture.
+
+    Args:
+        uri: the repository.
+        plan: what to write.
+        now: names the folder; newer plans sort first.
+        options: None reads the environment.
+
+    Returns:
+        URI of the folder.
+    """
+    state = open_state(uri, options)
+    folder = f"{EXPIRATIONS}/{new_descending_xid(now)}"
+    state.put(f"{folder}/plan.svg", draw_picture(plan).encode())
+    state.put(f"{folder}/plan.txt", draw_plan(plan).encode())
+    state.put(f"{folder}/plan.json", plan.dumps().encode())
+    return f"{state.uri}/{folder}"

@@ -1,0 +1,59 @@
+"""What Dredge keeps inside an Icechunk repository, and the right to work on it: one maintenance run at a time.
+
+    <repository>/_dredge/lease.json           the right; expirations and collections share it
+    <repository>/_dredge/dead.json            spec 1: since when snapshots have been seen unreachable
+    <repository>/_dredge/index/               what manifests name, read once for ever
+    <repository>/_dredge/expirations/<id>/    plans of expirations, as data, text and picture
+    <repository>/_dredge/runs/<run id>/       folders of collections, unless another root was named
+
+Icechunk ignores the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from dredge.runs.lease import Lease, LeaseGrant
+from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
+
+STATE = "_dredge"
+RUNS = f"{STATE}/runs"
+EXPIRATIONS = "expirations"
+LEASE_SECONDS = 3600.0
+
+
+def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
+    """Open the folder of a repository that is Dredge's."""
+    return open_writer(f"{uri.rstrip('/')}/{STATE}", options)
+
+
+def make_lease(state: ObjectWriter, seconds: float = LEASE_SECONDS) -> Lease:
+    """Make the door to a repository's lease."""
+    return Lease(state, timedelta(seconds=seconds), lambda: store_clock(state, ""))
+
+
+@contextmanager
+def right_to_work(
+    uri: str, holder: str, grant: LeaseGrant | None = None, options: StorageOptions | None = None
+) -> Iterator[LeaseGrant]:
+    """Hold the lease while work goes on, and renew it meanwhile.
+
+    Args:
+        uri: the repository.
+        holder: who asks, when the right must be taken first; it is given back in the end.
+        grant: a right that was taken before; it is only renewed.
+        options: None reads the environment.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+    """
+    lease = make_lease(open_state(uri, options))
+    held = lease.acquire(holder) if grant is None else lease.renew(grant)
+    try:
+        with lease.kept(held):
+            yield held
+    finally:
+        if grant is None:
+            lease.release(held)
