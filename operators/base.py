@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -63,7 +65,8 @@ class LakeFSRunOperator(LakeFSOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the step and return its figures."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        return told(self.step, self.work(run), run.plan.repository)
+        with tasks_environment(run):
+            return told(self.step, self.work(run), run.plan.repository)
 
 
 def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
@@ -73,6 +76,22 @@ def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
             "this run has no plan, because an earlier task failed; see its log. Nothing was done."
         )
     return Run.open(run_uri, storage_options(aws_conn_id), hook.client)
+
+
+@contextmanager
+def tasks_environment(run: Run) -> Iterator[None]:
+    """Let a step's tasks, which read the environment wherever they run, reach the object store from here."""
+    variables = run.options.to_env() if run.options is not None else {}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def told(step: str, summary: StepSummary, repository: str) -> dict[str, Any]:

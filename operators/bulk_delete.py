@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dredge.gc import steps
 from dredge.runs import ledger
 from dredge.runs.tasks import LocalRunner
-from operators.base import open_run, told
+from operators.base import open_run, tasks_environment, told
 from operators.spark import LakeFSSparkOperator
 
 if TYPE_CHECKING:
@@ -35,5 +35,6 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         if run.plan.dry_run:
             self.log.info("Dry run: nothing is deleted")
-            return told(self.step, steps.bulk_delete(run, LocalRunner()), run.plan.repository)
+            with tasks_environment(run):
+                return told(self.step, steps.bulk_delete(run, LocalRunner()), run.plan.repository)
         return super().execute(context)

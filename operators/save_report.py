@@ -54,9 +54,7 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
             problems = run.folder.read_json(REPORT_JSON)["problems"] or [
                 "a task ended before it could say why"
             ]
-            raise RefusedError(
-                f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}"
-            )
+            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
