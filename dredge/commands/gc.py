@@ -125,7 +125,8 @@ def _show(found: dict[str, Any]) -> None:
     click.echo(f"{'KIND':<20}{'VERDICT':<20}{'OBJECTS':>12}{'SIZE':>12}  WHY")
     for row in found["rows"]:
         click.echo(
-            f"{row['kind']:<20}{row['verdict']:<20}{row['objects']:>12,}{size_text(row['size_bytes']):>12}  {row['why']}"
+            f"{row['kind']:<20}{row['verdict']:<20}{row['objects']:>12,}"
+            f"{size_text(row['size_bytes']):>12}  {row['why']}"
         )
     for problem in found["problems"]:
         click.secho(f"! {problem}", fg="red")
