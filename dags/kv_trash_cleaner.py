@@ -1,0 +1,44 @@
+"""Trash in lakeFS's key-value store: find it, and remove what two looks a grace period apart have seen.
+
+The first run only looks. From the second on, a day later, trash can be removed; a dry run (the default)
+says what would go. For a schedule, make a DAG file of your own with `trash_dag("trash_daily", "@daily",
+state_uri="s3://ops/trash", dry_run=False)`. What is trash, and why removing it is safe beside a live
+server, is in docs/trash.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Asset
+
+from operators.kv_clean_trash import KVCleanTrashOperator
+from operators.kv_params import TRASH_DEFAULTS, trash_params
+from operators.kv_scan_trash import KVScanTrashOperator
+
+
+def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
+    """Make the DAG; `defaults` are values of its Params."""
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        max_active_runs=1,
+        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        default_args=TRASH_DEFAULTS,
+        params=trash_params(**defaults),
+        tags=["dredge", "lakefs", "kv trash"],
+        doc_md=__doc__,
+    ) as dag:
+        found = KVScanTrashOperator(task_id="scan")
+        KVCleanTrashOperator(
+            task_id="clean",
+            planned="{{ (ti.xcom_pull(task_ids='scan') or {}).get('run_id', '') }}",
+            report_only="{{ params.dry_run }}",
+            max_partitions="{{ params.max_partitions }}",
+            max_rows="{{ params.max_rows }}",
+            outlets=[Asset("dredge_kv_trash_cleaner")],
+        ).set_upstream(found)
+    return dag
+
+
+kv_trash_cleaner = trash_dag("kv_trash_cleaner")

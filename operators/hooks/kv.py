@@ -1,0 +1,96 @@
+"""How a task reaches lakeFS's key-value store: by a connection to its database."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from airflow.sdk import BaseHook
+
+from dredge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dredge.kv.dynamodb import AwsKeys
+    from dredge.kv.rows import ReadRate, RowCleaner, RowReader
+
+DEFAULT_CONNECTION = "lakefs_kv_default"
+_TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
+
+
+@dataclass(frozen=True)
+class KVConnection:
+    """Where a key-value store is and who may enter.
+
+    :param url: as `dredge.kv.row_opening` takes it; it may hold a password, so it goes nowhere but there
+    :param keys: a key pair for DynamoDB, or None for the worker's own means
+    """
+
+    url: str = field(repr=False)
+    keys: AwsKeys | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, kv_conn_id: str) -> KVConnection:
+        """Read a connection.
+
+        :param kv_conn_id: of type ``postgres`` (its database is lakeFS's), ``aws`` (DynamoDB; its extra
+            may have ``dynamodb_table``, ``region_name`` and ``endpoint_url``) or ``sqlite`` (its host is
+            the file)
+        """
+        connection = BaseHook.get_connection(kv_conn_id)
+        if connection.conn_type == "postgres":
+            return cls(_postgres_url(connection))
+        if connection.conn_type == "aws":
+            return cls(_dynamodb_url(connection.extra_dejson), _keys(kv_conn_id))
+        if connection.conn_type == "sqlite":
+            return cls(f"sqlite://{quote(connection.host or '')}")
+        raise ConfigError(
+            f"connection {kv_conn_id} is of type {connection.conn_type!r}; postgres, aws (DynamoDB) and sqlite can be"
+            " looked at"
+        )
+
+    def reader(self, rate: ReadRate | None = None) -> closing[RowReader]:
+        """Open the store to look at it."""
+        from dredge.kv.row_opening import open_row_reader
+
+        return closing(open_row_reader(self.url, rate, self.keys))
+
+    def cleaner(self, rate: ReadRate | None = None) -> closing[RowCleaner]:
+        """Open the store to clean it."""
+        from dredge.kv.row_opening import open_row_cleaner
+
+        return closing(open_row_cleaner(self.url, rate, self.keys))
+
+
+def _postgres_url(connection: Any) -> str:
+    login = quote(connection.login or "", safe="")
+    if connection.password:
+        login += f":{quote(connection.password, safe='')}"
+    host = connection.host or ""
+    place = quote(host, safe="[]:.") if not host.startswith("/") else ""
+    if connection.port and place:
+        place += f":{connection.port}"
+    words = {
+        name: str(value) for name, value in connection.extra_dejson.items() if isinstance(value, str | int)
+    }
+    if host.startswith("/"):  # a folder with a socket
+        words["host"] = host
+    url = f"postgresql://{login}@{place}/{quote(connection.schema or '', safe='')}"
+    return f"{url}?{urlencode(words)}" if words else url
+
+
+def _dynamodb_url(extra: dict[str, Any]) -> str:
+    words = {"region": extra.get(_REGION), "endpoint": extra.get(_ENDPOINT)}
+    asked = urlencode({name: value for name, value in words.items() if value})
+    return f"dynamodb://{extra.get(_TABLE) or ''}" + (f"?{asked}" if asked else "")
+
+
+def _keys(kv_conn_id: str) -> AwsKeys | None:
+    from dredge.kv.dynamodb import AwsKeys
+    from operators.hooks.storage import storage_options
+
+    options = storage_options(kv_conn_id)
+    if not options.access_key_id or not options.secret_access_key:
+        return None
+    return AwsKeys(options.access_key_id, options.secret_access_key, options.session_token)

@@ -1,0 +1,193 @@
+"""The trash cleaner's DAG: its wiring, its connection, and whole runs in this process on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from airflow.sdk import DAG
+
+from dredge.errors import ConfigError
+from dredge.kv import open_store
+from operators.hooks.kv import KVConnection
+from operators.kv_clean_trash import KVCleanTrashOperator
+from operators.kv_params import trash_params
+from operators.kv_scan_trash import KVScanTrashOperator
+from tests.support.airflow import FILTERS, Airflow, connections
+from tests.support.kv_world import World
+from tests.support.postgres import PostgresServer, postgres_server
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+ROOT = Path(__file__).resolve().parents[2]
+PASSWORD = "p%ss/w@rd:s3cret"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with postgres_server(fsync=False) as running:
+        yield running
+
+
+@pytest.fixture
+def database(server: PostgresServer) -> Iterator[str]:
+    """A store with a live repository and an orphan, and the connection `lakefs_kv_default` to it."""
+    url = server.new_database()
+    world = World(datetime.now(UTC) - timedelta(days=3))
+    _, token = world.repository("lake")
+    world.stage(token)
+    world.stage(world.token("lake", "main"))
+    open_store(url).close()
+    with psycopg.connect(url) as connection:
+        rows = [tuple(row) for row in world.store.all_rows()]
+        connection.cursor().executemany("INSERT INTO kv VALUES (%s, %s, %s)", rows)
+    postgres = {
+        "conn_type": "postgres",
+        "host": str(server.folder),
+        "schema": url.partition("@/")[2].partition("?")[0],
+        "login": "postgres",
+        "password": PASSWORD,
+    }
+    with connections(lakefs_kv_default=postgres, aws_default=None):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def dag() -> DAG:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags"))
+    assert bag.import_errors == {}
+    return bag.dags["kv_trash_cleaner"]
+
+
+def rows_in(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        found = connection.execute("SELECT count(*) FROM kv").fetchone()
+        assert found is not None
+        return int(found[0])
+
+
+def test_a_clean_waits_for_the_look_whose_plan_bounds_it(dag: DAG) -> None:
+    assert set(dag.task_ids) == {"scan", "clean"}
+    clean = dag.get_task("clean")
+    assert clean.upstream_task_ids == {"scan"}
+    assert "xcom_pull(task_ids='scan')" in clean.planned
+
+
+def test_the_dag_is_a_dry_run_without_backfills(dag: DAG) -> None:
+    assert dag.params["dry_run"] is True
+    assert dag.max_active_runs == 1
+    assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
+
+
+def test_params_refuse_a_short_grace_and_unknown_kinds() -> None:
+    params = trash_params(state_uri="file:///x")
+    with pytest.raises(Exception, match="minimum"):
+        params["grace_hours"].resolve(23)
+    with pytest.raises(Exception, match="is not one of"):
+        params["kinds"].resolve(["commits"])
+    with pytest.raises(TypeError, match="no such Param: grace"):
+        trash_params(grace=3)
+
+
+def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
+    airflow: Airflow, database: str, tmp_path: Path
+) -> None:
+    conf: dict[str, Any] = {"state_uri": f"file://{tmp_path}/state", "unsafe_grace_seconds": 2}
+    before = rows_in(database)
+
+    first = airflow.run("kv_trash_cleaner", conf | {"dry_run": False})
+    assert first.state == "success"
+    assert first.returned["clean"]["rows_removed"] == 0, "a first look removes nothing"
+
+    time.sleep(2.2)
+    trial = airflow.run("kv_trash_cleaner", conf)
+    assert trial.returned["clean"]["status"] == "dry_run"
+    assert trial.returned["clean"]["trash_rows"] == 2
+    assert rows_in(database) == before
+
+    run = airflow.run("kv_trash_cleaner", conf | {"dry_run": False, "kinds": ["staging-orphan"]})
+    assert run.state == "success"
+    assert run.returned["clean"]["status"] == "done"
+    assert run.returned["clean"]["fates"] == {"deleted": 1}
+    assert rows_in(database) == before - 2
+
+    told = json.dumps([run.returned, run.rendered]) + "".join(
+        path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()
+    )
+    assert "s3cret" not in told
+
+
+def test_a_limit_holds_the_run(airflow: Airflow, database: str, tmp_path: Path) -> None:
+    conf: dict[str, Any] = {
+        "state_uri": f"file://{tmp_path}/state",
+        "unsafe_grace_seconds": 1,
+        "dry_run": False,
+    }
+    airflow.run("kv_trash_cleaner", conf)
+    time.sleep(1.2)
+    before = rows_in(database)
+    run = airflow.run("kv_trash_cleaner", conf | {"max_rows": 1})
+    assert run.tasks == {"scan": "success", "clean": "failed"}
+    assert rows_in(database) == before
+
+
+def test_a_clean_without_a_scan_does_nothing(database: str, tmp_path: Path) -> None:
+    operator = KVCleanTrashOperator(
+        task_id="clean", state_uri=f"file://{tmp_path}", planned="", report_only=False
+    )
+    with pytest.raises(ConfigError, match="no plan"):
+        operator.execute({})  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("", None),
+        ("None", None),
+        (None, None),
+        ([], None),
+        ("marker,heartbeat", ["marker", "heartbeat"]),
+        (["marker"], ["marker"]),
+    ],
+)
+def test_rendered_kinds(kinds: Any, expected: list[str] | None) -> None:
+    assert KVScanTrashOperator(task_id="scan", state_uri="file:///x", kinds=kinds).asked_kinds == expected
+
+
+def test_a_clean_is_a_dry_run_unless_told() -> None:
+    assert KVCleanTrashOperator(task_id="clean", state_uri="file:///x").report_only is True
+
+
+def test_connections_become_urls_and_keep_their_secrets() -> None:
+    postgres = {"conn_type": "postgres", "host": "db", "port": 5433, "schema": "lake fs", "login": "me@x"}
+    table = {"dynamodb_table": "kvstore", "region_name": "eu-west-1"}
+    with connections(
+        one=postgres | {"password": PASSWORD, "extra": json.dumps({"sslmode": "require"})},
+        two={"conn_type": "aws", "login": "AKIA", "password": PASSWORD, "extra": json.dumps(table)},
+        three={"conn_type": "sqlite", "host": "/data/kv.db"},
+        four={"conn_type": "mysql", "host": "db"},
+    ):
+        one, two = KVConnection.of("one"), KVConnection.of("two")
+        parsed = psycopg.conninfo.conninfo_to_dict(one.url)
+        assert parsed == {
+            "user": "me@x",
+            "password": PASSWORD,
+            "host": "db",
+            "port": "5433",
+            "dbname": "lake fs",
+            "sslmode": "require",
+        }
+        assert two.url == "dynamodb://kvstore?region=eu-west-1"
+        assert two.keys is not None
+        assert two.keys.secret_access_key == PASSWORD
+        assert "s3cret" not in repr([one, two, two.keys])
+        assert KVConnection.of("three").url == "sqlite:///data/kv.db"
+        with pytest.raises(ConfigError, match="mysql"):
+            KVConnection.of("four")
