@@ -1,0 +1,61 @@
+"""Expiration and collection of one Icechunk repository.
+
+Takes snapshots older than a threshold out of history, then deletes the objects that nothing reaches. A dry run
+(the default) changes and deletes nothing; its plan shows the history before and after, its report says what would
+go as things are now. For a schedule, make a DAG file of your own with
+`icechunk_dag("expire_weather", "@daily", storage="s3://lake/weather", dry_run=False)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Asset, chain
+
+from operators.icechunk_base import IcechunkAcquireLeaseOperator, IcechunkReleaseLeaseOperator
+from operators.icechunk_collect import (
+    IcechunkCollectOperator,
+    IcechunkPlanCollectionOperator,
+    IcechunkSaveReportOperator,
+)
+from operators.icechunk_expire import IcechunkExpireOperator
+from operators.icechunk_params import COLLECTION, EXPIRATION, RUN_DEFAULTS, icechunk_params
+from operators.icechunk_plan import IcechunkPlanExpirationOperator
+
+
+def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
+    """Make the DAG; `defaults` are values of its Params."""
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        max_active_runs=1,
+        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        default_args=RUN_DEFAULTS,
+        params=icechunk_params(**defaults),
+        tags=["dredge", "icechunk", "garbage collection"],
+        doc_md=__doc__,
+    ) as dag:
+        lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease")
+        release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
+        plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", **EXPIRATION)
+        collection = IcechunkPlanCollectionOperator(
+            task_id="plan_collection", lease=lease.output, **COLLECTION
+        )
+        chain(
+            lease,
+            plan,
+            IcechunkExpireOperator(task_id="expire", plan=plan.output, lease=lease.output),
+            collection,
+            IcechunkCollectOperator(task_id="collect", plan=collection.output),
+            IcechunkSaveReportOperator(
+                task_id="save_report",
+                plan=collection.output,
+                trigger_rule="all_done",
+                outlets=[Asset("dredge_icechunk_collection")],
+            ),
+            release.as_teardown(setups=lease),
+        )
+    return dag
+
+
+icechunk_expiration = icechunk_dag("icechunk_expiration")

@@ -1,0 +1,215 @@
+"""The icechunk_expiration DAG: its order, its form, and whole runs in this process."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.icechunk.collection.plan import Context as Run
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.icechunk.repository import read_history
+from dredge.storage import open_reader
+from operators.icechunk_base import IcechunkAcquireLeaseOperator
+from operators.icechunk_collect import (
+    IcechunkCollectOperator,
+    IcechunkPlanCollectionOperator,
+    IcechunkSaveReportOperator,
+)
+from operators.icechunk_expire import IcechunkExpireOperator
+from operators.icechunk_params import icechunk_params
+from operators.icechunk_plan import IcechunkPlanExpirationOperator
+from tests.support.airflow import FILTERS, Airflow
+from tests.support.icechunk import build, contents, graph_of, local_storage, objects, quiet, scenarios
+
+ROOT = Path(__file__).resolve().parents[2]
+ORDER = (
+    "acquire_lease",
+    "plan_expiration",
+    "expire",
+    "plan_collection",
+    "collect",
+    "save_report",
+    "release_lease",
+)
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+@pytest.fixture(scope="module")
+def dag() -> DAG:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags" / "icechunk_expiration.py"))
+    assert bag.import_errors == {}
+    return bag.dags["icechunk_expiration"]
+
+
+def after(dag: DAG, start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = dag.get_task(waiting.pop()).downstream_task_ids - found
+        found |= new
+        waiting += new
+    return found
+
+
+@pytest.mark.parametrize(("earlier", "later"), list(itertools.combinations(ORDER, 2)))
+def test_each_step_waits_for_every_earlier_one(dag: DAG, earlier: str, later: str) -> None:
+    assert set(dag.task_ids) == set(ORDER)
+    assert later in after(dag, earlier)
+
+
+def test_nothing_is_done_after_a_failure_but_the_report_and_giving_the_lease_back(dag: DAG) -> None:
+    assert dag.get_task("save_report").trigger_rule == "all_done"
+    assert dag.get_task("release_lease").is_teardown
+    for task_id in ("plan_expiration", "expire", "plan_collection", "collect"):
+        assert dag.get_task(task_id).trigger_rule == "all_success"
+
+
+def test_form_asks_for_the_repository_and_is_a_dry_run() -> None:
+    params = icechunk_params()
+    assert params["dry_run"].value is True
+    assert params["min_age_hours"].value == 168
+    assert all(param.schema["description_md"] for param in params.values())
+    assert icechunk_params(storage="s3://lake/x")["storage"].value == "s3://lake/x"
+    with pytest.raises(TypeError, match="no such Param: speed"):
+        icechunk_params(speed=1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("made") / "repo"
+    return folder, build(local_storage(folder), graph_of(scenarios()[0]), 1)
+
+
+@pytest.fixture
+def repo(made: tuple[Path, dict[str, str]], tmp_path: Path) -> Path:
+    shutil.copytree(made[0], tmp_path / "repo")
+    return tmp_path / "repo"
+
+
+@pytest.fixture
+def when(made: tuple[Path, dict[str, str]]) -> str:
+    snapshots = read_history(open_reader(f"file://{made[0]}")).snapshots
+    ids = made[1]
+    return instant((snapshots[ids["7"]].flushed_at + snapshots[ids["8"]].flushed_at) // 2).isoformat()
+
+
+def conf(repo: Path, when: str, **changes: Any) -> dict[str, Any]:
+    settings = {"collect_mode": "local", "dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
+    return {"storage": f"file://{repo}", "older_than": when, **settings, **changes}
+
+
+def test_run_expires_and_collects_and_every_ref_reads_back(airflow: Airflow, repo: Path, when: str) -> None:
+    library = quiet().Repository.open(local_storage(repo))
+    before = {name: contents(library, branch=name) for name in library.list_branches()}
+    run = airflow.run("icechunk_expiration", conf(repo, when))
+    assert run.state == "success", run.tasks
+    assert run.returned["plan_expiration"]["would_free_bytes"] > 0
+    assert run.returned["expire"]["edited"] == 6
+    assert run.returned["collect"]["counts"]["deleted_objects"] == 20
+    assert run.returned["save_report"]["outcome"] == "success"
+    assert (
+        Path(run.returned["save_report"]["report_uri"].removeprefix("file://"))
+        .read_text()
+        .startswith("<!DOCTYPE")
+    )
+    reopened = quiet().Repository.open(local_storage(repo))
+    assert {name: contents(reopened, branch=name) for name in reopened.list_branches()} == before
+    make_lease(open_state(f"file://{repo}")).acquire("the next one")
+
+
+def test_dry_run_changes_and_deletes_nothing(airflow: Airflow, repo: Path, when: str) -> None:
+    before, history = objects(repo), read_history(open_reader(f"file://{repo}")).digest
+    run = airflow.run("icechunk_expiration", conf(repo, when, dry_run=True))
+    assert run.state == "success", run.tasks
+    assert objects(repo) == before
+    assert read_history(open_reader(f"file://{repo}")).digest == history
+    assert run.returned["plan_expiration"]["released"] == 7
+    plan = Path(run.returned["plan_expiration"]["plan_uri"].removeprefix("file://"))
+    assert (plan / "plan.svg").exists()
+
+
+def test_library_collects_when_asked_to(airflow: Airflow, repo: Path, when: str) -> None:
+    run = airflow.run("icechunk_expiration", conf(repo, when, collect_mode="library"))
+    assert run.state == "success", run.tasks
+    assert run.returned["plan_collection"]["counts"]["deleted_snapshots"] == 5
+    assert (run.tasks["collect"], run.tasks["save_report"]) == ("skipped", "skipped")
+
+
+def test_expiration_without_a_collection_deletes_nothing(airflow: Airflow, repo: Path, when: str) -> None:
+    before = objects(repo)
+    run = airflow.run("icechunk_expiration", conf(repo, when, collect=False))
+    assert run.state == "success", run.tasks
+    assert objects(repo) == before
+    assert run.returned["expire"]["edited"] == 6
+
+
+def test_held_run_fails_with_nothing_deleted_and_gives_the_lease_back(
+    airflow: Airflow, repo: Path, when: str
+) -> None:
+    before = objects(repo)
+    run = airflow.run("icechunk_expiration", conf(repo, when, max_delete_objects=3))
+    assert run.state == "failed"
+    assert (run.tasks["collect"], run.tasks["save_report"]) == ("failed", "failed")
+    assert objects(repo) == before
+    make_lease(open_state(f"file://{repo}")).acquire("the next one")
+
+
+def test_failed_plan_fails_the_run_although_the_report_runs_always(airflow: Airflow, repo: Path) -> None:
+    run = airflow.run("icechunk_expiration", conf(repo, "yesterday"))
+    assert run.state == "failed"
+    assert run.tasks["plan_expiration"] == "failed"
+    assert run.tasks["save_report"] == "failed"
+
+
+def test_steps_without_a_plan_say_where_to_look(repo: Path) -> None:
+    storage = f"file://{repo}"
+    with pytest.raises(ConfigError, match="an earlier task failed"):
+        IcechunkExpireOperator(task_id="e", storage=storage, plan=None).execute({})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="an earlier task failed"):
+        IcechunkCollectOperator(task_id="c", plan=None).execute({})  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match="an earlier task failed"):
+        IcechunkSaveReportOperator(task_id="r", storage=storage, plan=None).execute({})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["", "None", "no"])
+def test_nothing_vague_is_taken_for_permission(value: str, repo: Path) -> None:
+    with pytest.raises(ConfigError, match="report_only"):
+        IcechunkPlanCollectionOperator(task_id="p", storage=f"file://{repo}", report_only=value).config()
+
+
+def test_plans_are_dry_runs_unless_told(repo: Path) -> None:
+    assert IcechunkPlanCollectionOperator(task_id="p", storage=f"file://{repo}").config().dry_run
+    plan = IcechunkPlanExpirationOperator(task_id="p", storage=f"file://{repo}", older_than="0s").execute({})  # type: ignore[arg-type]
+    before = read_history(open_reader(f"file://{repo}")).digest
+    assert IcechunkExpireOperator(task_id="e", storage=f"file://{repo}", plan=plan).execute({})["dry_run"]  # type: ignore[arg-type]
+    assert read_history(open_reader(f"file://{repo}")).digest == before
+
+
+def test_cleared_collection_goes_on_under_a_new_lease(repo: Path) -> None:
+    storage = f"file://{repo}"
+    context: Any = {"run_id": "manual"}
+    first = IcechunkAcquireLeaseOperator(task_id="a", storage=storage)
+    grant = first.execute(context)
+    plan = IcechunkPlanCollectionOperator(task_id="p", storage=storage, lease=grant, mode="local").execute(
+        context
+    )
+    again = IcechunkAcquireLeaseOperator(task_id="a", storage=storage, run_uri=plan["run_uri"]).execute(
+        context
+    )
+    assert again["fencing"] == grant["fencing"] + 1
+    assert Run.open(plan["run_uri"]).plan.lease.fencing == again["fencing"]
+    told = IcechunkCollectOperator(task_id="c", plan=plan).execute(SimpleNamespace())  # type: ignore[arg-type]
+    assert told["status"] == "dry_run"
+    with pytest.raises(LeaseHeldError):
+        IcechunkAcquireLeaseOperator(task_id="a", storage=storage).execute({"run_id": "other"})  # type: ignore[arg-type]

@@ -1,0 +1,75 @@
+"""A collection spread over Spark deletes what the same collection in this process deletes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dredge.errors import FormatError
+from dredge.icechunk.collection.config import CollectConfig, Tuning
+from dredge.icechunk.collection.plan import Context, plan_collection
+from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.repository import read_history
+from dredge.storage import open_reader
+from spark_jobs import icechunk_collect
+from spark_jobs.job import JobConfig
+from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    ids = build(local_storage(folder), graph_of(scenarios()[0]), 1)
+    snapshots = read_history(open_reader(f"file://{folder}")).snapshots
+    middle = (snapshots[ids["7"]].flushed_at + snapshots[ids["8"]].flushed_at) // 2
+    expire(f"file://{folder}", instant(middle))
+    return folder
+
+
+def config(folder: Path) -> CollectConfig:
+    return CollectConfig(
+        uri=f"file://{folder}",
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        grace_hours=0,
+        tuning=Tuning(snapshots_a_task=3, refs_a_task=10),
+    )
+
+
+def test_spark_deletes_what_one_process_deletes(spark: SparkSession, repo: Path, tmp_path: Path) -> None:
+    shutil.copytree(repo, tmp_path / "alone")
+    collect(config(tmp_path / "alone"))
+    plan = plan_collection(config(repo))
+    summary = icechunk_collect.run(spark, JobConfig(run_uri=plan.run_uri))
+    assert summary.counts["deleted_objects"] == 20
+    assert objects(repo) == objects(tmp_path / "alone")
+    assert icechunk_collect.run(spark, JobConfig(run_uri=plan.run_uri)).digest == summary.digest
+
+
+def test_unreadable_live_file_aborts_on_spark_with_its_own_error(spark: SparkSession, repo: Path) -> None:
+    plan = plan_collection(config(repo))
+    context = Context.open(plan.run_uri)
+    tip = read_history(context.reader).branches["main"]
+    before = objects(repo)
+    from dredge.icechunk.format.snapshots import parse_snapshot
+
+    data = (repo / "snapshots" / tip).read_bytes()
+    manifest = parse_snapshot(data, tip).manifests[0].id
+    (repo / "manifests" / manifest).write_bytes(b"damaged")
+    with pytest.raises(FormatError, match="not an Icechunk file"):
+        icechunk_collect.run(spark, JobConfig(run_uri=plan.run_uri))
+    assert objects(repo) == before
