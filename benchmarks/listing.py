@@ -1,0 +1,102 @@
+"""Listing beside the bare native client, on a local folder and on S3 (moto's server), in one run.
+
+    python -m benchmarks.listing [--objects N] [--slices N] [--repeat N]
+
+The claim it guards: at least 80 % of what the bare client lists from the same store.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from dredge.storage import StorageOptions, open_reader
+
+STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "listing"
+BUCKET = "benchmark"
+
+
+@click.command()
+@click.option(
+    "--objects", default=100_000, show_default=True, help="Objects in the folder; a fifth of it on S3."
+)
+@click.option("--slices", default=50, show_default=True, help="Folders they lie in.")
+@click.option("--repeat", default=5, show_default=True, help="Rounds; the best one counts.")
+def main(objects: int, slices: int, repeat: int) -> None:
+    """Measure listing."""
+    import obstore
+    from moto.server import ThreadedMotoServer
+
+    shutil.rmtree(STATE, ignore_errors=True)
+    keys = [f"data/slice-{number % slices:04d}/object-{number:08d}" for number in range(objects)]
+    for folder in {key.rpartition("/")[0] for key in keys}:
+        (STATE / folder).mkdir(parents=True)
+    for key in keys:
+        (STATE / key).write_bytes(b"x")
+    bare = obstore.store.LocalStore(str(STATE))
+    ours = open_reader(f"file://{STATE}")
+    _compare("folder", repeat, lambda: _rows(ours.list("data/")), lambda: _bare(bare))
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = StorageOptions(
+        endpoint_url=f"http://{host}:{port}",
+        region="us-east-1",
+        access_key_id="key",
+        secret_access_key="secret",
+    )
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=options.endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+    )
+    client.create_bucket(Bucket=BUCKET)
+    for key in keys[: objects // 5]:
+        client.put_object(Bucket=BUCKET, Key=key, Body=b"x")
+    remote = obstore.store.S3Store(
+        BUCKET,
+        endpoint=options.endpoint_url,
+        region="us-east-1",
+        access_key_id="key",
+        secret_access_key="secret",
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+    )
+    reader = open_reader(f"s3://{BUCKET}", options)
+    _compare("S3 (moto)", repeat, lambda: _rows(reader.list("data/")), lambda: _bare(remote))
+    server.stop()
+
+
+def _rows(batches: object) -> int:
+    return sum(batch.num_rows for batch in batches)  # type: ignore[attr-defined]
+
+
+def _bare(store: object) -> int:
+    import obstore
+
+    return sum(
+        batch.num_rows for batch in obstore.list(store, prefix="data", chunk_size=5000, return_arrow=True)
+    )
+
+
+def _compare(name: str, repeat: int, ours: Callable[[], int], bare: Callable[[], int]) -> None:
+    best = {}
+    for label, listing in (("dredge", ours), ("bare obstore", bare)) * repeat:
+        begun = time.perf_counter()
+        rows = listing()
+        best[label] = max(best.get(label, 0.0), rows / (time.perf_counter() - begun))
+    share = best["dredge"] / best["bare obstore"]
+    rates = ", ".join(f"{label} {rate:,.0f} keys/s" for label, rate in best.items())
+    click.echo(f"{name}: {rates}: {share:.0%} of the bare client")
+
+
+if __name__ == "__main__":
+    main()
