@@ -96,7 +96,7 @@ def connections(**values: Mapping[str, Any] | None) -> Iterator[None]:
 def _dag(dag_id: str) -> Any:
     from airflow.dag_processing.dagbag import DagBag
 
-    bag = DagBag(dag_folder=str(ROOT / "dags"))
+    bag = DagBag(dag_folder=str(ROOT / "dags" / f"{dag_id}.py"))
     assert bag.import_errors == {}
     return bag.dags[dag_id]
 

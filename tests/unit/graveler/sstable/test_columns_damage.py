@@ -14,7 +14,7 @@ from dredge.errors import FormatError
 from dredge.graveler.committed import Entry, Value
 from dredge.graveler.sstable import BlockSizes, columns, numpy_kernels, read_table, write_table
 from dredge.graveler.sstable.columns import COLUMNS, decode_ranges, read_addresses
-from dredge.graveler.sstable.layout import put_uvarint
+from dredge.graveler.sstable.layout import checksum, put_uvarint
 from tests.support.lakefs_tables import fixture
 from tests.support.raw_tables import RawWriter, blocks_of, snappy, table_of_blocks
 
@@ -132,7 +132,13 @@ def test_a_block_with_a_right_checksum_and_wrong_content_is_refused_at_its_place
         snappy(SOUND) + b"\x00a",
         put_uvarint(20) + b"\x00a" + b"\x01\x00" * 9,  # copies from offset 0
         put_uvarint(20) + b"\x00a" + b"\x01\x09" * 9,  # copies from before the start
+        put_uvarint(20) + b"\x00a" + bytes([18 << 2 | 2, 5, 0]),  # from before the start, all lengths right
+        put_uvarint(20) + b"\x00a" + bytes([18 << 2 | 3, 2, 0, 0, 0]),
         put_uvarint(20) + b"\xfc\xff\xff\xff\xff" + b"a" * 20,
+        pytest.param(
+            put_uvarint(20) + b"\xf8" + ((1 << 24) - 1).to_bytes(3, "little") + bytes(1 << 24), id="16M"
+        ),
+        pytest.param(put_uvarint(20) + b"\x00a" + b"\xfe\x01\x00" * (1 << 18), id="copies"),
         put_uvarint(20) + b"\xf4\xff\xff",
         put_uvarint(20) + b"\x00a\xff\x01",
         put_uvarint(20) + b"\x00a\xfe\x01",
@@ -304,6 +310,54 @@ def test_taking_equal_blocks_over_never_hides_keys_out_of_order(order: list[int]
         else:
             with pytest.raises(FormatError, match=r"second: .*come after"):
                 list(decode_ranges([("first", first), ("second", data)], wanted))
+
+
+def forge(body: bytes, place: int, target: int) -> bytes:
+    """Set the four bytes at a place so that the block has a given checksum. A CRC is linear: solve for 32 bits."""
+
+    def crc_with(patch: int) -> int:
+        return checksum(body[:place] + patch.to_bytes(4, "little") + body[place + 4 :], 0)
+
+    def unmask(stored: int) -> int:
+        rotated = (stored - 0xA282EAD8) & 0xFFFFFFFF
+        return (rotated << 15 | rotated >> 17) & 0xFFFFFFFF
+
+    start = unmask(crc_with(0))
+    basis: list[tuple[int, int]] = []  # (effect on the CRC, bits that have it), highest effects apart
+    for bit in range(32):
+        effect, bits = unmask(crc_with(1 << bit)) ^ start, 1 << bit
+        for known, made_of in basis:
+            if effect ^ known < effect:
+                effect, bits = effect ^ known, bits ^ made_of
+        basis.append((effect, bits))
+        basis.sort(reverse=True)
+    wanted, patch = unmask(target) ^ start, 0
+    for effect, bits in basis:
+        if wanted ^ effect < wanted:
+            wanted, patch = wanted ^ effect, patch ^ bits
+    return body[:place] + patch.to_bytes(4, "little") + body[place + 4 :]
+
+
+def test_a_block_with_length_and_checksum_of_another_is_not_taken_for_it() -> None:
+    def block(number: int, size: int) -> bytes:
+        entry = Entry(f"data/{number:04d}", size=size).value().encode()
+        return entry_block((0, b"k%04d" % number + T, entry + b"tail"))
+
+    def table(bodies: list[bytes]) -> bytes:
+        writer = RawWriter("ranges")
+        for number, body in enumerate(bodies):
+            writer.add_stored(body, 0, b"k%04d" % number)
+        values = sum(len(body) - 3 - 13 - 8 for body in bodies)
+        return writer.finish_as(len(bodies), b"k%04d" % (len(bodies) - 1), 13 * len(bodies), values)
+
+    bodies = [block(number, 5) for number in range(20)]
+    other = block(7, 9)
+    forged = forge(other, other.index(b"tail"), checksum(bodies[7], 0))
+    assert forged != bodies[7]
+    assert (len(forged), checksum(forged, 0)) == (len(bodies[7]), checksum(bodies[7], 0))
+    changed = [*bodies[:7], forged, *bodies[8:]]
+    batches = list(decode_ranges([("a", table(bodies)), ("b", table(changed))], ("size",)))
+    assert [batch["size"].to_pylist()[7] for _, batch in batches] == [5, 9]
 
 
 def facts(body: bytes) -> tuple[int, bytes, int, int]:
