@@ -1,7 +1,7 @@
 """Raw rows of a PostgreSQL store: the whole store as of one moment, and deletion under conditions.
 
 A view is one REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the
-next along the primary key: 0.05 s for half a million rows, where DISTINCT takes up to 0.6 s.
+next along the primary key of each table, so the time follows the number of partitions, not of rows.
 
 A deletion is a short transaction: the guards' rows are locked FOR SHARE (their writers wait for its end),
 then the rows go whose value is still the given one. In PostgreSQL's default isolation a row that somebody
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 BATCH_ROWS = 500
 _LOCK_WAIT = "2s"
 
+_TABLES = "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'kv'::regclass"
 _PARTITIONS = """
 WITH RECURSIVE found AS (
-  (SELECT partition_key FROM kv ORDER BY partition_key LIMIT 1)
+  (SELECT partition_key FROM {table} ORDER BY partition_key LIMIT 1)
   UNION ALL
-  SELECT (SELECT kv.partition_key FROM kv WHERE kv.partition_key > found.partition_key
-          ORDER BY kv.partition_key LIMIT 1)
+  SELECT (SELECT t.partition_key FROM {table} t WHERE t.partition_key > found.partition_key
+          ORDER BY t.partition_key LIMIT 1)
   FROM found WHERE found.partition_key IS NOT NULL
 )
 SELECT partition_key FROM found WHERE partition_key IS NOT NULL
@@ -128,9 +129,16 @@ class PostgresView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """Every partition, in byte order."""
-        for (partition,) in self._connection.cursor(binary=True).execute(_PARTITIONS):
-            yield partition
+        """Every partition, in byte order: skipped through table by table, for one step over all hundred
+        costs as much as one in each."""
+        from psycopg import sql
+
+        tables = [name for (name,) in self._connection.execute(_TABLES)] or ["kv"]
+        found: list[bytes] = []
+        for table in tables:
+            query = sql.SQL(_PARTITIONS).format(table=sql.Identifier(table))
+            found.extend(name for (name,) in self._connection.cursor(binary=True).execute(query))
+        return iter(sorted(found))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """The rows of a partition, page by page: most have one page, and are read in one exchange."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def lake(ground: Ground) -> Ground:
 
 def reset_during_two_looks_at_once(ground: Ground) -> bool:
     """A reset by prefix has written its rows and not named their token; the cleaner comes by."""
+    ground.safety = replace(ground.safety, grace=timedelta(hours=1))
     gate = Gate("set_if", b"lake-", b"branches/main")
     with ground.held(
         gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
