@@ -18,6 +18,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ _log = logging.getLogger(__name__)
 _MODULE = "dredge.kernels"
 _LOCK_SECONDS_MAX = 60.0
 _cache_folder: str | None = None
+_importing = threading.Lock()
 
 
 def caching() -> bool:
@@ -42,9 +44,14 @@ def kernels() -> ModuleType | None:
     The first call in a process takes a quarter of a second when the cache is filled, several seconds when
     not.
     """
-    global _cache_folder
     if os.environ.get("DREDGE_KERNELS") == "off" or sys.byteorder != "little":
         return None
+    with _importing:  # numba's setting is changed for the time of the import
+        return _import_kernels()
+
+
+def _import_kernels() -> ModuleType | None:
+    global _cache_folder
     try:
         from numba.core import config as numba_config
     except ImportError as error:
