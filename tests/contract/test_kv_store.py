@@ -24,6 +24,13 @@ P = b"partition"
 names = st.binary(min_size=1, max_size=6)
 
 
+SHARED = pytest.mark.parametrize("driver", sorted(n for n in DRIVERS if DRIVERS[n].shared), indirect=True)
+COUNTS = (1, 255, 256, 257, 499, 500, 501, 999, 1000, 1001, 1024, 1025, 2500)
+ACROSS_PAGES = [
+    (name, count) for name in sorted(DRIVERS) for count in COUNTS if count <= DRIVERS[name].most_keys
+]
+
+
 @pytest.fixture(params=sorted(DRIVERS))
 def driver(request: pytest.FixtureRequest) -> Driver:
     return DRIVERS[request.param]
@@ -92,10 +99,8 @@ def test_scan_starts_at_the_key_or_after_it(store: Store) -> None:
     assert keys(store, start=b"c\0") == keys(store, start=b"\xff") == []
 
 
-@pytest.mark.parametrize("count", [1, 255, 256, 257, 499, 500, 501, 999, 1000, 1001, 1024, 1025, 2500])
-def test_scan_crosses_pages_without_loss_or_repetition(store: Store, driver: Driver, count: int) -> None:
-    if count > driver.most_keys:
-        pytest.skip("the driver's pages are smaller in these tests")
+@pytest.mark.parametrize(("driver", "count"), ACROSS_PAGES, indirect=["driver"])
+def test_scan_crosses_pages_without_loss_or_repetition(store: Store, count: int) -> None:
     wanted = [b"%06d" % n for n in range(count)]
     for key in wanted:
         store.set(P, key, key)
@@ -290,9 +295,8 @@ def test_no_increment_is_lost_between_threads(store: Store) -> None:
     assert store.get(P, b"counter") == b"240"
 
 
-def test_of_many_processes_exactly_one_wins(url: str, store: Store, driver: Driver) -> None:
-    if not driver.shared:
-        pytest.skip("lives in one process")
+@SHARED
+def test_of_many_processes_exactly_one_wins(url: str, store: Store) -> None:
     start_at = time.time() + 3
     with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
         races = [processes.submit(create_all, url, start_at, b"%d" % n, 40) for n in range(3)]
@@ -305,9 +309,8 @@ def test_of_many_processes_exactly_one_wins(url: str, store: Store, driver: Driv
     assert store.get(b"race", b"counter") == b"120"
 
 
-def test_what_one_wrote_the_next_one_reads(url: str, store: Store, driver: Driver) -> None:
-    if not driver.shared:
-        pytest.skip("lives in one process")
+@SHARED
+def test_what_one_wrote_the_next_one_reads(url: str, store: Store) -> None:
     store.set(P, b"k", b"v")
     with open_store(url) as second:
         assert second.get(P, b"k") == b"v"
