@@ -28,6 +28,14 @@ def main(context: click.Context, scale: float, dry_run: bool) -> None:
         sys.exit(0 if lakefs_demo(scale, dry_run) else 1)
 
 
+@main.command("icechunk")
+def icechunk_command() -> None:
+    """Expire and collect the design document's sample as an Icechunk repository; needs no Airflow."""
+    from demo.icechunk import icechunk_demo
+
+    sys.exit(0 if icechunk_demo(STATE.parent / "demo-icechunk") else 1)
+
+
 def say(text: str) -> None:
     """Print one step of the story at once."""
     click.echo(text)

@@ -1,0 +1,38 @@
+"""The Icechunk demo holds, and notices when something is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from demo import icechunk as demo
+
+pytestmark = pytest.mark.system
+
+
+def test_sample_frees_two_snapshots_then_five_and_every_ref_reads_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo.icechunk_demo(tmp_path / "repo")
+    said = capsys.readouterr().out
+    assert "Snapshots 6, 7 freed" in said
+    assert "Snapshots 1, 2, 3, 4, 5 freed" in said
+    assert "6 of 6 refs" in said
+    assert "4 of 4 refs" in said
+
+
+def test_demo_fails_when_a_ref_reads_otherwise_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collect = demo.collect
+
+    def collect_and_move_main(config: demo.CollectConfig) -> object:
+        report = collect(config)
+        library = demo.open_library(config.uri)
+        library.reset_branch("main", library.lookup_branch("develop"))
+        return report
+
+    monkeypatch.setattr(demo, "collect", collect_and_move_main)
+    assert not demo.icechunk_demo(tmp_path / "repo")
+    assert "WRONG branch main no longer reads the same" in capsys.readouterr().out
