@@ -90,7 +90,7 @@ def collect(
         RefusedError: a range is missing.
         FormatError: a range is damaged, or not what its metarange says.
     """
-    index = CommittedIndex.load(context.state)
+    index = CommittedIndex.load(context.state, context.plan.namespace)
     new = {
         range_id: facts for range_id, facts in roles.active.items() if not _is_known(index, range_id, facts)
     }

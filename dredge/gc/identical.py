@@ -170,7 +170,7 @@ def _find_paths(
     }
     table = folder.read_part(committed.part("committed/ranges-00000.parquet"))
     facts = {range_id: found for range_id, found in facts_of(table) if found.head}
-    index = CommittedIndex.load(context.state)
+    index = CommittedIndex.load(context.state, context.plan.namespace)
     groups: dict[str, list[str]] = defaultdict(list)
     for range_id in facts:
         groups[index.places[range_id][0]].append(range_id)

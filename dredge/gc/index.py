@@ -27,12 +27,15 @@ import pyarrow as pa
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.decoding import RangeHashes
 from dredge.gc.hashes import NONE, Hashes
+from dredge.gc.namespaces import canonical_namespace
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
+FORMAT = 1
+"""Changes whenever the same range would give other hashes."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
 _MANIFEST = pa.schema(
@@ -132,17 +135,20 @@ class CommittedIndex:
 
     Args:
         state: the folder of lease and index.
+        namespace: URI that addresses were resolved against. What was worked out for another one (a bucket
+            that was copied) says nothing here.
     """
 
-    def __init__(self, state: ObjectWriter) -> None:
+    def __init__(self, state: ObjectWriter, namespace: str) -> None:
         self._state = state
+        self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
         self.parts: dict[str, IndexPart] = {}
         self.places: dict[str, tuple[str, int]] = {}
 
     @classmethod
-    def load(cls, state: ObjectWriter) -> CommittedIndex:
+    def load(cls, state: ObjectWriter, namespace: str) -> CommittedIndex:
         """Read all manifests. One that cannot be trusted is left out: its ranges are decoded again."""
-        index = cls(state)
+        index = cls(state, namespace)
         names = sorted((info.key for info in state.list_level(f"{MANIFESTS}/").objects), reverse=True)
         # Run ids sort newest first, so this goes from old to new, and the newest part of a range counts.
         for name, data in state.get_many(names):
@@ -168,7 +174,9 @@ class CommittedIndex:
             return
         columns = list(zip(*rows, strict=True))
         table = pa.table([pa.array(column) for column in columns], schema=_MANIFEST)
-        table = table.replace_schema_metadata({"parts": json.dumps(parts)})
+        table = table.replace_schema_metadata(
+            {"parts": json.dumps(parts), "made_for": json.dumps(self._made_for)}
+        )
         data = parquet_bytes(table)
         name = f"{MANIFESTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet"
         self._state.put(name, data)
@@ -179,7 +187,10 @@ class CommittedIndex:
         if hashlib.sha256(data).hexdigest() != digest:
             raise FormatError("its bytes do not fit the digest in its name")
         table = read_parquet(data)
-        for value in json.loads(table.schema.metadata[b"parts"]):
+        facts = table.schema.metadata or {}
+        if json.loads(facts.get(b"made_for", b"{}")) != self._made_for:
+            raise FormatError("it was made for another namespace, or by another version")
+        for value in json.loads(facts[b"parts"]):
             part = IndexPart.from_json(value)
             self.parts[part.name] = part
         columns = [table[column].to_pylist() for column in _MANIFEST.names]

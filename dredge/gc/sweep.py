@@ -29,6 +29,7 @@ from dredge.gc.lookup import ShardedSet
 from dredge.gc.recheck import Known, recheck
 from dredge.gc.slices import DATA
 from dredge.runs import ledger
+from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
@@ -40,6 +41,7 @@ log = logging.getLogger("dredge")
 
 STEP = ledger.STEP
 _SAMPLES = 20
+_FIRST_GROUP = 1000
 _NOT_ALLOWED = frozenset(
     {"AccessDenied", "AccessForbidden", "Forbidden", "AllAccessDisabled", "PermissionDenied", "403"}
 )
@@ -212,8 +214,9 @@ def _sweep_part(
         entries = ledger.rows_of(kept, [ledger.KEPT] * kept.num_rows, attempt, fencing, code=codes.tolist())
         ledger.write_raw(folder, name, attempt, config["turn"], 0, entries)
         progress.add(kept.num_rows)
-    doomed = rows.filter(pa.array(~(held | again)))
-    for number, group in enumerate(_groups(doomed, f"{config['run_id']}/{name}", config["delete_keys"]), 1):
+    doomed = _shuffled(rows.filter(pa.array(~(held | again))), f"{config['run_id']}/{name}")
+    groups = _Groups(doomed, config["delete_keys"], config["gate_seconds"])
+    for number, group in enumerate(groups, 1):
         if not gate.is_open():
             return False
         outcomes = deleter.delete(group["address"].to_pylist())
@@ -231,13 +234,39 @@ def _sweep_part(
     return True
 
 
-def _groups(rows: pa.Table, seed: str, keys: int) -> Iterator[pa.Table]:
-    """Rows in groups, shuffled: neighbours in name share the store's partitions, and would slow each other
+def _shuffled(rows: pa.Table, seed: str) -> pa.Table:
+    """Rows in another order: neighbours in name share the store's partitions, and would slow each other
     down."""
     order = list(range(rows.num_rows))
     random.Random(seed).shuffle(order)
-    for start in range(0, len(order), keys):
-        yield rows.take(pa.array(order[start : start + keys], pa.int64())).combine_chunks()
+    return rows.take(pa.array(order, pa.int64())).combine_chunks()
+
+
+class _Groups:
+    """Cuts rows into groups that take about as long as a look through the gate is trusted.
+
+    Args:
+        rows: to be deleted.
+        keys_max: longest group.
+        seconds: that a group should take at most.
+    """
+
+    def __init__(self, rows: pa.Table, keys_max: int, seconds: float) -> None:
+        self._rows = rows
+        self._keys_max = keys_max
+        self._seconds = seconds
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        keys, start = min(_FIRST_GROUP, self._keys_max), 0
+        while start < self._rows.num_rows:
+            group = self._rows.slice(start, keys)
+            begun = running_seconds()
+            yield group
+            start += group.num_rows
+            if running_seconds() - begun > self._seconds:
+                keys = max(min(_FIRST_GROUP, self._keys_max), keys // 2)
+            else:
+                keys = min(self._keys_max, keys * 2)
 
 
 def _settle(

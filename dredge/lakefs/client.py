@@ -22,6 +22,7 @@ from dredge.lakefs.prepare import prepare_commits
 from dredge.lakefs.transport import Transport, refuse
 
 PAGE = 1000
+LOG_FIRST_PAGE = 50
 PREPARE_READ_SECONDS = 900.0
 """A page of uncommitted addresses ends by size or after a minute by default, but a loaded server takes
 longer."""
@@ -100,7 +101,9 @@ class LakeFSClient:
         """A ref's commit and all its ancestors, newest first; raises NotFoundError."""
         names = {"repository": repository, "ref": ref}
         path = "/repositories/{repository}/refs/{ref}/commits"
-        return (_commit(item) for item in self._pages(path, names, {}, f"log of {ref}"))
+        # Most callers stop after some commits, where the history of another ref begins.
+        pages = self._pages(path, names, {}, f"log of {ref}", LOG_FIRST_PAGE)
+        return (_commit(item) for item in pages)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
         """One commit; raises NotFoundError only when the record is really missing.
@@ -200,11 +203,17 @@ class LakeFSClient:
         return answer.json()
 
     def _pages(
-        self, path: str, names: Mapping[str, str], query: Mapping[str, Any], what: str
+        self,
+        path: str,
+        names: Mapping[str, str],
+        query: Mapping[str, Any],
+        what: str,
+        first_page: int = PAGE,
     ) -> Iterator[dict[str, Any]]:
-        after = ""
+        after, amount = "", first_page
         while True:
-            value = self._get(path, names, {**query, "amount": PAGE, "after": after}, what)
+            value = self._get(path, names, {**query, "amount": amount, "after": after}, what)
+            amount = PAGE
             yield from value["results"]
             pagination = value["pagination"]
             if not pagination["has_more"]:

@@ -10,10 +10,11 @@ import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
+from dredge.gc.index import CommittedIndex
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
 from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, MemoryStore, open_deleter
+from dredge.storage import DeleteOutcome, MemoryStore, open_deleter, open_writer
 from dredge.storage.memory import MemoryDeleter
 from tests.support.gc import World, deleting, make_world
 
@@ -480,3 +481,16 @@ def test_verify_runs_again_by_itself() -> None:
     context = world.plan()
     world.run(context)
     assert verify(context).counts["checked_objects"] == len(gone)
+
+
+def test_an_index_made_for_another_namespace_is_not_believed() -> None:
+    """A bucket that was copied brings its index along, but full addresses mean another place there."""
+    world, kept, _ = busy_world()
+    world.collect()
+    copied = "memory://copied/lake"
+    for key in world.lake.keys(""):
+        open_writer(copied).put(key, world.lake.objects.get(key))
+    state = open_writer(f"{copied}/_lakefs/retention/gc/dredge")
+    assert CommittedIndex.load(state, world.lake.namespace).places
+    assert not CommittedIndex.load(state, copied).places
+    assert world.data() == kept
