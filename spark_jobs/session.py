@@ -80,10 +80,9 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
     from pyspark.sql import SparkSession
 
     conf = SparkConf()
-    inside_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is not None:
         conf.setIfMissing("spark.master", master)
-    wanted = dict(DEFAULTS) if inside_submit else submit_conf()
+    wanted = dict(DEFAULTS) if _inside_submit() else submit_conf()
     if (conf.get("spark.master") or "local").startswith("local"):
         wanted |= LOCAL_DEFAULTS
     for key, value in wanted.items():
@@ -101,8 +100,9 @@ def close_session(spark: SparkSession, last: bool = False) -> None:
     """
     if is_remote(spark) and not last:
         spark.client.close()
-    else:
+    elif is_remote(spark) or not _inside_submit():
         spark.stop()
+    # spark-submit's JVM stops its context when it ends, which is now; asking for it costs another second.
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -163,6 +163,10 @@ def _open_remote(remote: str) -> SparkSession:
             log.info("The run's Spark Connect session is closed; going on in a new one")
             url = with_session_id(remote, str(uuid.uuid4()))
     raise AssertionError("unreachable")
+
+
+def _inside_submit() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _plain(remote: str) -> str:
