@@ -20,7 +20,7 @@ from dredge.graveler.catalog import Catalog
 from dredge.graveler.committed.entries import Entry
 from dredge.graveler.committed.store import RangeReader
 from dredge.graveler.errors import GravelerError, RulesNotFoundError
-from tests.support.gc import CatalogClient, World, make_world
+from tests.support.gc import CatalogClient, Parallel, World, make_world
 from tests.support.lakes import with_settings
 
 CASES = int(os.environ.get("DREDGE_CASES", "60"))
@@ -211,7 +211,16 @@ def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
     small_pages: bool,
     loses_commits: bool,
 ) -> None:
-    world = make_world(tuning={"candidate_rows": 3, "part_rows": 2, "delete_keys": 2, "listing_rows_max": 2})
+    # Everything small, so that there are several parts, shards, rounds and groups.
+    small = {
+        "candidate_rows": 3,
+        "part_rows": 2,
+        "delete_keys": 2,
+        "listing_rows_max": 2,
+        "shard_values": 2,
+    }
+    world = make_world(tuning=small)
+    world.runner = Parallel()
     defects = frozenset({"active_walk_early_stop"} if loses_commits else set())
     changes = {"prepare_flush_rows": 1, "prepare_file_bytes_max": 16} if small_pages else {}
     world.lake = with_settings(world.lake, defects=defects, **changes)

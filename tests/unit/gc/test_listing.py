@@ -8,8 +8,7 @@ from dredge.gc.steps import slice_listing
 from dredge.graveler.xid import new_descending_xid
 from dredge.hashing import hash64
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner
-from tests.support.gc import World, make_world
+from tests.support.gc import Parallel, World, make_world
 
 
 def listed(world: World, **settings: object) -> tuple[list[str], StepSummary]:
@@ -19,14 +18,6 @@ def listed(world: World, **settings: object) -> tuple[list[str], StepSummary]:
     for table in rows:
         assert table["hash"].to_pylist() == hash64(table["address"]).tolist()
     return [address for table in rows for address in table["address"].to_pylist()], summary
-
-
-class Parallel(LocalRunner):
-    """Runs in this process, but says that it could do more."""
-
-    @property
-    def default_parallelism(self) -> int:
-        return 3
 
 
 def layouts(world: World) -> set[str]:

@@ -10,7 +10,7 @@ from dredge.errors import RefusedError
 from dredge.gc.steps import Context, check_limits, save_report
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
-from tests.support.gc import World, make_world
+from tests.support.gc import Parallel, World, make_world
 
 
 def report_of(context: Context) -> dict:
@@ -74,8 +74,10 @@ def look_alikes(world: World) -> dict[str, str]:
     return made
 
 
-def test_every_kind_of_garbage_goes_and_every_look_alike_stays() -> None:
-    world = make_world()
+@pytest.mark.parametrize("shard_values", [1, 3, 32 << 20])
+def test_every_kind_of_garbage_goes_and_every_look_alike_stays(shard_values: int) -> None:
+    world = make_world(tuning={"shard_values": shard_values, "part_rows": 2, "candidate_rows": 2})
+    world.runner = Parallel()
     world.rules(30)
     base = world.upload("base", b"base")
     world.lake.commit()
