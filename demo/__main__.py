@@ -15,7 +15,7 @@ from demo.kinds import plant_all, young
 from demo.lake import Lake
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "demo"
-MIN_AGE_SECONDS = 25
+MIN_AGE_SECONDS = 60
 
 
 @click.group(invoke_without_command=True)
