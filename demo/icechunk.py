@@ -6,7 +6,6 @@ import hashlib
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -151,16 +150,15 @@ def expire_and_collect(
     threshold: datetime,
     *,
     delete_tags: bool,
-    read: Callable[[str], Reads] = read_refs,
 ) -> Outcome:
     """Expire by the document's rule and collect; reads every ref before and after."""
     uri = f"file://{folder}"
-    before, files, size_bytes = read(uri), _snapshots(folder), _bytes(folder)
+    before, files, size_bytes = read_refs(uri), _snapshots(folder), _bytes(folder)
     applied = expire(uri, threshold, rule="document", delete_expired_tags=delete_tags)
     say(draw_plan(applied.plan))
     config = CollectConfig(uri=uri, dry_run=False, unsafe_min_age_seconds=0, grace_hours=0)
     report = collect(config)
-    after = read(uri)
+    after = read_refs(uri)
     gone = files - _snapshots(folder)
     freed = frozenset(number for number, snapshot in ids.items() if snapshot in gone)
     shrunk = size_bytes - _bytes(folder)
