@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import shutil
 import tempfile
@@ -49,6 +50,7 @@ def spark() -> Iterator[SparkSession]:
     """The one local Spark session of the test run, two cores."""
     from spark_jobs.session import open_session
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it has a word to say at the very end
     session = open_session("dredge tests", master="local[2]")
     yield session
     session.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.summary import StepSummary
-from dredge.storage import open_writer
+from dredge.storage import StorageOptions, open_writer
 from operators import base, save_report
 from operators.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
 from operators.mark_uncommitted import LakeFSMarkUncommittedOperator
@@ -225,3 +226,15 @@ def test_lease_is_taken_even_when_the_folder_of_an_earlier_try_is_gone(
     namespace: str, tmp_path: Path
 ) -> None:
     assert acquire(namespace, "manual__1", f"file://{tmp_path}/gone")["fencing"] == 1
+
+
+def test_tasks_in_the_worker_see_the_stores_credentials_only_while_the_step_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "before")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    options = StorageOptions(region="inside", access_key_id="K", secret_access_key="hunter2")
+    with base.tasks_environment(SimpleNamespace(options=options)):  # type: ignore[arg-type]
+        assert StorageOptions.from_env() == options
+    assert os.environ["AWS_REGION"] == "before"
+    assert "AWS_SECRET_ACCESS_KEY" not in os.environ
