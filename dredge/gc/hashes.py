@@ -46,7 +46,9 @@ def unite(pieces: list[Hashes]) -> Hashes:
     if not pieces:
         return NONE
     values = np.concatenate(pieces)
-    values.sort(kind="stable")  # pieces are sorted runs, which this sort merges instead of sorting anew
+    # Several pieces are sorted runs as a rule, which a stable sort merges; a single one is sorted faster
+    # otherwise.
+    values.sort(kind="stable" if len(pieces) > 1 else None)
     if len(values) < 2:
         return values
     distinct = np.empty(len(values), bool)

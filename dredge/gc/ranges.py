@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.context import Context
-from dredge.graveler.committed.metaranges import read_metarange
-from dredge.graveler.committed.ranges import is_table_id
-from dredge.graveler.sstable.envelope import RANGES, read_envelope
+from dredge.graveler.committed.ranges import RangeInfo, is_table_id
+from dredge.graveler.sstable import METARANGES, RANGES, read_table
+from dredge.graveler.sstable.envelope import read_envelope
 from dredge.graveler.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
@@ -70,10 +70,8 @@ def read_ranges(
         FormatError: one is damaged, or two of them disagree about a range.
     """
     ids = sorted({metarange for metarange in metaranges if metarange})
-    ranges: Ranges = {}
     if len(ids) <= _INLINE:
-        unite_ranges(ranges, _named_by(context.reader, ids, heads))
-        return ranges
+        return _named_by(context.reader, ids, heads)
     hands = deal(ids, context.hands(runner, len(ids) // _INLINE + 1))
     tasks = [
         {"index": index, "ids": hand, "heads": [metarange for metarange in hand if metarange in heads]}
@@ -82,6 +80,7 @@ def read_ranges(
     config = {"where": where}
     results = context.spread(runner, where, list_ranges, config, tasks, "metaranges", len(ids))
     parts = [PartInfo.from_json(result["part"]) for result in results]
+    ranges: Ranges = {}
     for table in context.folder.read_parts(parts):
         unite_ranges(ranges, facts_of(table))
     return ranges
@@ -96,8 +95,7 @@ def list_ranges(config: Json, task: Json) -> Json:
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     progress = Progress(folder, config["progress"], f"metaranges-{task['index']:05d}")
-    ranges: Ranges = {}
-    unite_ranges(ranges, _named_by(open_reader(config["namespace"]), task["ids"], task["heads"], progress))
+    ranges = _named_by(open_reader(config["namespace"]), task["ids"], set(task["heads"]), progress)
     part = folder.write_table(config["where"], task["index"], table_of(ranges), "ranges")
     return {"part": part.to_json()}
 
@@ -139,12 +137,22 @@ def _is_table(reader: ObjectReader, name: str) -> bool:
 
 def _named_by(
     reader: ObjectReader, ids: Sequence[str], heads: Collection[str], progress: Progress | None = None
-) -> Iterable[tuple[str, RangeFacts]]:
+) -> Ranges:
+    """Read metaranges. Those of successive commits name mostly the same ranges, which are then decoded
+    once."""
+    known: dict[bytes, RangeInfo] = {}
+    in_heads: set[bytes] = set()
     try:
         for key, data in reader.get_many([METADATA + metarange for metarange in ids]):
             metarange_id = key.removeprefix(METADATA)
-            for found in read_metarange(data, key, expected_id=metarange_id).ranges:
-                yield found.id, RangeFacts(found.count, found.min_key, found.max_key, metarange_id in heads)
+            records = read_table(data, key, kind=METARANGES, expected_id=metarange_id).records
+            values = {record.value for record in records}
+            if values - known.keys():
+                for record in records:
+                    if record.value not in known:
+                        known[record.value] = RangeInfo.decode(record.key, record.value, key)
+            if metarange_id in heads:
+                in_heads |= values
             if progress is not None:
                 progress.add(1)
     except NotFoundError as error:
@@ -153,6 +161,15 @@ def _named_by(
             " Nothing was deleted. Restore the file (a backup, an older version of the bucket), then start"
             " a new run."
         ) from None
+    ranges: Ranges = {}
+    unite_ranges(
+        ranges,
+        (
+            (found.id, RangeFacts(found.count, found.min_key, found.max_key, value in in_heads))
+            for value, found in known.items()
+        ),
+    )
+    return ranges
 
 
 def unite_ranges(ranges: Ranges, found: Iterable[tuple[str, RangeFacts]]) -> None:
