@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -160,8 +161,20 @@ class LakeFSSparkOperator(SparkSubmitOperator):
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
         # This Python's folder has a spark-submit of the right version; one already on the PATH wins.
         path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
-        env = {"PYSPARK_PYTHON": python, "PATH": path}
+        env = {"PYSPARK_PYTHON": python, "PATH": path, **own_spark_home(path)}
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
+
+
+def own_spark_home(path: str) -> dict[str, str]:
+    """Return SPARK_HOME when spark-submit is this environment's own; its search for it breaks on a space.
+
+    :param path: where spark-submit will be looked for
+    """
+    found, spec = shutil.which("spark-submit", path=path), importlib.util.find_spec("pyspark")
+    if "SPARK_HOME" in os.environ or found is None or spec is None or spec.origin is None:
+        return {}
+    own = Path(found).parent == Path(sys.executable).parent
+    return {"SPARK_HOME": str(Path(spec.origin).parent)} if own else {}
 
 
 def job_file(step: str) -> Path:

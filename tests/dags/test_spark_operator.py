@@ -26,7 +26,7 @@ from dredge.errors import (
 from operators import spark
 from operators.connect import TOKEN, ConnectJob, remote_of_run
 from operators.slice_listing import LakeFSSliceListingOperator
-from operators.spark import job_error, merged_conf
+from operators.spark import job_error, merged_conf, own_spark_home
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -307,3 +307,17 @@ def wait_for(path: Path) -> None:
 def _no_threads_left() -> Iterator[None]:
     yield
     assert [thread for thread in threading.enumerate() if thread.name.startswith("lease")] == []
+
+
+def test_own_spark_submit_is_told_its_home_and_a_users_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    own = own_spark_home(str(Path(sys.executable).parent))
+    assert (Path(own["SPARK_HOME"]) / "bin" / "spark-class").exists()
+    users = tmp_path / "spark-submit"
+    users.write_text("#!/bin/sh\n")
+    users.chmod(0o755)
+    assert own_spark_home(str(tmp_path)) == {}
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    assert own_spark_home(str(Path(sys.executable).parent)) == {}
