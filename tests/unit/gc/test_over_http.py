@@ -3,6 +3,7 @@ show."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+from tests.support.objectstore import moto_s3
 
 
 def client_of(lake: Lake) -> LakeFSClient:
@@ -131,3 +133,26 @@ def test_tasks_in_other_processes_give_the_same_result(tmp_path: Path) -> None:
             report = run_steps(context, runner)
         assert report.counts["deleted_objects"] == 10
         assert keys(lake) == living
+
+
+def test_a_run_on_s3_deletes_the_garbage_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with moto_s3() as bucket, lakefs_server(tmp_path, bucket=bucket) as lake:
+        for name, value in bucket.options.to_env().items():
+            monkeypatch.setenv(name, value)
+        repository = lake.repository()
+        lake.sdk.repositories_api.set_gc_rules("lake", {"default_retention_days": 7, "branches": []})
+        living = {upload(repository, f"path {number}/ü%20", b"%d" % number) for number in range(5)}
+        repository.branch("main").commit("first")
+        living.add(upload(repository, "path 0/ü%20", b"0"))  # the same bytes once more
+        living.add(upload(repository, "staged", b"staged"))
+        orphans = {"data/odd/a b#c", "data/odd//x", "data/odd/tail/", "data/odd/ctrl\x01x", "data/odd/%2F"}
+        for key in orphans:
+            lake.writer().put(key, b"orphan")
+        lake.writer().put("data/twin", b"1")  # as some committed object, but served by nobody
+        time.sleep(1.1)  # the store tells whole seconds
+        report = collect(lake)
+        assert keys(lake) == living
+        assert report.counts["deleted_objects"] == len(orphans) + 1
+        assert_readable(repository, "main")
