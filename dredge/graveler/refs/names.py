@@ -13,7 +13,9 @@ _BRANCH = re.compile(r"[0-9A-Za-z_][-0-9A-Za-z_]*")
 # Git's rules for one component of a ref name.
 _TAG_BAD = re.compile(r"[\x00-\x20\x7f~^:?*\[\\/$]|\.\.|@\{|^\.|\.$|\.lock$|^@$|^-")
 _COMMIT = re.compile(r"[0-9a-f]{64}")
-_NAMESPACE = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+_NAMESPACE = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s][^\x00-\x1f\x7f]*"
+)  # a folder of a local store may have spaces in its path
 
 
 def check_repository(name: str) -> None:
