@@ -234,6 +234,13 @@ def make_world(**settings: Any) -> World:
     return World(lake, CatalogClient(lake.catalog), settings=settings)
 
 
+def summary_of(context: Context, step: str) -> StepSummary:
+    """The summary of a step that must be complete."""
+    summary = context.folder.read_summary(step)
+    assert summary is not None, step
+    return summary
+
+
 class WatchedDeleter:
     """A deleter that shows each request before it is made, and may answer for some keys itself."""
 

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
 from dredge.gc.index import CommittedIndex
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
-from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
+from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, subtract, verify
+from dredge.runs.folder import parquet_bytes, read_parquet
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, MemoryStore, open_deleter, open_writer
 from dredge.storage.memory import MemoryDeleter
-from tests.support.gc import World, deleting, make_world
+from tests.support.gc import World, deleting, make_world, summary_of
 
 
 class Killed(BaseException):
@@ -107,6 +109,10 @@ def test_objects_that_cannot_be_deleted_make_the_run_partial_and_are_tried_again
     assert report["counts"]["failed_objects"] == len(denied)
     assert context.folder.read_json("summary.json")["success"] is False
     assert {row["code"] for row in report["failures"]} == {code}
+    lines = context.folder.writer.get("deleted.text/part-00000.txt").decode().splitlines()
+    for number in range(1, len(context.folder.writer.list_level("deleted.text/").objects)):
+        lines += context.folder.writer.get(f"deleted.text/part-{number:05d}.txt").decode().splitlines()
+    assert sorted(lines) == sorted(gone - denied)
 
     world.age(minutes=5)
     with deleting() as requests:
@@ -216,6 +222,9 @@ def test_a_lease_whose_holder_died_is_taken_over_after_its_expiry_and_the_old_ho
     assert new.plan.lease.fencing == late.plan.lease.fencing + 1
     with pytest.raises(LeaseHeldError, match="lost"):
         bulk_delete(late, LocalRunner())
+    open_deleter(late.folder.uri).delete(["candidates/_SUCCESS.json"])
+    with pytest.raises(LeaseHeldError, match="lost"):
+        subtract(late, LocalRunner())
     assert kept | gone <= world.data()
     world.run(new)
     assert world.data() == kept
@@ -342,18 +351,12 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     world, kept, gone = busy_world()
     context = world.plan()
     world.mark(context)
-    name = next(part.name for part in _summary(context, "candidates").parts if "/part-" in part.name)
+    name = next(part.name for part in summary_of(context, "candidates").parts if "/part-" in part.name)
     data = context.folder.writer.get(name)
     context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(FormatError, match="not those that were written"):
         bulk_delete(context, LocalRunner())
     assert world.data() == kept | gone
-
-
-def _summary(context: Context, step: str):  # type: ignore[no-untyped-def]
-    summary = context.folder.read_summary(step)
-    assert summary is not None
-    return summary
 
 
 @pytest.mark.parametrize("step", ["listing", "staged", "committed", "candidates", "guard"])
@@ -377,7 +380,7 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
         world.mark(context)
         name = next(
             part.name
-            for part in _summary(context, kind.partition("/")[0]).parts
+            for part in summary_of(context, kind.partition("/")[0]).parts
             if part.name.startswith(kind)
         )
         if damage == "gone":
@@ -430,14 +433,14 @@ def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
         world.run(context)
         assert world.data() == kept
         assert orphan not in world.data()
-        counts = _summary(context, "committed").counts
+        counts = summary_of(context, "committed").counts
         assert counts["index_parts_rebuilt"] == (0 if damage == "manifest" else 1)
         assert counts["ranges_decoded"] == 1
         # And the time after, the new part is used.
         world.age(hours=1)
         context = world.plan()
         world.run(context)
-        assert _summary(context, "committed").counts["ranges_decoded"] == 0
+        assert summary_of(context, "committed").counts["ranges_decoded"] == 0
 
 
 def test_an_object_without_a_time_stops_the_run() -> None:
@@ -494,3 +497,13 @@ def test_an_index_made_for_another_namespace_is_not_believed() -> None:
     assert CommittedIndex.load(state, world.lake.namespace).places
     assert not CommittedIndex.load(state, copied).places
     assert world.data() == kept
+
+
+def test_a_manifest_of_the_index_that_was_edited_is_not_believed() -> None:
+    world, _, _ = busy_world()
+    world.collect()
+    state = open_writer(f"{world.lake.namespace}/_lakefs/retention/gc/dredge")
+    name = state.list_level("index/manifests/").objects[0].key
+    table = read_parquet(state.get(name))
+    state.put(name, parquet_bytes(table.set_column(1, "count", pa.array([9] * table.num_rows))))
+    assert not CommittedIndex.load(state, world.lake.namespace).places

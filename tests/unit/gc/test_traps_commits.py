@@ -13,11 +13,12 @@ from dredge.gc.commits import load_graph, read_commits_csv
 from dredge.gc.steps import bulk_delete
 from dredge.graveler.catalog import Commit as CatalogCommit
 from dredge.graveler.committed.commits import commit_id as compute_id
+from dredge.graveler.sstable.envelope import read_envelope
 from dredge.lakefs import Commit, PreparedCommits, Ref
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.captured import FOLDER
-from tests.support.gc import World, deleting, make_world
+from tests.support.gc import World, deleting, make_world, summary_of
 from tests.unit.gc.test_traps_staging import seen_with
 
 
@@ -40,9 +41,11 @@ def test_trap_02_no_rules_means_that_every_commit_is_active() -> None:
     world.lake.commit("second")
     orphan = world.orphan("data/orphan")
     world.age(days=400)
-    world.collect()
+    context = world.plan()
+    world.run(context)
     assert world.data() == {first, second}
     assert orphan not in world.data()
+    assert summary_of(context, "committed").counts["active_commits"] == 3
 
 
 def test_trap_02_without_rules_dangling_commits_count_too() -> None:
@@ -53,8 +56,10 @@ def test_trap_02_without_rules_dangling_commits_count_too() -> None:
     world.lake.commit("topic", "topic")
     catalog.delete_branch(name, "topic")
     world.age(days=400)
-    world.collect()
+    context = world.plan()
+    world.run(context)
     assert dangling in world.data()
+    assert summary_of(context, "candidates").counts["candidates_objects"] == 0
 
 
 def test_trap_02_a_404_that_is_not_no_rules_stops_the_run() -> None:
@@ -147,7 +152,8 @@ def test_trap_09_a_damaged_range_or_metarange_stops_the_run(damage: str, rules: 
         assert {kept, orphan} <= world.data()
 
 
-def test_trap_09_another_tables_file_under_a_ranges_name_stops_the_run() -> None:
+@pytest.mark.parametrize("kind", ["ranges", "metaranges"])
+def test_trap_09_another_tables_file_under_a_tables_name_stops_the_run(kind: str) -> None:
     world = make_world()
     world.rules(30)
     world.upload("a", b"1")
@@ -158,17 +164,15 @@ def test_trap_09_another_tables_file_under_a_ranges_name_stops_the_run() -> None
     orphan = world.orphan("data/orphan")
     world.age(days=2)
     second = sorted(set(range_files(world)) - first)
-    ranges = [key for key in [*sorted(first), *second] if _is_range(world, key)]
-    world.lake.objects.put(ranges[-1], world.lake.objects.get(ranges[0]))
+    tables = [key for key in [*sorted(first), *second] if _kind(world, key) == kind]
+    world.lake.objects.put(tables[-1], world.lake.objects.get(tables[0]))
     with pytest.raises(FormatError):
         world.collect()
     assert orphan in world.data()
 
 
-def _is_range(world: World, key: str) -> bool:
-    from dredge.graveler.sstable.envelope import read_envelope
-
-    return read_envelope(world.lake.objects.get(key), key, None, None).kind == "ranges"
+def _kind(world: World, key: str) -> str:
+    return read_envelope(world.lake.objects.get(key), key, None, None).kind
 
 
 def test_trap_18_a_tag_keeps_its_commit_unless_told_otherwise() -> None:

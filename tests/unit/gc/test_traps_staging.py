@@ -5,16 +5,17 @@ Numbers are those of the facts about lakeFS; "vendor" names the failures that la
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 
 import pytest
 
-from dredge.errors import ConfigError, RefusedError
+from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.graveler.catalog import Settings
 from dredge.graveler.errors import NoChangesError
-from dredge.storage import memory_store
-from tests.support.gc import CatalogClient, World, make_world
+from dredge.storage import memory, memory_store
+from tests.support.gc import CatalogClient, World, make_world, summary_of
 from tests.support.lakes import with_settings
 
 
@@ -232,6 +233,68 @@ def test_trap_06_a_linked_object_of_equal_size_is_looked_into() -> None:
     assert {first, second} <= world.data()
 
 
+def test_trap_06_a_linked_object_that_claims_the_committed_checksum_is_looked_into() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    first = world.upload("a", b"12345678")
+    world.lake.commit()
+    full = catalog.get_physical_address(name, "main", "a")
+    second = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"87654321")
+    checksum = world.lake.objects.stat(first).etag
+    assert checksum is not None
+    catalog.link_physical_address(name, "main", "a", physical_address=full, checksum=checksum, size_bytes=8)
+    assert world.served()["a"] == second
+    world.age(days=2)
+    world.collect()
+    assert {first, second} <= world.data()
+
+
+def test_trap_06_a_copy_over_itself_of_an_entry_with_another_checksum_stays() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    first = world.orphan("data/slice/staged", b"12345678")
+    stage_again(world, first, "a", size_bytes=8)
+    world.lake.commit()
+    second = world.lake.address(catalog.copy_object(name, "main", "a", "a"))
+    assert world.served()["a"] == second
+    world.age(days=2)
+    world.collect()
+    assert {first, second} <= world.data()
+
+
+def test_trap_06_where_etags_are_no_hashes_of_the_content_the_bytes_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An encrypted bucket: its ETags look like MD5s and are none, and no configuration says so."""
+    monkeypatch.setattr(memory, "_etag", lambda data: hashlib.md5(b"salt" + data).hexdigest())
+    world = make_world()
+    first = world.upload("a", b"same")
+    world.lake.commit()
+    second = world.upload("a", b"same")
+    orphan = world.orphan("data/slice/orphan", b"else")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert summary_of(context, "candidates").details["etags_are_contents"] is False
+    assert world.data() == {first, second}
+    assert orphan not in world.data()
+
+
+def test_trap_06_questions_are_counted_over_all_branches() -> None:
+    world = make_world(safety={"identical_stats_max": 3})
+    world.upload("a", b"same")
+    world.lake.commit()
+    for number in range(4):
+        world.lake.catalog.create_branch(world.lake.repository, f"b{number}", "main")
+    twin = world.upload("a", b"same", "b3")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert twin in world.data()
+    guard = summary_of(context, "guard")
+    assert (guard.counts["suspects_held"], guard.counts["questions"]) == (1, 0)
+
+
 def test_trap_07_an_object_that_looks_old_at_birth_is_not_seen_by_this_run() -> None:
     world = make_world()
     world.upload("a", b"1")
@@ -275,7 +338,7 @@ def test_trap_23_sealed_tokens_are_staging_too() -> None:
     world.assert_readable()
 
 
-def stage_again(world: World, address: str, path: str = "again") -> None:
+def stage_again(world: World, address: str, path: str = "again", size_bytes: int = 6) -> None:
     """Stage an object that is in the store already (StageObject asks for no age and no permission)."""
     world.lake.catalog.stage_object(
         world.lake.repository,
@@ -283,7 +346,7 @@ def stage_again(world: World, address: str, path: str = "again") -> None:
         path,
         physical_address=f"{world.lake.namespace}/{address}",
         checksum="c",
-        size_bytes=6,
+        size_bytes=size_bytes,
     )
 
 
@@ -417,8 +480,13 @@ def test_staging_that_vanished_since_the_last_run_stops_the_run() -> None:
                 _empty_file(world, key)
         return page
 
+    def nothing(*_: object) -> None:
+        raise NotFoundError("so that the canaries see nothing")
+
     world.client.prepare_uncommitted = empty  # type: ignore[method-assign, assignment]
-    with pytest.raises(RefusedError, match=r"staging_not_gone|canaries"):
+    world.client.objects = lambda *_, **__: []  # type: ignore[method-assign]
+    world.client.stat = nothing  # type: ignore[method-assign, assignment]
+    with pytest.raises(RefusedError, match="staging_not_gone"):
         world.collect()
     assert staged <= world.data()
 
