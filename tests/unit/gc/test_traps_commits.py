@@ -166,8 +166,10 @@ def test_trap_09_another_tables_file_under_a_tables_name_stops_the_run(kind: str
     second = sorted(set(range_files(world)) - first)
     tables = [key for key in [*sorted(first), *second] if _kind(world, key) == kind]
     world.lake.objects.put(tables[-1], world.lake.objects.get(tables[0]))
+    context = world.plan()
     with pytest.raises(FormatError):
-        world.collect()
+        world.run(context)
+    assert context.folder.read_failure("committed") is not None
     assert orphan in world.data()
 
 

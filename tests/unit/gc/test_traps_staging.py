@@ -242,11 +242,21 @@ def test_trap_06_a_linked_object_that_claims_the_committed_checksum_is_looked_in
     second = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"87654321")
     checksum = world.lake.objects.stat(first).etag
     assert checksum is not None
-    catalog.link_physical_address(name, "main", "a", physical_address=full, checksum=checksum, size_bytes=8)
+    catalog.link_physical_address(
+        name,
+        "main",
+        "a",
+        physical_address=full,
+        checksum=checksum,
+        size_bytes=8,
+        content_type="application/octet-stream",
+    )
     assert world.served()["a"] == second
     world.age(days=2)
-    world.collect()
+    context = world.plan()
+    world.run(context)
     assert {first, second} <= world.data()
+    assert [item["address"] for item in context.folder.read_json("guard.json")["identical_live"]] == [second]
 
 
 def test_trap_06_a_copy_over_itself_of_an_entry_with_another_checksum_stays() -> None:
