@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, ConflictError, DredgeError, FormatError, RefusedError, UnavailableError
+from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError, UnavailableError
 from dredge.gc import reasons
 from dredge.gc.context import Context
 from dredge.gc.gate import Gate, watching
@@ -27,6 +26,7 @@ from dredge.gc.hashes import Hashes, contains, read_hashes
 from dredge.gc.identical import CLEARED
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.recheck import Known, recheck
+from dredge.gc.settle import settle, stem_of
 from dredge.gc.slices import DATA
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
@@ -40,11 +40,7 @@ from dredge.storage import ObjectDeleter, open_deleter, open_writer
 log = logging.getLogger("dredge")
 
 STEP = ledger.STEP
-_SAMPLES = 20
 _FIRST_GROUP = 1000
-_NOT_ALLOWED = frozenset(
-    {"AccessDenied", "AccessForbidden", "Forbidden", "AllAccessDisabled", "PermissionDenied", "403"}
-)
 
 
 def bulk_delete(context: Context, runner: TaskRunner) -> StepSummary:
@@ -88,7 +84,7 @@ def _bulk_delete(context: Context, runner: TaskRunner, record: StepRecord) -> No
     except DredgeError as error:
         stopped = error
     try:
-        _settle(context, runner, record, parts, complete=stopped is None)
+        settle(context, runner, record, parts, complete=stopped is None)
     except DredgeError:
         if stopped is None:
             raise
@@ -195,7 +191,7 @@ def _sweep_part(
     config: Json,
     progress: Progress,
 ) -> bool:
-    name = _stem(part)
+    name = stem_of(part)
     rows = folder.read_part(part)
     if not pc.all(pc.starts_with(rows["address"], DATA), min_count=0).as_py():
         raise FormatError(f"{part.name} names an object outside {DATA}. Nothing more was deleted.")
@@ -267,94 +263,3 @@ class _Groups:
                 keys = max(min(_FIRST_GROUP, self._keys_max), keys // 2)
             else:
                 keys = min(self._keys_max, keys * 2)
-
-
-def _settle(
-    context: Context, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
-) -> None:
-    hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
-    tasks = [{"parts": hand} for hand in hands]
-    results = context.spread(runner, STEP, settle_parts, {}, tasks, "parts", len(parts))
-    groups: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    failures: list[Json] = []
-    for result in results:
-        record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
-        failures.extend(result["failures"])
-        for group in result["groups"]:
-            figures = groups[(group["reason"], group["outcome"], group["code"] or "")]
-            figures[0] += group["objects"]
-            figures[1] += group["bytes"]
-    totals = Counter(dict.fromkeys(ledger.OUTCOMES, 0))
-    for (_, outcome, _), figures in groups.items():
-        totals[outcome] += figures[0]
-        if outcome == ledger.DELETED:
-            record.add(deleted_bytes=figures[1])
-    candidates = record.inputs["candidates"].counts["candidates_objects"]
-    record.add(deleted_bytes=0, undone_objects=candidates - totals.total())
-    record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
-    record.details["groups"] = [
-        {"reason": key[0], "outcome": key[1], "code": key[2], "objects": figures[0], "bytes": figures[1]}
-        for key, figures in sorted(groups.items())
-    ]
-    record.details["failures"] = failures[:_SAMPLES]
-    if complete and totals.total() != candidates:
-        raise FormatError(
-            f"run {context.plan.run_id}: the ledger tells of {totals.total():,} objects, there were"
-            f" {candidates:,} candidates. Run the step again; it goes on where it stopped."
-        )
-    if totals[ledger.NOT_ADDRESSABLE]:
-        record.warn(
-            f"{totals[ledger.NOT_ADDRESSABLE]:,} objects have names that this store cannot delete exactly;"
-            " kept"
-        )
-    if totals[ledger.FAILED]:
-        record.status = "partial"
-        record.error = _failure(context, totals, failures)
-
-
-def _failure(context: Context, totals: Counter[str], samples: Sequence[Json]) -> DredgeError:
-    codes = {str(sample["code"]) for sample in samples}
-    text = (
-        f"run {context.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
-        f" ({', '.join(sorted(codes))}), such as {samples[0]['address']!r}; {totals[ledger.DELETED]:,} were."
-    )
-    if codes and codes <= _NOT_ALLOWED:
-        return ConfigError(
-            f"{text} The credentials may not delete them. Allow it, then run the step again: only these are"
-            " tried again."
-        )
-    return UnavailableError(f"{text} Run the step again: only these are tried again.")
-
-
-def settle_parts(config: Json, task: Json) -> Json:
-    """Write the ledger of some parts with one row an object. A partition function.
-
-    Args:
-        config: doors.
-        task: `parts` of the candidates.
-
-    Returns:
-        `parts` of the ledger, `groups` (objects and bytes by reason, outcome and code), `failures` (a few).
-    """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
-    written, groups, failures = [], [], []
-    for part in (PartInfo.from_json(value) for value in task["parts"]):
-        name = _stem(part)
-        rows = ledger.best(ledger.read_raw(folder, name))
-        candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
-        if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
-            raise FormatError(
-                f"the ledger of {part.name} names objects that were no candidates. Start a new run."
-            )
-        written.append(ledger.write_settled(folder, name, rows).to_json())
-        keys = ["reason", "outcome", "code"]
-        for group in rows.group_by(keys).aggregate([("size", "count"), ("size", "sum")]).to_pylist():
-            figures = {"objects": group["size_count"], "bytes": group["size_sum"]}
-            groups.append({key: group[key] for key in keys} | figures)
-        failed = rows.filter(pc.equal(rows["outcome"], ledger.FAILED)).slice(0, _SAMPLES)
-        failures.extend(failed.select(["address", "code", "message"]).to_pylist())
-    return {"parts": written, "groups": groups, "failures": failures}
-
-
-def _stem(part: PartInfo) -> str:
-    return part.name.rpartition("/")[2].removesuffix(".parquet")

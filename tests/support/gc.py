@@ -43,7 +43,7 @@ from dredge.lakefs import (
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import DeleteOutcome, ObjectDeleter
-from tests.support.lakes import Lake, make_lake
+from tests.support.lakes import Lake, make_lake, with_settings
 
 PAGE = 1000
 
@@ -239,6 +239,38 @@ def summary_of(context: Context, step: str) -> StepSummary:
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
+
+
+def seen_with(world: World, **changes: object) -> World:
+    """The same world behind a server with other settings."""
+    world.lake = with_settings(world.lake, **changes)
+    world.client = CatalogClient(world.lake.catalog)
+    return world
+
+
+def stage_again(world: World, address: str, path: str = "again", size_bytes: int = 6) -> None:
+    """Stage an object that is in the store already (StageObject asks for no age and no permission)."""
+    world.lake.catalog.stage_object(
+        world.lake.repository,
+        "main",
+        path,
+        physical_address=f"{world.lake.namespace}/{address}",
+        checksum="c",
+        size_bytes=size_bytes,
+    )
+
+
+def busy_world(**settings: object) -> tuple[World, set[str], set[str]]:
+    """Some of everything: what must stay and what must go."""
+    world = make_world(tuning={"delete_keys": 2, "candidate_rows": 3}, **settings)
+    world.rules(30)
+    kept = {world.upload(f"a{number}", b"%d" % number) for number in range(4)}
+    world.lake.commit()
+    kept |= {world.upload(f"s{number}", b"staged %d" % number) for number in range(3)}
+    kept.add(world.upload("a0", b"0"))  # the same bytes again
+    gone = {world.orphan(f"data/slice{number % 2}/orphan{number}", b"x%d" % number) for number in range(7)}
+    world.age(days=2)
+    return world, kept, gone
 
 
 class WatchedDeleter:

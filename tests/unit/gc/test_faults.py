@@ -6,19 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
-from dredge.gc.index import CommittedIndex
-from dredge.gc.planning import acquire_lease, plan_run, release_lease
-from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, subtract, verify
-from dredge.runs.folder import parquet_bytes, read_parquet
+from dredge.gc.planning import plan_run
+from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, MemoryStore, open_deleter, open_writer
+from dredge.storage import DeleteOutcome, MemoryStore
 from dredge.storage.memory import MemoryDeleter
-from tests.support.gc import World, deleting, make_world, summary_of
+from tests.support.gc import busy_world, deleting
 
 
 class Killed(BaseException):
@@ -51,19 +48,6 @@ def killed_at(number: int) -> Iterator[list[int]]:
         yield count
     finally:
         MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]
-
-
-def busy_world(**settings: object) -> tuple[World, set[str], set[str]]:
-    """Some of everything: what must stay and what must go."""
-    world = make_world(tuning={"delete_keys": 2, "candidate_rows": 3}, **settings)
-    world.rules(30)
-    kept = {world.upload(f"a{number}", b"%d" % number) for number in range(4)}
-    world.lake.commit()
-    kept |= {world.upload(f"s{number}", b"staged %d" % number) for number in range(3)}
-    kept.add(world.upload("a0", b"0"))  # the same bytes again
-    gone = {world.orphan(f"data/slice{number % 2}/orphan{number}", b"x%d" % number) for number in range(7)}
-    world.age(days=2)
-    return world, kept, gone
 
 
 def test_a_run_killed_before_any_write_goes_on_and_ends_the_same() -> None:
@@ -203,73 +187,6 @@ def test_a_living_object_that_was_missing_before_is_a_warning() -> None:
     assert any("this run did not delete them" in text for text in report["warnings"])
 
 
-def test_two_runs_at_once_are_one_run_and_one_refusal() -> None:
-    world, _, _ = busy_world()
-    first = world.plan()
-    with pytest.raises(LeaseHeldError, match="works on this repository until"):
-        world.plan()
-    release_lease(first)
-    world.age(seconds=1)
-    release_lease(world.plan())
-
-
-def test_a_lease_whose_holder_died_is_taken_over_after_its_expiry_and_the_old_holder_is_fenced_off() -> None:
-    world, kept, gone = busy_world()
-    late = world.plan()
-    world.mark(late)
-    world.age(hours=1, seconds=1)
-    new = world.plan()
-    assert new.plan.lease.fencing == late.plan.lease.fencing + 1
-    with pytest.raises(LeaseHeldError, match="lost"):
-        bulk_delete(late, LocalRunner())
-    open_deleter(late.folder.uri).delete(["candidates/_SUCCESS.json"])
-    with pytest.raises(LeaseHeldError, match="lost"):
-        subtract(late, LocalRunner())
-    assert kept | gone <= world.data()
-    world.run(new)
-    assert world.data() == kept
-
-
-def test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request() -> None:
-    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
-    context = world.plan()
-
-    def overtake(number: int, _keys: object) -> None:
-        if number == 1:
-            context.state.put(
-                "lease.json",
-                b'{"holder": "another", "fencing": 99, "expires_at": "2100-01-01T00:00:00+00:00"}',
-            )
-
-    with deleting(before=overtake) as requests, pytest.raises(LeaseHeldError):
-        world.run(context)
-    assert len(requests.made) == 1
-    assert len(world.data() - kept) == len(gone) - 2
-
-
-def test_a_lease_that_expires_while_deleting_stops_before_the_next_request() -> None:
-    world, _, _ = busy_world(safety={"gate_every_seconds": 0})
-    context = world.plan()
-
-    def sleep(number: int, _keys: object) -> None:
-        world.age(hours=2)
-
-    with deleting(before=sleep) as requests, pytest.raises(LeaseHeldError, match="not renewed"):
-        world.run(context)
-    assert len(requests.made) == 1
-
-
-def test_a_holder_that_asks_again_fences_off_its_earlier_attempt() -> None:
-    world, _, _ = busy_world()
-    config = GCConfig(repository="lake", dry_run=False)
-    first = acquire_lease(config, "dag run 1", world.client)
-    second = acquire_lease(config, "dag run 1", world.client)
-    assert second.fencing == first.fencing + 1
-    with pytest.raises(LeaseHeldError):
-        plan_run(config, first, world.client, None, world.lake.clock)
-    plan_run(config, second, world.client, None, world.lake.clock)
-
-
 @pytest.mark.parametrize("ahead", [301, -301])
 def test_clocks_that_differ_stop_the_run(ahead: float) -> None:
     world, kept, gone = busy_world()
@@ -347,115 +264,6 @@ def test_when_heads_cannot_be_looked_at_the_sweep_stops() -> None:
     assert len(world.data() - kept) == len(gone) - 2
 
 
-def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
-    world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
-    name = next(part.name for part in summary_of(context, "candidates").parts if "/part-" in part.name)
-    data = context.folder.writer.get(name)
-    context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(FormatError, match="not those that were written"):
-        bulk_delete(context, LocalRunner())
-    assert world.data() == kept | gone
-
-
-@pytest.mark.parametrize("step", ["listing", "staged", "committed", "candidates", "guard"])
-def test_an_edited_summary_is_not_believed(step: str) -> None:
-    world, kept, gone = busy_world()
-    context = world.plan()
-    world.mark(context)
-    value = context.folder.read_json(f"{step}/_SUCCESS.json")
-    value["counts"]["edited"] = 1
-    context.folder.write_json(f"{step}/_SUCCESS.json", value)
-    with pytest.raises(FormatError, match="its own digest"):
-        world.run(context)
-    assert world.data() == kept | gone
-
-
-@pytest.mark.parametrize("kind", ["listing/part-", "staged/hashes-", "staged/addresses-", "committed/live-"])
-def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
-    for damage in ("gone", "short"):
-        world, kept, gone = busy_world()
-        context = world.plan()
-        world.mark(context)
-        name = next(
-            part.name
-            for part in summary_of(context, kind.partition("/")[0]).parts
-            if part.name.startswith(kind)
-        )
-        if damage == "gone":
-            open_deleter(context.folder.uri).delete([name])
-        else:
-            context.folder.writer.put(name, context.folder.writer.get(name)[:-8])
-        fresh = Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
-        open_deleter(context.folder.uri).delete(
-            ["committed/_SUCCESS.json", "candidates/_SUCCESS.json", "guard/_SUCCESS.json"]
-            if not kind.startswith("committed")
-            else ["candidates/_SUCCESS.json", "guard/_SUCCESS.json"]
-        )
-        if kind == "staged/addresses-":
-            # Nothing but the report's sample reads these again.
-            run_steps_expecting(fresh, FormatError, at="verify")
-            assert world.data() == kept
-            continue
-        with pytest.raises(FormatError):
-            run_steps(fresh, LocalRunner())
-        assert world.data() == kept | gone
-
-
-def run_steps_expecting(context: Context, error: type[Exception], at: str) -> None:
-    """Do the steps; the one named must fail."""
-    with pytest.raises(error):
-        run_steps(context, LocalRunner())
-    failure = context.folder.read_failure(at)
-    assert failure is not None
-
-
-def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
-    for damage in ("gone", "flipped", "manifest"):
-        world, kept, _ = busy_world()
-        world.collect()
-        assert world.data() == kept
-        orphan = world.orphan("data/slice/later")
-        world.age(days=2)
-        keys = [
-            key
-            for key in world.lake.keys("_lakefs/retention/gc/dredge/index/")
-            if "addresses" in key or damage == "manifest"
-        ]
-        chosen = next(key for key in keys if ("manifests" in key) == (damage == "manifest"))
-        data = world.lake.objects.get(chosen)
-        if damage == "gone":
-            open_deleter(world.lake.namespace).delete([chosen])
-        else:
-            world.lake.objects.put(chosen, data[:100] + bytes([data[100] ^ 1]) + data[101:])
-        context = world.plan()
-        world.run(context)
-        assert world.data() == kept
-        assert orphan not in world.data()
-        counts = summary_of(context, "committed").counts
-        assert counts["index_parts_rebuilt"] == (0 if damage == "manifest" else 1)
-        assert counts["ranges_decoded"] == 1
-        # And the time after, the new part is used.
-        world.age(hours=1)
-        context = world.plan()
-        world.run(context)
-        assert summary_of(context, "committed").counts["ranges_decoded"] == 0
-
-
-def test_an_object_without_a_time_stops_the_run() -> None:
-    from datetime import UTC, datetime
-
-    world, kept, gone = busy_world()
-    store = next(iter([world.lake.namespace.removeprefix("memory://").partition("/")]))
-    from dredge.storage import memory_store
-
-    memory_store(store[0]).write(f"{store[2]}/data/timeless", b"x", datetime.fromtimestamp(0, UTC))
-    with pytest.raises(RefusedError, match="no time"):
-        world.collect()
-    assert kept | gone <= world.data()
-
-
 def test_another_collectors_run_in_the_same_place_stops_this_one() -> None:
     from dredge.graveler.xid import new_descending_xid
 
@@ -484,26 +292,3 @@ def test_verify_runs_again_by_itself() -> None:
     context = world.plan()
     world.run(context)
     assert verify(context).counts["checked_objects"] == len(gone)
-
-
-def test_an_index_made_for_another_namespace_is_not_believed() -> None:
-    """A bucket that was copied brings its index along, but full addresses mean another place there."""
-    world, kept, _ = busy_world()
-    world.collect()
-    copied = "memory://copied/lake"
-    for key in world.lake.keys(""):
-        open_writer(copied).put(key, world.lake.objects.get(key))
-    state = open_writer(f"{copied}/_lakefs/retention/gc/dredge")
-    assert CommittedIndex.load(state, world.lake.namespace).places
-    assert not CommittedIndex.load(state, copied).places
-    assert world.data() == kept
-
-
-def test_a_manifest_of_the_index_that_was_edited_is_not_believed() -> None:
-    world, _, _ = busy_world()
-    world.collect()
-    state = open_writer(f"{world.lake.namespace}/_lakefs/retention/gc/dredge")
-    name = state.list_level("index/manifests/").objects[0].key
-    table = read_parquet(state.get(name))
-    state.put(name, parquet_bytes(table.set_column(1, "count", pa.array([9] * table.num_rows))))
-    assert not CommittedIndex.load(state, world.lake.namespace).places

@@ -18,8 +18,7 @@ from dredge.lakefs import Commit, PreparedCommits, Ref
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.captured import FOLDER
-from tests.support.gc import World, deleting, make_world, summary_of
-from tests.unit.gc.test_traps_staging import seen_with
+from tests.support.gc import World, deleting, make_world, seen_with, summary_of
 
 
 def committed_world(**settings: object) -> tuple[World, str, str]:

@@ -1,0 +1,80 @@
+"""Two runs of one repository: one of them works, and the other one is fenced off."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import LeaseHeldError
+from dredge.gc.config import GCConfig
+from dredge.gc.planning import acquire_lease, plan_run, release_lease
+from dredge.gc.steps import bulk_delete, subtract
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_deleter
+from tests.support.gc import busy_world, deleting
+
+
+def test_two_runs_at_once_are_one_run_and_one_refusal() -> None:
+    world, _, _ = busy_world()
+    first = world.plan()
+    with pytest.raises(LeaseHeldError, match="works on this repository until"):
+        world.plan()
+    release_lease(first)
+    world.age(seconds=1)
+    release_lease(world.plan())
+
+
+def test_a_lease_whose_holder_died_is_taken_over_after_its_expiry_and_the_old_holder_is_fenced_off() -> None:
+    world, kept, gone = busy_world()
+    late = world.plan()
+    world.mark(late)
+    world.age(hours=1, seconds=1)
+    new = world.plan()
+    assert new.plan.lease.fencing == late.plan.lease.fencing + 1
+    with pytest.raises(LeaseHeldError, match="lost"):
+        bulk_delete(late, LocalRunner())
+    open_deleter(late.folder.uri).delete(["candidates/_SUCCESS.json"])
+    with pytest.raises(LeaseHeldError, match="lost"):
+        subtract(late, LocalRunner())
+    assert kept | gone <= world.data()
+    world.run(new)
+    assert world.data() == kept
+
+
+def test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request() -> None:
+    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
+    context = world.plan()
+
+    def overtake(number: int, _keys: object) -> None:
+        if number == 1:
+            context.state.put(
+                "lease.json",
+                b'{"holder": "another", "fencing": 99, "expires_at": "2100-01-01T00:00:00+00:00"}',
+            )
+
+    with deleting(before=overtake) as requests, pytest.raises(LeaseHeldError):
+        world.run(context)
+    assert len(requests.made) == 1
+    assert len(world.data() - kept) == len(gone) - 2
+
+
+def test_a_lease_that_expires_while_deleting_stops_before_the_next_request() -> None:
+    world, _, _ = busy_world(safety={"gate_every_seconds": 0})
+    context = world.plan()
+
+    def sleep(number: int, _keys: object) -> None:
+        world.age(hours=2)
+
+    with deleting(before=sleep) as requests, pytest.raises(LeaseHeldError, match="not renewed"):
+        world.run(context)
+    assert len(requests.made) == 1
+
+
+def test_a_holder_that_asks_again_fences_off_its_earlier_attempt() -> None:
+    world, _, _ = busy_world()
+    config = GCConfig(repository="lake", dry_run=False)
+    first = acquire_lease(config, "dag run 1", world.client)
+    second = acquire_lease(config, "dag run 1", world.client)
+    assert second.fencing == first.fencing + 1
+    with pytest.raises(LeaseHeldError):
+        plan_run(config, first, world.client, None, world.lake.clock)
+    plan_run(config, second, world.client, None, world.lake.clock)
