@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -151,16 +151,13 @@ def run(shapes: list[str], engines: list[str], rounds: tuple[bool, ...]) -> list
     """Measure every engine on every shape, cold and warm, and return a row each."""
     STATE.mkdir(parents=True, exist_ok=True)
     rows = []
-    for name in shapes:
-        for engine in engines:
-            for warm in rounds:
-                if engine == "connect":
-                    with connect_server() as connect:
-                        # The first run pays for a fresh server; the figure is that of a server in use.
-                        if not rows or rows[-1]["engine"] != "connect":
-                            measure(SHAPES["b10k"], engine, False, connect)
-                        rows.append(measure(SHAPES[name], engine, warm, connect))
-                else:
-                    rows.append(measure(SHAPES[name], engine, warm, None))
-                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    with connect_server() if "connect" in engines else nullcontext() as connect:
+        if connect:
+            # The first run pays for a fresh server; the figures are those of a server in use.
+            measure(SHAPES["b10k"], "connect", False, connect)
+        for name in shapes:
+            for engine in engines:
+                for warm in rounds:
+                    rows.append(measure(SHAPES[name], engine, warm, connect))
+                    print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return rows

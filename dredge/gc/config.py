@@ -23,6 +23,7 @@ class Safety:
         mark_age_hours_max: a mark older than this cannot be swept.
         lease_seconds: how long a lease lives without being renewed.
         heads_every_seconds: while deleting, how often branch heads are looked at.
+        watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
         gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
             marker.
         recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
@@ -41,6 +42,7 @@ class Safety:
     mark_age_hours_max: float = 12
     lease_seconds: float = 3600
     heads_every_seconds: float = 5
+    watch_silence_seconds_max: float = 60
     gate_every_seconds: float = 3
     recheck_rounds_max: int = 10
     scan_rounds_max: int = 5

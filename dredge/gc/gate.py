@@ -1,19 +1,20 @@
-"""What stands between a worker and each delete request: the lease, and the driver's stop marker.
+"""What stands between a worker and each delete request: the lease, and the driver's watch over branches.
 
-The driver looks at branch heads every few seconds while workers delete. When a head is a commit that nothing
-was subtracted for, or when it cannot look at all, it writes a stop marker; workers see it before their next
-request.
+The driver looks at branch heads every few seconds while workers delete, and writes down after each look that
+the gate is open. When a head is a commit that nothing was subtracted for, or when it cannot look, it writes
+that the gate is closed. Workers read this before each request; what was written too long ago is closed as
+well, so a driver that died or hangs stops its workers by its silence.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 
-from dredge.errors import DredgeError, NotFoundError
+from dredge.errors import DredgeError, NotFoundError, UnavailableError
 from dredge.gc.context import Context
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
@@ -30,15 +31,16 @@ class Gate:
     Args:
         folder: of the run.
         state: the folder of the lease.
-        config: `lease`, `stop` (key of the marker), `gate_seconds`.
+        config: `lease`, `watch` (key of what the driver writes), `gate_seconds`, `watch_seconds`.
     """
 
     def __init__(self, folder: RunFolder, state: ObjectWriter, config: Json) -> None:
         self._folder = folder
         self._state = state
         self._grant = LeaseGrant.from_json(config["lease"])
-        self._stop: str = config["stop"]
-        self._seconds: float = config["gate_seconds"]
+        self._watch: str = config["watch"]
+        self._trusted = config["gate_seconds"]
+        self._silence = timedelta(seconds=config["watch_seconds"])
         self._looked: float | None = None
 
     def is_open(self) -> bool:
@@ -48,15 +50,21 @@ class Gate:
             LeaseHeldError: the right to delete is lost.
         """
         now = running_seconds()
-        if self._looked is not None and now - self._looked < self._seconds:
+        if self._looked is not None and now - self._looked < self._trusted:
             return True
-        check_lease(self._state, LEASE, self._grant, store_clock(self._state, ""))
+        store_now = store_clock(self._state, "")
+        check_lease(self._state, LEASE, self._grant, store_now)
+        if not self._is_watched(store_now):
+            return False
+        self._looked = now
+        return True
+
+    def _is_watched(self, store_now: datetime) -> bool:
         try:
-            self._folder.writer.stat(self._stop)
+            written = self._folder.writer.stat(self._watch).last_modified
+            return bool(self._folder.read_json(self._watch)["open"]) and store_now - written < self._silence
         except NotFoundError:
-            self._looked = now
-            return True
-        return False
+            return False
 
 
 class Watch:
@@ -67,43 +75,73 @@ class Watch:
         error: why it could not look.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: Context, known: Collection[str], key: str) -> None:
         self.moved: str | None = None
-        self.error: DredgeError | None = None
+        self.error: Exception | None = None
+        self._context = context
+        self._known = known
+        self._key = key
+
+    def look(self) -> bool:
+        """Look at the heads, and write down whether the gate is open."""
+        try:
+            self.moved = moved_ref(self._context, self._known)
+        except Exception as error:
+            # Whatever it is: nobody looks now, so nobody may delete.
+            self.error = error
+        is_open = self.moved is None and self.error is None
+        if not is_open:
+            log.warning("the sweep stops: %s", self.reason)
+        try:
+            self._context.folder.write_json(self._key, {"open": is_open, "reason": self.reason})
+        except DredgeError as error:
+            self.error = self.error or error  # workers will stop at the silence
+            return False
+        return is_open
+
+    @property
+    def reason(self) -> str:
+        """Why the gate was closed; "" while it is open."""
+        if self.error is not None:
+            return f"branch heads could not be looked at: {self.error}"
+        return f"{self.moved} is at a commit that was not checked" if self.moved else ""
+
+    def must_not_go_on(self) -> DredgeError | None:
+        """The error to end with, when another round would not help."""
+        if self.error is None:
+            return None
+        return UnavailableError(
+            f"the sweep stopped because {self.reason}. What was deleted is in the ledger. Run the step"
+            " again when lakeFS and the store answer; it goes on where it stopped."
+        )
 
 
 @contextmanager
-def watching(context: Context, known: Collection[str], stop: str) -> Iterator[Watch]:
-    """Look at branch heads while workers delete.
+def watching(context: Context, known: Collection[str], key: str) -> Iterator[Watch]:
+    """Look at branch heads while workers delete: at once, and then every few seconds.
 
     Args:
         context: of the run.
         known: commits whose objects were subtracted.
-        stop: key of the stop marker.
+        key: what to write down the looks as.
     """
-    watch = Watch()
+    watch = Watch(context, known, key)
     done = threading.Event()
     every = context.plan.config.safety.heads_every_seconds
 
     def look() -> None:
-        while not done.wait(every):
-            try:
-                watch.moved = moved_ref(context, known)
-            except DredgeError as error:
-                watch.error = error
-            if watch.moved or watch.error:
-                reason = f"unknown commit of {watch.moved}" if watch.moved else f"cannot look: {watch.error}"
-                log.warning("the sweep stops: %s", reason)
-                context.folder.writer.put(stop, json.dumps({"reason": reason}).encode())
-                return
+        while not done.wait(every) and watch.look():
+            pass
 
     thread = threading.Thread(target=look, name="heads", daemon=True)
-    thread.start()
+    if watch.look():
+        thread.start()
     try:
         yield watch
     finally:
         done.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
 
 
 def moved_ref(context: Context, known: Collection[str]) -> str | None:

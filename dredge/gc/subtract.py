@@ -36,6 +36,7 @@ from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
 from dredge.storage import ObjectReader, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
 
 STEP = "candidates"
 SCHEMA = pa.schema(
@@ -51,6 +52,7 @@ is known)."""
 
 _SIGNED = r",[A-Za-z0-9_-]{43}$"
 _MD5_BYTES_MAX = 64 << 20
+_WHOLE_BYTES_MAX = 1 << 20
 
 
 def subtract(context: Context, runner: TaskRunner) -> StepSummary:
@@ -74,6 +76,7 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         "sets": {kind: found.to_json() for kind, found in sets.items()},
         "comparable": comparable,
         "candidate_rows": tuning.candidate_rows,
+        "threads": tuning.threads,
     }
     hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
@@ -105,7 +108,8 @@ def subtract_parts(config: Json, task: Json) -> Json:
     """Compare some parts of the listing with the live set. A partition function.
 
     Args:
-        config: doors, `sets`, `comparable` (ETags are hashes of the content), `candidate_rows`, `progress`.
+        config: doors, `sets`, `comparable` (ETags are hashes of the content), `candidate_rows`,
+            `threads` (objects read at once), `progress`.
         task: `name` and `parts`.
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
@@ -114,7 +118,7 @@ def subtract_parts(config: Json, task: Json) -> Json:
     parts = [PartInfo.from_json(part) for part in task["parts"]]
     hashes = [folder.read_part(part, ["hash"])["hash"].to_numpy() for part in parts]
     live = sets[LIVE].find(folder, hashes)
-    judge = _Judge(folder, open_reader(config["namespace"]), sets, config["comparable"])
+    judge = _Judge(folder, open_reader(config["namespace"]), sets, config["comparable"], config["threads"])
     counts: Counter[str] = Counter(rows=sum(map(len, hashes)))
     written: list[PartInfo] = []
     for index, table in enumerate(_chunks(folder, parts, live, config["candidate_rows"], progress)):
@@ -167,12 +171,18 @@ class _Judge:
     """Tells reasons and suspects of rows that are not live."""
 
     def __init__(
-        self, folder: RunFolder, reader: ObjectReader, sets: dict[str, ShardedSet], comparable: bool
+        self,
+        folder: RunFolder,
+        reader: ObjectReader,
+        sets: dict[str, ShardedSet],
+        comparable: bool,
+        threads: int,
     ) -> None:
         self._folder = folder
         self._reader = reader
         self._sets = sets
         self._comparable = comparable
+        self._threads = threads
 
     def describe(self, rows: pa.Table) -> pa.Table:
         addresses = rows["address"]
@@ -206,8 +216,9 @@ class _Judge:
         # it tells. Elsewhere the bytes themselves are read, but only of objects that are as long as some
         # entry.
         whole = pc.match_substring_regex(etags, "^[0-9a-f]{32}$").to_numpy()
-        for place in np.flatnonzero(same_size & ~by_size & ~(whole & self._comparable)):
-            found = self._md5(rows["address"][place].as_py(), int(sizes[place]))
+        unsure = np.flatnonzero(same_size & ~by_size & ~(whole & self._comparable))
+        objects = list(zip(rows["address"].take(unsure).to_pylist(), sizes[unsure].tolist(), strict=True))
+        for place, found in zip(unsure, ordered_map(self._md5, objects, self._threads), strict=True):
             if found is None:
                 by_size[place] = True
             else:
@@ -215,12 +226,19 @@ class _Judge:
         (same_content,) = self._sets[HEADS].find(self._folder, [contents])
         return np.where(by_size, "size", np.where(same_content, "content", "")), contents
 
-    def _md5(self, address: str, size: int) -> str | None:
-        """MD5 of an object's bytes; None when it is too long to be read for this."""
+    def _md5(self, found: tuple[str, int]) -> str | None:
+        """MD5 of the bytes of an object of that size; None when it is too long to be read for this."""
+        address, size = found
         if size > _MD5_BYTES_MAX:
             return None
+        digest = hashlib.md5(usedforsecurity=False)
         try:
-            data = self._reader.get(address)
+            if size <= _WHOLE_BYTES_MAX:
+                digest.update(self._reader.get(address))
+            else:
+                with self._reader.open_read(address) as stream:
+                    for chunk in stream:
+                        digest.update(chunk)
         except NotFoundError:
             return ""  # gone meanwhile: there is nothing to delete
-        return hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return digest.hexdigest()

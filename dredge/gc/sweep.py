@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError, UnavailableError
+from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
 from dredge.gc import reasons
 from dredge.gc.context import Context
 from dredge.gc.gate import Gate, watching
@@ -112,14 +112,16 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
     hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
     rows = sum(part.rows for part in parts)
-    for turn in range(plan.config.safety.recheck_rounds_max):
+    safety = plan.config.safety
+    for turn in range(safety.recheck_rounds_max):
         figures = recheck(context, runner, known, f"recheck/{attempt:03d}-{turn:03d}")
         record.details.setdefault("rechecks", []).append(figures)
-        stop = f"{STEP}/_stop/{attempt:03d}-{turn:03d}.json"
+        watched = f"{STEP}/_watch/{attempt:03d}-{turn:03d}.json"
         config = {
             "lease": plan.lease.to_json(),
-            "gate_seconds": plan.config.safety.gate_every_seconds,
-            "stop": stop,
+            "gate_seconds": safety.gate_every_seconds,
+            "watch_seconds": safety.watch_silence_seconds_max,
+            "watch": watched,
             "attempt": attempt,
             "turn": turn,
             "delete_keys": plan.config.tuning.delete_keys,
@@ -127,21 +129,18 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
             "cleared": record.inputs["guard"].part(CLEARED).to_json(),
         }
         context.lease.renew(plan.lease)
-        with watching(context, known.commits, stop) as watch:
+        with watching(context, known.commits, watched) as watch:
             results = context.spread(runner, STEP, sweep_parts, config, tasks, "objects", rows)
         if not any(result["stopped"] for result in results):
             return
-        if watch.error is not None:
-            raise UnavailableError(
-                f"the sweep stopped because branch heads could not be looked at: {watch.error}. What was"
-                " deleted is in the ledger. Run the step again when lakeFS answers; it goes on where it"
-                " stopped."
-            )
+        if (error := watch.must_not_go_on()) is not None:
+            raise error
         record.warn(
-            f"{watch.moved} moved to a commit that the mark did not know; checked again before going on"
+            f"the sweep stopped ({watch.reason or 'nobody had looked at branch heads for too long'}) and"
+            " checked again"
         )
     raise RefusedError(
-        f"branches moved during each of {plan.config.safety.recheck_rounds_max} rounds of deleting. What"
+        f"branches moved during each of {safety.recheck_rounds_max} rounds of deleting. What"
         " was deleted is in the ledger; the rest was left alone. Start a new run at a quieter time, or"
         " raise recheck_rounds_max."
     )

@@ -95,7 +95,7 @@ def _verify(context: Context, runner: TaskRunner, record: StepRecord) -> None:
 
 
 def verify_parts(config: Json, task: Json) -> Json:
-    """List the folders that some deleted objects lay in, and look for them. A partition function.
+    """Look for deleted objects, by listing the folders they lay in where that costs less. A partition function.
 
     Args:
         config: doors, `threads`, `progress`.
@@ -104,36 +104,44 @@ def verify_parts(config: Json, task: Json) -> Json:
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     progress = Progress(folder, config["progress"], task["name"])
     reader = open_reader(config["namespace"])
-    checked = still_there = 0
+    checked = left_count = 0
     left: list[str] = []
     for part in (PartInfo.from_json(value) for value in task["parts"]):
         rows = folder.read_part(part, ["address", "outcome"])
         gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))["address"]
-        found = _still_listed(reader, gone.combine_chunks(), config["threads"])
+        found = still_there(reader, gone.combine_chunks(), config["threads"])
         checked += len(gone)
-        still_there += len(found)
+        left_count += len(found)
         left.extend(found[:_SAMPLES])
         progress.add(part.rows)
-    return {"checked": checked, "still_there": still_there, "left": left[:_SAMPLES]}
+    return {"checked": checked, "still_there": left_count, "left": left[:_SAMPLES]}
 
 
-def _still_listed(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
-    if not len(gone):
-        return []
-    hashes = unite([hash64(gone)])
-    names = set(gone.to_pylist())
-
-    def hits(bounds: tuple[str, str, str]) -> list[str]:
-        return _hits(reader, bounds, hashes, names)
-
+def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
+    """Those of some addresses that the store has."""
+    names = sorted(set(gone.to_pylist()))
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
-        return [address for found in pool.map(hits, _folders(names)) for address in found]
+        if not reader.is_remote:
+            lacks = pool.map(lambda name: _lacks(reader, name), names)
+            return [name for name, lacking in zip(names, lacks, strict=True) if not lacking]
+        hashes = unite([hash64(gone)])
+        wanted = set(names)
+        found = pool.map(lambda bounds: _hits(reader, bounds, hashes, wanted), _folders(names))
+        return [address for hits in found for address in hits]
 
 
-def _folders(names: set[str]) -> Iterator[tuple[str, str, str]]:
+def _lacks(reader: ObjectReader, address: str) -> bool:
+    try:
+        reader.stat(address)
+    except NotFoundError:
+        return True
+    return False
+
+
+def _folders(names: list[str]) -> Iterator[tuple[str, str, str]]:
     """Folder directly below `data/`, first and last of the names in it; "" for names without a folder."""
     bounds: dict[str, tuple[str, str]] = {}
-    for name in sorted(names):
+    for name in names:
         head, slash, _ = name.removeprefix(DATA).partition("/")
         folder = f"{DATA}{head}/" if slash else ""
         bounds[folder] = (bounds[folder][0] if folder in bounds else name, name)
@@ -168,15 +176,9 @@ def _staged(context: Context, staged: StepSummary) -> list[Canary]:
 
 
 def _missing(context: Context, living: list[Canary]) -> list[Canary]:
-    def is_missing(canary: Canary) -> bool:
-        try:
-            context.reader.stat(canary.address)
-        except NotFoundError:
-            return True
-        return False
-
     with ThreadPoolExecutor(context.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
-        return [canary for canary, gone in zip(living, pool.map(is_missing, living), strict=True) if gone]
+        lacks = pool.map(lambda canary: _lacks(context.reader, canary.address), living)
+        return [canary for canary, lacking in zip(living, lacks, strict=True) if lacking]
 
 
 def _deleted_by_us(context: Context, missing: list[Canary], parts: list[PartInfo]) -> list[Canary]:

@@ -64,6 +64,7 @@ class MemoryReader:
     """Reads objects of a memory store."""
 
     content_etag = True
+    is_remote = True
 
     def __init__(self, location: Location) -> None:
         self._location = location

@@ -106,6 +106,10 @@ class ObjectReader(Protocol):
     def content_etag(self) -> bool:
         """Whether equal content written in one piece gives equal etags (S3 yes, a local folder no)."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether each look at an object is a request over a network, so that listing many costs less."""
+
     def stat(self, key: str) -> ObjectInfo:
         """Look one object up; raises NotFoundError."""
 

@@ -68,6 +68,7 @@ class RemoteReader:
     """Reads objects of a container."""
 
     content_etag = False
+    is_remote = True
 
     def __init__(self, location: Location) -> None:
         self._location = location

@@ -34,6 +34,7 @@ class LocalReader:
     """Reads files below a folder as objects."""
 
     content_etag = False
+    is_remote = False
 
     def __init__(self, location: Location) -> None:
         self._location = location

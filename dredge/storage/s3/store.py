@@ -28,6 +28,7 @@ class S3Reader:
     """Reads objects below an S3 prefix."""
 
     content_etag = True
+    is_remote = True
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
         self._location = location

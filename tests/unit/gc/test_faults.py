@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
 from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
+from dredge.gc.verify import still_there
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, MemoryStore
+from dredge.storage import DeleteOutcome, MemoryStore, open_reader, open_writer
 from dredge.storage.memory import MemoryDeleter
 from tests.support.gc import busy_world, deleting
 
@@ -292,3 +295,56 @@ def test_verify_runs_again_by_itself() -> None:
     context = world.plan()
     world.run(context)
     assert verify(context).counts["checked_objects"] == len(gone)
+
+
+def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> None:
+    """A driver that was killed or hangs writes nothing; its workers must not go on for long."""
+    world, kept, gone = busy_world(safety={"heads_every_seconds": 1000, "gate_every_seconds": 0})
+    context = world.plan()
+    world.mark(context)
+
+    def hang(number: int, _keys: object) -> None:
+        if number == 1:
+            world.age(seconds=61)
+
+    with deleting(before=hang) as requests:
+        bulk_delete(context, LocalRunner())
+    ledger = context.folder.read_summary("ledger")
+    assert ledger is not None
+    # Stopped after the first request, and went on after a new check.
+    assert len(ledger.details["rechecks"]) == 2
+    assert any("too long" in text for text in ledger.warnings)
+    assert {key for keys in requests.made for key in keys} == gone
+    assert world.data() == kept
+
+
+def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first_request() -> None:
+    world, kept, gone = busy_world(safety={"heads_every_seconds": 1000})
+    context = world.plan()
+    world.mark(context)
+    calls: list[str] = []
+
+    def before(name: str, _arguments: object) -> None:
+        calls.append(name)
+        # The first look, right after the re-check's last question.
+        if name == "branches" and calls[-2:-1] == ["rules"] and calls.count("rules") == 1:
+            world.upload("new", b"new")
+            world.lake.commit()
+
+    world.client.before = before
+    with deleting() as requests:
+        bulk_delete(context, LocalRunner())
+    ledger = context.folder.read_summary("ledger")
+    assert ledger is not None
+    assert len(ledger.details["rechecks"]) == 2
+    assert {key for keys in requests.made for key in keys} == gone
+    assert kept <= world.data()
+
+
+@pytest.mark.parametrize("store", ["local://", "memory://"])
+def test_what_is_still_in_a_store_is_found_by_listing_and_by_asking(store: str, tmp_path: Path) -> None:
+    writer = open_writer(f"{store}{tmp_path}/lake")
+    for name in ("data/s/kept", "data/s/young", "data/bare"):
+        writer.put(name, b"x")
+    gone = pa.array(["data/bare", "data/s/gone", "data/s/kept", "data/t/gone"])
+    assert sorted(still_there(open_reader(writer.uri), gone, 2)) == ["data/bare", "data/s/kept"]
