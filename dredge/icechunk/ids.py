@@ -87,13 +87,13 @@ def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 def distinct(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Sort numbers and leave out repetitions. (`numpy.unique` hashes instead, ten times slower on a million.)"""
+    if bool((values[1:] > values[:-1]).all()):
+        return values
     ordered = np.sort(values, kind="stable")  # merges runs that are sorted already
-    if len(ordered) < 2:
-        return ordered
     first = np.empty(len(ordered), dtype=np.bool_)
     first[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
+    return ordered if first.all() else ordered[first]
 
 
 def encode_ids(raw: npt.NDArray[np.uint8]) -> pa.StringArray:

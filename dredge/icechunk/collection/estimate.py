@@ -49,9 +49,7 @@ def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
     manifests: set[str] = set()
     for row in snapshot_rows(reader, sorted(live)):
         manifests.update(row.manifests)
-    chunks = sets.NONE
-    for _, found in manifest_rows(reader, sorted(manifests)):
-        chunks = sets.unite([chunks, found])
+    chunks = sets.unite_all(found for _, found in manifest_rows(reader, sorted(manifests)))
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
     return {
         "snapshots": sets.of_names(live),

@@ -1,17 +1,26 @@
 """The manifest index: what snapshots and manifests name, read once for the life of a repository.
 
     index/parts/<run>-snapshots-<n>.parquet     snapshot, its manifests, the references in each
-    index/parts/<run>-manifests-<n>.parquet     manifest, the first 64 bits of its native chunks' ids
+    index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of their native chunks' ids
     index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests
 
 Snapshots' contents and manifests never change and ids are never used again (an in-place expiration changes a
 snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit
 the digest in its name is left out, a part that does not fit its head is read from the repository again.
+
+A part of manifests is what goes into sets without another step:
+
+    u64 length n of what follows, padded to 8 bytes
+    n bytes of JSON: [[manifest, number of ids], …], padded with spaces
+    u64 ids, little endian, sorted and distinct within each manifest
+
+It is used only when its digest is that of its head.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +39,7 @@ log = logging.getLogger("dredge")
 
 PARTS = "index/parts"
 HEADS = "index/heads"
+_ID_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,42 +144,48 @@ def read_snapshot_rows(state: ObjectReader, part: PartInfo) -> list[SnapshotRow]
 def write_manifest_rows(state: ObjectWriter, name: str, rows: Iterable[tuple[str, Ids]]) -> PartInfo:
     """Write which native chunks manifests name as a part."""
     pairs = list(rows)
-    offsets = np.cumsum([0, *(len(chunks) for _, chunks in pairs)], dtype=np.int64)
-    values = np.concatenate([chunks for _, chunks in pairs]) if pairs else np.empty(0, np.uint64)
-    table = pa.table(
-        {
-            "manifest": pa.array([manifest for manifest, _ in pairs], pa.string()),
-            "chunks": pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values)),
-        }
-    )
-    return _write(state, f"{PARTS}/{name}.parquet", table)
+    names = json.dumps([[manifest, len(chunks)] for manifest, chunks in pairs]).encode()
+    names += b" " * (-len(names) % _ID_BYTES)
+    pieces = [chunks.astype("<u8", copy=False).data for _, chunks in pairs]
+    data = b"".join([len(names).to_bytes(_ID_BYTES, "little"), names, *pieces])
+    return _put(state, f"{PARTS}/{name}.ids", data, len(pairs))
 
 
 def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, Ids]]:
     """Read a part of manifests; raises FormatError when it is not as it was written."""
-    table = _read(state, part).combine_chunks()
-    names = table["manifest"].to_pylist()
-    if not names:
-        return []
-    column = table["chunks"].chunk(0)
-    offsets = column.offsets.to_numpy()
-    values = column.values.to_numpy()
-    return [(name, values[offsets[row] : offsets[row + 1]]) for row, name in enumerate(names)]
+    data = _get(state, part)
+    start = _ID_BYTES + int.from_bytes(data[:_ID_BYTES], "little")
+    try:
+        names = [(str(name), int(count)) for name, count in json.loads(data[_ID_BYTES:start])]
+        values = np.frombuffer(data, "<u8", offset=start).astype(np.uint64, copy=False)
+    except (ValueError, TypeError):
+        raise FormatError(f"{part.name} is no part of a manifest index") from None
+    ends = list(itertools.accumulate(count for _, count in names))
+    if len(names) != part.rows or (ends[-1] if ends else 0) != len(values):
+        raise FormatError(f"{part.name} has not the rows that were written")
+    return [(name, values[end - count : end]) for (name, count), end in zip(names, ends, strict=True)]
 
 
 def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:
-    data = parquet_bytes(table)
+    return _put(state, name, parquet_bytes(table), table.num_rows)
+
+
+def _put(state: ObjectWriter, name: str, data: bytes, rows: int) -> PartInfo:
     state.put(name, data)
-    return PartInfo(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+    return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
 def _read(state: ObjectReader, part: PartInfo) -> pa.Table:
+    table = read_parquet(_get(state, part))
+    if table.num_rows != part.rows:
+        raise FormatError(f"{part.name} has {table.num_rows} rows, {part.rows} were written")
+    return table
+
+
+def _get(state: ObjectReader, part: PartInfo) -> bytes:
     try:
         data = state.get(part.name)
     except LookupError:
         raise FormatError(f"{part.name} is gone") from None
     check_digest(part, data, "manifest index")
-    table = read_parquet(data)
-    if table.num_rows != part.rows:
-        raise FormatError(f"{part.name} has {table.num_rows} rows, {part.rows} were written")
-    return table
+    return data

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,6 +40,7 @@ from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, cut
 from dredge.storage import ObjectReader, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
@@ -205,14 +209,32 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
 def manifest_rows(
     reader: ObjectReader, manifests: Sequence[str], threads: int = 16
 ) -> Iterator[tuple[str, sets.Ids]]:
-    """Read which native chunks manifests name; raises FormatError when one is missing or damaged."""
-    for key, data in _get_live(reader, [MANIFESTS + manifest for manifest in manifests], threads):
-        yield key.removeprefix(MANIFESTS), native_chunk_hashes(data, key)
+    """Read which native chunks manifests name; raises FormatError when one is missing or damaged.
+
+    Many are fetched at once, and as many decoded at once as this process may use processors: all of that
+    happens outside the interpreter's lock. A decoded manifest can be large, so never more.
+    """
+    decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
+
+    def read(manifest: str) -> tuple[str, sets.Ids]:
+        key = MANIFESTS + manifest
+        data = reader.get(key)
+        with decoding:
+            return manifest, native_chunk_hashes(data, key)
+
+    with _live_files(reader):
+        yield from ordered_map(read, manifests, threads)
 
 
 def _get_live(reader: ObjectReader, keys: Sequence[str], threads: int) -> Iterator[tuple[str, bytes]]:
-    try:
+    with _live_files(reader):
         yield from reader.get_many(keys, threads)
+
+
+@contextmanager
+def _live_files(reader: ObjectReader) -> Iterator[None]:
+    try:
+        yield
     except NotFoundError as error:
         raise FormatError(
             f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"

@@ -19,6 +19,7 @@ from dredge.runs.summary import PartInfo
 type Ids = npt.NDArray[np.uint64]
 
 NONE: Ids = np.empty(0, np.uint64)
+GATHERED_MAX = 4 << 20
 
 
 def of_names(names: Iterable[str]) -> Ids:
@@ -28,7 +29,20 @@ def of_names(names: Iterable[str]) -> Ids:
 
 def unite(pieces: Sequence[Ids]) -> Ids:
     """Unite sets."""
-    return distinct(np.concatenate(pieces)) if pieces else NONE
+    return distinct(pieces[0] if len(pieces) == 1 else np.concatenate(pieces)) if pieces else NONE
+
+
+def unite_all(pieces: Iterable[Ids]) -> Ids:
+    """Unite many sets that come one by one and may have much in common, in memory for about twice the result."""
+    waiting: list[Ids] = []
+    known = size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size > 2 * known + GATHERED_MAX:
+            waiting = [unite(waiting)]
+            known = size = len(waiting[0])
+    return unite(waiting)
 
 
 def contains(ids: Ids, wanted: Ids) -> npt.NDArray[np.bool_]:

@@ -17,6 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
+import numpy.typing as npt
+
 from dredge.errors import FormatError
 
 MAGIC = bytes.fromhex("494345f09fa78a4348554e4b")
@@ -53,16 +56,37 @@ class Limits:
 LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Opened:
-    """A file taken out of its frame."""
+    """A file taken out of its frame.
+
+    Args:
+        name: what error messages call it.
+        file_type: from the header.
+        spec_version: from the header.
+        writer: from the header.
+        header: the first 39 bytes.
+        size: of the decoded body, bytes.
+        padded: the decoded body and zeros up to the next multiple of eight bytes.
+    """
 
     name: str
     file_type: FileType
     spec_version: int
     writer: str
     header: bytes
-    body: bytes
+    size: int
+    padded: npt.NDArray[np.uint8]
+
+    @property
+    def body(self) -> bytes:
+        """A copy of the decoded body."""
+        return self.padded[: self.size].tobytes()
+
+    @property
+    def view(self) -> memoryview:
+        """The decoded body itself."""
+        return memoryview(self.padded)[: self.size]
 
 
 def open_file(data: bytes, name: str, expected: FileType, limits: Limits = LIMITS) -> Opened:
@@ -85,13 +109,15 @@ def open_file(data: bytes, name: str, expected: FileType, limits: Limits = LIMIT
         raise FormatError(f"{name}: unknown file type {header[37]} at byte 37") from None
     if file_type != expected:
         raise FormatError(f"{name}: is a {_words(file_type)}, expected a {_words(expected)} (byte 37)")
+    size, padded = _decompress(data, name, limits)
     return Opened(
         name=name,
         file_type=file_type,
         spec_version=header[36],
         writer=header[12:36].decode("ascii", "replace").rstrip(" \0"),
         header=header,
-        body=_decompress(data, name, limits),
+        size=size,
+        padded=padded,
     )
 
 
@@ -124,25 +150,27 @@ def _words(file_type: FileType) -> str:
     return file_type.name.lower().replace("_", " ")
 
 
-def _decompress(data: bytes, name: str, limits: Limits) -> bytes:
+def _decompress(data: bytes, name: str, limits: Limits) -> tuple[int, npt.NDArray[np.uint8]]:
     import cramjam
-    import numpy as np
 
     bound = decoded_bytes_bound(data, HEADER_BYTES, name)
     if bound > limits.body_bytes_max + BLOCK_BYTES_MAX:
         raise FormatError(
             f"{name}: decodes to up to {bound} bytes, more than the limit of {limits.body_bytes_max}"
         )
-    out = np.empty(bound, dtype=np.uint8)
+    # Memory behind what is written is never touched, so a bound that is too large costs none.
+    out = np.empty(bound + 8, dtype=np.uint8)
     try:
-        written = int(cramjam.zstd.decompress_into(memoryview(data)[HEADER_BYTES:], out)) if bound else 0
+        written = int(cramjam.zstd.decompress_into(memoryview(data)[HEADER_BYTES:], out[:bound])) if bound else 0
     except cramjam.DecompressionError as error:
         raise FormatError(f"{name}: damaged zstd frame: {error}") from None
     if written > limits.body_bytes_max:
         raise FormatError(
             f"{name}: decodes to {written} bytes, more than the limit of {limits.body_bytes_max}"
         )
-    return out[:written].tobytes()
+    end = written + 8 - written % 8
+    out[written:end] = 0
+    return written, out[:end]
 
 
 def decoded_bytes_bound(data: bytes, start: int, name: str) -> int:

@@ -38,7 +38,7 @@ class Buffer:
 
     __slots__ = ("data", "name", "size")
 
-    def __init__(self, data: bytes, name: str) -> None:
+    def __init__(self, data: bytes | memoryview, name: str) -> None:
         self.data = data
         self.name = name
         self.size = len(data)
@@ -136,7 +136,7 @@ class Table:
     def inline(self, slot: int, size: int) -> bytes | None:
         """Read a struct that lies inside the table, or None."""
         place = self.field(slot, size)
-        return self.buffer.data[place : place + size] if place else None
+        return bytes(self.buffer.data[place : place + size]) if place else None
 
     def required_inline(self, slot: int, size: int, what: str) -> bytes:
         """Read a struct that must be there."""
@@ -153,7 +153,7 @@ class Table:
     def bytes_of(self, slot: int) -> bytes:
         """Read a vector of bytes; an absent one is empty."""
         found = self.vector(slot, 1)
-        return self.buffer.data[found.start : found.start + found.count] if found else b""
+        return bytes(self.buffer.data[found.start : found.start + found.count]) if found else b""
 
     def text(self, slot: int) -> str | None:
         """Read a string, or None."""
@@ -161,7 +161,7 @@ class Table:
         if found is None:
             return None
         try:
-            return self.buffer.data[found.start : found.start + found.count].decode("utf-8")
+            return bytes(self.buffer.data[found.start : found.start + found.count]).decode("utf-8")
         except UnicodeDecodeError:
             raise self.buffer.fail("string is not UTF-8", found.start) from None
 
@@ -177,7 +177,7 @@ class Table:
         found = self.vector(slot, item_bytes)
         if found is not None:
             for place in range(found.start, found.start + found.count * item_bytes, item_bytes):
-                yield self.buffer.data[place : place + item_bytes]
+                yield bytes(self.buffer.data[place : place + item_bytes])
 
     def table(self, slot: int) -> Table | None:
         """Follow a reference to a table, or None."""
@@ -199,6 +199,6 @@ class Table:
         for place in range(found.start, found.start + found.count * 4, 4):
             inner = self.buffer.vector_at(self.buffer.follow(place), 1)
             try:
-                yield self.buffer.data[inner.start : inner.start + inner.count].decode("utf-8")
+                yield bytes(self.buffer.data[inner.start : inner.start + inner.count]).decode("utf-8")
             except UnicodeDecodeError:
                 raise self.buffer.fail("string is not UTF-8", inner.start) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, open_file
+from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, Opened, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
 from dredge.icechunk.format.snapshots import check_name
@@ -81,11 +81,11 @@ def parse_manifest(
     Raises:
         FormatError: bytes that are no sound manifest, or a manifest under another one's name.
     """
-    buffer, spec_version, manifest_id = _open(data, name, limits)
-    views = _views(buffer.data)
+    opened, buffer, manifest_id = _open(data, name, limits)
+    views = _views(opened)
     loop = walk or compiled("walk_refs")
     arrays = tuple(_array(buffer, views, table, refs, loop) for table, refs in _arrays(buffer, limits))
-    return Manifest(manifest_id, spec_version, arrays)
+    return Manifest(manifest_id, opened.spec_version, arrays)
 
 
 def native_chunk_hashes(
@@ -102,8 +102,8 @@ def native_chunk_hashes(
     Raises:
         FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.
     """
-    buffer, _, _ = _open(data, name, limits)
-    views = _views(buffer.data)
+    opened, buffer, _ = _open(data, name, limits)
+    views = _views(opened)
     vectors = [refs for _, refs in _arrays(buffer, limits)]
     out = np.empty(sum(refs.count for refs in vectors), dtype=np.uint64)
     filled = np.zeros(1, dtype=np.int64)
@@ -115,12 +115,12 @@ def native_chunk_hashes(
     return distinct(out[: filled[0]])
 
 
-def _open(data: bytes, name: str, limits: Limits) -> tuple[Buffer, int, str]:
+def _open(data: bytes, name: str, limits: Limits) -> tuple[Opened, Buffer, str]:
     opened = open_file(data, name, FileType.MANIFEST, limits)
-    buffer = Buffer(opened.body, name)
+    buffer = Buffer(opened.view, name)
     manifest_id = encode_id(buffer.root().required_inline(0, ID_BYTES, "id"))
     check_name(manifest_id, name)
-    return buffer, opened.spec_version, manifest_id
+    return opened, buffer, manifest_id
 
 
 def _arrays(buffer: Buffer, limits: Limits) -> Iterator[tuple[Table, Vector]]:
@@ -137,11 +137,9 @@ def _arrays(buffer: Buffer, limits: Limits) -> Iterator[tuple[Table, Vector]]:
         yield table, refs
 
 
-def _views(body: bytes) -> Views:
-    data = np.frombuffer(body, dtype=np.uint8)
-    padded = np.zeros(len(data) + 8 - len(data) % 8, dtype=np.uint8)
-    padded[: len(data)] = data
-    return padded[: len(data)], padded.view("<u2"), padded.view("<u4")
+def _views(opened: Opened) -> Views:
+    padded = opened.padded
+    return padded[: opened.size], padded.view("<u2"), padded.view("<u4")
 
 
 def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Callable[..., int]) -> ArrayRefs:
