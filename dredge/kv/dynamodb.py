@@ -215,6 +215,18 @@ class DynamoStore:
             name = show_key(partition, key)
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """Remove a key if its value is `predicate`.
+
+        Raises:
+            PredicateFailedError: it is not; nothing was removed.
+        """
+        try:
+            self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
+        except ConditionFailedError as error:
+            name = show_key(partition, key)
+            raise PredicateFailedError(f"{name}: the value is not the expected one") from error
+
     def close(self) -> None:
         """Close the connections."""
         self.client.close()

@@ -59,25 +59,35 @@ class MemoryKV:
     def delete(self, partition: bytes, key: bytes) -> None:
         """Remove a key; it need not exist."""
         with self._lock:
-            found = self._partitions.get(partition)
-            if found is None or found.values.pop(key, None) is None:
-                return
-            del found.order[bisect_left(found.order, key)]
-            if not found.order:
-                del self._partitions[partition]
+            self._remove(partition, key)
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
         """Write a value if the stored one is `predicate` (None: if the key does not exist)."""
         with self._lock:
-            found = self._partitions.get(partition)
-            if (found.values.get(key) if found else None) != predicate:
-                raise PredicateFailedError(
-                    f"key {key!r} of {partition!r} has another value; nothing was written"
-                )
+            self._expect(partition, key, predicate)
             self._put(partition, key, value)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """Remove a key if its value is `predicate`."""
+        with self._lock:
+            self._expect(partition, key, predicate)
+            self._remove(partition, key)
 
     def close(self) -> None:
         """Nothing to let go of; the values stay."""
+
+    def _expect(self, partition: bytes, key: bytes, predicate: bytes | None) -> None:
+        found = self._partitions.get(partition)
+        if (found.values.get(key) if found else None) != predicate:
+            raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was changed")
+
+    def _remove(self, partition: bytes, key: bytes) -> None:
+        found = self._partitions.get(partition)
+        if found is None or found.values.pop(key, None) is None:
+            return
+        del found.order[bisect_left(found.order, key)]
+        if not found.order:
+            del self._partitions[partition]
 
     def _put(self, partition: bytes, key: bytes, value: bytes) -> None:
         self._partitions.setdefault(partition, _Partition()).put(bytes(key), bytes(value))

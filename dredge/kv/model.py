@@ -1,7 +1,7 @@
 """The key-value store that all mutable metadata lives in.
 
-The interface is narrow on purpose: ordered keys inside a partition, and one conditional write. Partitions
-exist by having keys. There are no transactions across keys, and no list of partitions.
+The interface is narrow on purpose: ordered keys inside a partition, a conditional write and a conditional
+removal of one key. Partitions exist by having keys. There are no transactions across keys, and no list of partitions.
 
 Source: lakeFS design/accepted/metadata_kv (seed "lakeFS on KV").
 """
@@ -23,7 +23,7 @@ class KeyNotFoundError(NotFoundError):
 
 
 class PredicateFailedError(ConflictError):
-    """The stored value is not the one that `set_if` expected; nothing was written."""
+    """The stored value is not the one that `set_if` or `delete_if` expected; nothing was changed."""
 
     kind: ClassVar[str] = "predicate_failed"
 
@@ -67,6 +67,13 @@ class Store(Protocol):
 
         Raises:
             PredicateFailedError: it is not; nothing was written.
+        """
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """Remove a key if its value is `predicate`.
+
+        Raises:
+            PredicateFailedError: it is not, or there is no such key; nothing was removed.
         """
 
     def close(self) -> None:

@@ -42,6 +42,7 @@ _SET = (
 _SET_IF_ABSENT = "INSERT INTO kv (partition_key, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _SET_IF_EQUAL = "UPDATE kv SET value = %s WHERE partition_key = %s AND key = %s AND value = %s"
 _DELETE = "DELETE FROM kv WHERE partition_key = %s AND key = %s"
+_DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 
 
 class PostgresStore:
@@ -127,6 +128,15 @@ class PostgresStore:
         else:
             count = self._write(_SET_IF_EQUAL, (value, partition, key, predicate))
         if count == 0:
+            raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """Remove a key if its value is `predicate`.
+
+        Raises:
+            PredicateFailedError: it is not; nothing was removed.
+        """
+        if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def close(self) -> None:

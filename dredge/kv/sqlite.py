@@ -102,6 +102,12 @@ class SQLiteKV:
         if changed != 1:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was written")
 
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """Remove a key if its value is `predicate`."""
+        statement = "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?"
+        if self._write(statement, (partition, key, predicate)) != 1:
+            raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was removed")
+
     def close(self) -> None:
         """Close all connections; the file stays."""
         with self._lock:

@@ -191,6 +191,43 @@ def test_set_if_compares_the_whole_old_value(store: Store) -> None:
     assert store.get(P, b"k") == b"new"
 
 
+def test_delete_if_removes_only_the_expected_value(store: Store) -> None:
+    store.set(P, b"k", b"old")
+    store.set(P, b"other", b"old")
+    for wrong in (b"", b"ol", b"old ", b"OLD", b"old\0", b"\0old"):
+        with pytest.raises(PredicateFailedError):
+            store.delete_if(P, b"k", wrong)
+    assert store.get(P, b"k") == b"old"
+    store.delete_if(P, b"k", b"old")
+    assert keys(store, P) == [b"other"]
+    for expected in (b"old", b""):
+        with pytest.raises(PredicateFailedError):
+            store.delete_if(P, b"k", expected)
+    store.set(P, b"k", b"")
+    store.delete_if(P, b"k", b"")
+    assert keys(store, P) == [b"other"]
+
+
+def test_of_many_threads_exactly_one_deletes_each_value(store: Store) -> None:
+    for number in range(20):
+        store.set(P, b"%03d" % number, b"value")
+
+    def attempt(_: int) -> list[int]:
+        won = []
+        for number in range(20):
+            try:
+                store.delete_if(P, b"%03d" % number, b"value")
+                won.append(number)
+            except PredicateFailedError:
+                pass
+        return won
+
+    with ThreadPoolExecutor(6) as threads:
+        won = list(threads.map(attempt, range(6)))
+    assert sorted(number for numbers in won for number in numbers) == list(range(20))
+    assert keys(store, P) == []
+
+
 def test_the_empty_value_is_not_absence(store: Store) -> None:
     store.set_if(P, b"k", b"", None)
     assert store.get(P, b"k") == b""

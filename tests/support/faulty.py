@@ -24,7 +24,7 @@ class Operation:
     @property
     def writes(self) -> bool:
         """Whether it changes the store."""
-        return self.name in ("set", "set_if", "delete")
+        return self.name in ("set", "set_if", "delete", "delete_if")
 
 
 @dataclass
@@ -58,6 +58,10 @@ class WatchedStore:
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
         with self._watch("set_if", partition, key):
             self.store.set_if(partition, key, value, predicate)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        with self._watch("delete_if", partition, key):
+            self.store.delete_if(partition, key, predicate)
 
     def close(self) -> None:
         pass

@@ -267,6 +267,10 @@ class WatchedStore:
         self.before("set_if", partition, key)
         self._inner.set_if(partition, key, value, predicate)
 
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        self.before("delete_if", partition, key)
+        self._inner.delete_if(partition, key, predicate)
+
     def close(self) -> None:
         self._inner.close()
 

@@ -1,12 +1,16 @@
-"""Actors that take turns at a key-value store, in an order that the test chooses.
+"""Actors that take turns at a key-value store, in an order that the test chooses. How to use it: turns.md.
 
-Each actor runs in its own thread on its own view of the store. Before every operation it stops and waits for
-its turn, so between two operations of one actor any number of the others' can be put, and a schedule (who
-moves next, step by step) decides everything. A schedule that fails is a list to paste back into a test.
+    run_turns(store, {"a": commit, "b": upload}, ["a", "a", "b"])     # one schedule, then the rest in name order
+    explore(scene)                                                    # every schedule there is
+    Stage(store)                                                      # step by step, for a state machine
 
-    run_turns(store, {"a": commit, "b": upload}, ["a", "a", "b"])     # then the rest in name order
+Each actor runs in a thread of its own on its own view of the store and stops before every operation until it
+is told to go on. A schedule is a list of moves; one that fails is printed and can be pasted back:
 
-Code under test must not wait for another actor outside the store: give each actor a catalog of its own.
+    "a"     the actor does its next operation
+    "a-"    its next operation is not done and fails (UnavailableError)
+    "a?"    its next operation is done, but its answer is lost (UnavailableError)
+    "a!"    its process dies instead of its next operation
 """
 
 from __future__ import annotations
@@ -15,87 +19,49 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
+from dredge.errors import UnavailableError
 from dredge.kv import Entry, Store
+from tests.support.faulty import CrashError, Operation
 
 type Actor = Callable[[Store], object]
 WAIT_SECONDS = 30
-
-
-class Turns:
-    """Hands the turn to one actor at a time and waits until it stops again."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: set[str] = set()
-        self._running: set[str] = set()
-        self._granted: str | None = None
-        self.taken: list[str] = []
-
-    def begin(self, name: str) -> None:
-        """Note that an actor is about to start."""
-        self._running.add(name)
-
-    def stop_here(self, name: str) -> None:
-        """Wait for the turn (called by actors)."""
-        with self._changed:
-            self._running.discard(name)
-            self._waiting.add(name)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: self._granted == name, WAIT_SECONDS), (
-                f"{name}: no turn came"
-            )
-            self._granted = None
-
-    def end(self, name: str) -> None:
-        """Note that an actor has ended."""
-        with self._changed:
-            self._running.discard(name)
-            self._changed.notify_all()
-
-    def waiting(self) -> list[str]:
-        """Wait until no actor runs; give those that wait for a turn."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: not self._running, WAIT_SECONDS), f"{self._running} hang"
-            return sorted(self._waiting)
-
-    def grant(self, name: str) -> None:
-        """Let one waiting actor do its next operation."""
-        with self._changed:
-            self._waiting.discard(name)
-            self._running.add(name)
-            self._granted = name
-            self.taken.append(name)
-            self._changed.notify_all()
+FAULTS = "-?!"
 
 
 class TurnStore:
-    """A view of a store that waits for a turn before each operation. A scan is one operation."""
+    """An actor's view of a store: every operation waits for its turn. A scan is one operation."""
 
-    def __init__(self, store: Store, before: Callable[[], None]) -> None:
+    def __init__(self, store: Store, turn: Callable[[Operation], str]) -> None:
         self._store = store
-        self._before = before
+        self._turn = turn
 
     def get(self, partition: bytes, key: bytes) -> bytes:
-        self._before()
-        return self._store.get(partition, key)
+        return self._do(Operation("get", partition, key), lambda: self._store.get(partition, key))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        self._before()
-        yield from list(self._store.scan(partition, start))
+        yield from self._do(
+            Operation("scan", partition, start), lambda: list(self._store.scan(partition, start))
+        )
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self._before()
-        self._store.set(partition, key, value)
+        self._do(Operation("set", partition, key), lambda: self._store.set(partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        self._before()
-        self._store.delete(partition, key)
+        self._do(Operation("delete", partition, key), lambda: self._store.delete(partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        self._before()
-        self._store.set_if(partition, key, value, predicate)
+        self._do(
+            Operation("set_if", partition, key),
+            lambda: self._store.set_if(partition, key, value, predicate),
+        )
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        self._do(
+            Operation("delete_if", partition, key), lambda: self._store.delete_if(partition, key, predicate)
+        )
 
     def close(self) -> None:
         pass
@@ -106,6 +72,116 @@ class TurnStore:
     def __exit__(self, *exc: object) -> None:
         pass
 
+    def _do[T](self, operation: Operation, act: Callable[[], T]) -> T:
+        fault = self._turn(operation)
+        if fault == "-":
+            raise UnavailableError(f"not done: {operation}")
+        result = act()
+        if fault == "?":
+            raise UnavailableError(f"done, answer lost: {operation}")
+        return result
+
+
+@dataclass
+class _Performer:
+    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    thread: threading.Thread | None = None
+    pending: Operation | None = None
+    fault: str = ""
+    dead: bool = False
+
+
+class Stage:
+    """Lets actors on, one operation of one actor at a time.
+
+    Args:
+        store: what they share.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.results: dict[str, object] = {}
+        """What actors that have ended returned or raised."""
+        self.taken: list[str] = []
+        """The moves so far: a schedule."""
+        self._store = store
+        self._performers: dict[str, _Performer] = {}
+        self._stopped = threading.Semaphore(0)
+
+    def start(self, name: str, actor: Actor) -> None:
+        """Let an actor run to its first operation. A name may be used again when its actor has ended."""
+        assert name[-1] not in FAULTS, f"{name!r} could be taken for a move"
+        assert name not in self._performers, f"{name} is still on the stage"
+        performer = _Performer()
+        view = TurnStore(self._store, lambda operation: self._turn(name, performer, operation))
+
+        def body() -> None:
+            try:
+                self.results[name] = actor(view)
+            except (Exception, CrashError) as error:
+                self.results[name] = error
+            finally:
+                performer.pending = None
+                self._stopped.release()
+
+        self.results.pop(name, None)
+        self._performers[name] = performer
+        performer.thread = threading.Thread(target=body, name=f"actor {name}", daemon=True)
+        performer.thread.start()
+        self._settle(name)
+
+    def pending(self) -> dict[str, Operation]:
+        """The next operation of every actor that has not ended, by name."""
+        return {
+            name: performer.pending
+            for name, performer in sorted(self._performers.items())
+            if performer.pending is not None
+        }
+
+    def step(self, move: str) -> Operation:
+        """Make one move (see above); returns the operation that it was about."""
+        name, fault = (move[:-1], move[-1]) if move[-1] in FAULTS else (move, "")
+        performer = self._performers[name]
+        operation = performer.pending
+        assert operation is not None
+        self.taken.append(move)
+        performer.fault = fault
+        performer.go.release()
+        self._settle(name)
+        return operation
+
+    def run(self, choose: Callable[[list[str]], str] = lambda names: names[0]) -> None:
+        """Let all actors end, in an order of choice."""
+        while pending := self.pending():
+            self.step(choose(list(pending)))
+
+    def abandon(self) -> None:
+        """End all actors where they are; their operations are not done."""
+        taken = len(self.taken)
+        while pending := self.pending():
+            self.step(next(iter(pending)) + "!")
+        del self.taken[taken:]
+
+    def _turn(self, name: str, performer: _Performer, operation: Operation) -> str:
+        """Wait for the turn (called by actors); returns the fault to show."""
+        assert threading.current_thread() is performer.thread, f"{name} must not use threads of its own"
+        if not performer.dead:
+            performer.pending = operation
+            self._stopped.release()
+            assert performer.go.acquire(timeout=WAIT_SECONDS), f"{name}: no turn came"
+            performer.pending = None
+            performer.dead = performer.fault == "!"
+        if performer.dead:  # also for what `finally` blocks still try
+            raise CrashError(f"{name}: instead of {operation}")
+        return performer.fault
+
+    def _settle(self, name: str) -> None:
+        assert self._stopped.acquire(timeout=WAIT_SECONDS), f"{name} hangs: does it wait for another actor?"
+        performer = self._performers[name]
+        if performer.pending is None:
+            assert performer.thread is not None
+            performer.thread.join(WAIT_SECONDS)
+            del self._performers[name]
+
 
 def run_turns(
     store: Store, actors: Mapping[str, Actor], schedule: Sequence[str] | Callable[[list[str]], str]
@@ -115,38 +191,160 @@ def run_turns(
     Args:
         store: what they share.
         actors: each gets its view of the store; what it returns or raises is its result.
-        schedule: names in order of turns (one that does not wait is passed over; at the end the first in name
-            order goes on), or a choice among those who wait.
+        schedule: moves in order (those of actors that have ended are passed over; at the end the first in
+            name order goes on), or a choice among the names of those who wait.
 
     Returns:
-        Results by name, and the turns as they were taken.
+        Results by name, and the moves as they were taken.
     """
-    turns = Turns()
-    results: dict[str, object] = {}
+    stage = Stage(store)
+    for name, actor in actors.items():
+        stage.start(name, actor)
+    if callable(schedule):
+        stage.run(schedule)
+        return stage.results, stage.taken
+    for move in schedule:
+        if move.rstrip(FAULTS) in stage.pending():
+            stage.step(move)
+    stage.run()
+    return stage.results, stage.taken
 
-    def body(name: str, actor: Actor) -> None:
-        try:
-            results[name] = actor(TurnStore(store, lambda: turns.stop_here(name)))
-        except Exception as error:
-            results[name] = error
-        finally:
-            turns.end(name)
 
-    threads = [threading.Thread(target=body, args=item, daemon=True) for item in actors.items()]
-    for name in actors:
-        turns.begin(name)
-    for thread in threads:
-        thread.start()
-    planned = iter(schedule) if not callable(schedule) else None
-    while waiting := turns.waiting():
-        if planned is None:
-            assert callable(schedule)
-            turns.grant(schedule(waiting))
+@dataclass(frozen=True)
+class Scene:
+    """A fresh world with actors, and what must hold when all have ended.
+
+    Args:
+        store: what they share.
+        actors: by name.
+        check: gets the results by name; raises when something is wrong.
+    """
+
+    store: Store
+    actors: Mapping[str, Actor]
+    check: Callable[[Mapping[str, object]], None]
+
+
+@dataclass
+class Explored:
+    """What an exploration did.
+
+    Args:
+        schedules: how many ran to the end and were checked.
+        cut: how many were left because all that could follow had been seen in another order.
+        longest: moves of the longest.
+        outcomes: how often the actors ended with which kinds of results.
+    """
+
+    schedules: int = 0
+    cut: int = 0
+    longest: int = 0
+    outcomes: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+
+@dataclass
+class _Node:
+    asleep: frozenset[str]
+    todo: list[str]
+    done: set[str] = field(default_factory=set)
+
+
+def explore(
+    scene: Callable[[], Scene], *, crashes: int = 0, faults: str = "", reduce: bool = True
+) -> Explored:
+    """Run every schedule of a scene and check each.
+
+    Args:
+        scene: makes the same world anew; must not depend on chance or time in what it does.
+        crashes: up to so many actors may die, each instead of any of its operations.
+        faults: kinds of failing operations to try ("-", "?"), together up to one a schedule.
+        reduce: of schedules that differ only in the order of operations that cannot notice each other (other
+            partitions, other keys, reads) run one (sleep sets). Everything that can be seen is still seen.
+
+    Raises:
+        AssertionError: a check failed; the message holds the schedule.
+    """
+    explored = Explored()
+    stack: list[_Node] = []
+    while True:
+        world = scene()
+        stage = Stage(world.store)
+        for name, actor in world.actors.items():
+            stage.start(name, actor)
+        if _follow(stage, stack, crashes, faults, reduce):
+            explored.schedules += 1
+            explored.longest = max(explored.longest, len(stage.taken))
+            kinds = tuple(_kind(stage.results[name]) for name in sorted(stage.results))
+            explored.outcomes[kinds] = explored.outcomes.get(kinds, 0) + 1
+            try:
+                world.check(stage.results)
+            except Exception as error:
+                raise AssertionError(f"schedule {stage.taken}: {error}\n{stage.results}") from error
         else:
-            turns.grant(next((name for name in planned if name in waiting), waiting[0]))
-    for thread in threads:
-        thread.join()
-    return results, turns.taken
+            explored.cut += 1
+        while stack:
+            node = stack[-1]
+            node.done.add(node.todo.pop(0))
+            if node.todo:
+                break
+            stack.pop()
+        if not stack:
+            return explored
+
+
+def _follow(stage: Stage, stack: list[_Node], crashes: int, faults: str, reduce: bool) -> bool:
+    """Go down the tree of schedules, first as the stack says, then by the first way; False: nothing new."""
+    asleep: frozenset[str] = frozenset()
+    for depth in itertools.count():
+        pending = stage.pending()
+        if not pending:
+            return True
+        if depth == len(stack):
+            moves = [move for move in _moves(pending, stage.taken, crashes, faults) if move not in asleep]
+            if not moves:
+                stage.abandon()
+                return False
+            stack.append(_Node(asleep, moves))
+        node = stack[depth]
+        move = node.todo[0]
+        if reduce:
+            asleep = frozenset(other for other in node.asleep | node.done if _commute(other, move, pending))
+        stage.step(move)
+    raise AssertionError  # count() never ends
+
+
+def _moves(pending: Mapping[str, Operation], taken: Sequence[str], crashes: int, faults: str) -> list[str]:
+    moves = list(pending)
+    if any(move[-1] in "-?" for move in taken):
+        faults = ""
+    moves += [name + fault for fault in faults for name in pending]
+    if sum(move.endswith("!") for move in taken) < crashes:
+        moves += [name + "!" for name in pending]
+    return moves
+
+
+def _commute(left: str, right: str, pending: Mapping[str, Operation]) -> bool:
+    """Say whether two moves can change places without anybody noticing."""
+    one, other = left.rstrip(FAULTS), right.rstrip(FAULTS)
+    if one == other or (left[-1] in FAULTS and right[-1] in FAULTS):
+        return False  # faults share a budget
+    if left[-1] in "-!" or right[-1] in "-!":
+        return True
+    return _independent(pending[one], pending[other])
+
+
+def _independent(left: Operation, right: Operation) -> bool:
+    if left.partition != right.partition or not (left.writes or right.writes):
+        return True
+    if left.name == "scan":
+        return right.key < left.key
+    if right.name == "scan":
+        return left.key < right.key
+    return left.key != right.key
+
+
+def _kind(result: object) -> str:
+    return type(result).__name__ if isinstance(result, BaseException) else "ok"
 
 
 def preempted_schedules(names: Sequence[str], steps: int, switches: int) -> Iterator[list[str]]:
