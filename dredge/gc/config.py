@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dredge.errors import ConfigError
+from dredge.gc.policy.model import RetentionPolicy
 
 MIN_AGE_HOURS = 24.0
 """lakeFS lets an uploader link an address for 24 hours after it handed it out; younger objects may still come
@@ -108,6 +109,9 @@ class GCConfig:
         run_root: URI of the folder for run folders; None is the place inside the namespace that lakeFS's own
             collector uses.
         keep_tags: commits that a tag names stay active.
+        policy: what else stays, beyond lakeFS's own rules; None is nothing.
+        read_kv: lakeFS's staging records are read directly, besides asking the server. Where the store is,
+            and who may enter, says the environment (`dredge.gc.staged_kv`).
         warn_on_foreign_overlaps: two *other* repositories whose namespaces overlap are a warning instead of a
             stop.
         safety: margins.
@@ -124,6 +128,8 @@ class GCConfig:
     max_delete_percent: float | None = None
     run_root: str | None = None
     keep_tags: bool = True
+    policy: RetentionPolicy | None = None
+    read_kv: bool = False
     warn_on_foreign_overlaps: bool = False
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
@@ -161,7 +167,8 @@ class GCConfig:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object, without secrets."""
-        return dataclasses.asdict(self)
+        policy = self.policy.to_json() if self.policy is not None else None
+        return dataclasses.asdict(self) | {"policy": policy}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GCConfig:
@@ -173,6 +180,8 @@ class GCConfig:
         plain = dict(value)
         plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
         plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
+        if isinstance(plain.get("policy"), Mapping):
+            plain["policy"] = RetentionPolicy.from_json(plain["policy"])
         return _from(cls, plain, "")
 
 
