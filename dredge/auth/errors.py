@@ -1,0 +1,94 @@
+"""What identity and access refuse, each with the HTTP status and the words a real server answers.
+
+    GravelerError
+    ├── UnauthorizedError (401)   UnknownKeyError · InsufficientPermissionsError
+    ├── MissingError (404)        UserNotFoundError · GroupNotFoundError · PolicyNotFoundError · …
+    ├── NotUniqueError (409)      AlreadyExistsError · AlreadySetUpError
+    └── BadRequestError (400)     InvalidNameError · InvalidPolicyError
+
+A missing permission is a 401 too, not a 403: that is what lakeFS answers.
+
+Source: lakeFS pkg/auth/errors.go, pkg/api/controller.go (authorizeCallback).
+"""
+
+from __future__ import annotations
+
+from dredge.errors import RefusedError
+from dredge.graveler.errors import (
+    ForbiddenError,
+    GravelerError,
+    InvalidValueError,
+    MissingError,
+    NotUniqueError,
+)
+
+
+class UnauthorizedError(GravelerError, RefusedError):
+    """No credentials, or wrong ones. Says nothing about which."""
+
+    status = 401
+    default = "error authenticating request"
+
+
+class UnknownKeyError(UnauthorizedError):
+    """No such access key, or its user is gone."""
+
+
+class InsufficientPermissionsError(UnauthorizedError):
+    """Known, but not allowed to do that."""
+
+    default = "insufficient permissions: not allowed"
+
+
+class UserNotFoundError(MissingError):
+    """No such user."""
+
+    default = "user not found"
+
+
+class GroupNotFoundError(MissingError):
+    """No such group."""
+
+    default = "group not found"
+
+
+class PolicyNotFoundError(MissingError):
+    """No such policy."""
+
+    default = "policy not found"
+
+
+class CredentialsNotFoundError(MissingError):
+    """The user has no such access key."""
+
+    default = "credentials not found"
+
+
+class AlreadyExistsError(NotUniqueError):
+    """The name is taken, or the two are bound already."""
+
+    default = "already exists"
+
+
+class AlreadySetUpError(NotUniqueError):
+    """The server has its first user; setting it up again is refused."""
+
+    default = "lakeFS already initialized"
+
+
+class InvalidNameError(InvalidValueError):
+    """A name of a user, group, policy or access key is malformed."""
+
+    default = "validation error"
+
+
+class InvalidPolicyError(InvalidValueError):
+    """A statement of a policy cannot be understood."""
+
+    default = "validation error"
+
+
+class OwnerError(ForbiddenError):
+    """The user that the server itself was started with cannot be removed."""
+
+    default = "the server's own administrator cannot be removed"
