@@ -215,8 +215,12 @@ def _live_in(folder: RunFolder, config: Json, task: Json) -> sets.Ids:
         wanted = [part for part in parts if part.name == f"{marking.STEP}/{task['kind']}.ids"]
         return _between(sets.unite([sets.read_ids(folder, part) for part in wanted]), task)
     first, last = (_shard(bound, config["chunk_bits"]) for bound in _bounds(task))
-    wanted = [part for part in parts if _chunk_shard(part.name) in range(first, last + 1)]
-    return _between(sets.unite([sets.read_ids(folder, part) for part in wanted]), task)
+    pieces: list[list[sets.Ids]] = [[] for _ in range(first, last + 1)]
+    for part in parts:
+        shard = _chunk_shard(part.name)
+        if first <= shard <= last:
+            pieces[shard - first].append(sets.read_ids(folder, part))
+    return _between(np.concatenate(list(sets.unite_by_shard(pieces))), task)
 
 
 def _chunk_shard(name: str) -> int:

@@ -350,7 +350,7 @@ def shard_chunks(config: Json, task: Json) -> Json:
     state = open_reader(config["state_uri"])
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     wanted = set(json.loads(folder.read_bytes(PartInfo.from_json(task["wanted"]))))
-    pieces: list[sets.Ids] = []
+    pieces: list[list[sets.Ids]] = [[] for _ in range(1 << config["bits"])]
     found: list[str] = []
     damaged: list[str] = []
     for part in map(PartInfo.from_json, task["parts"]):
@@ -361,9 +361,11 @@ def shard_chunks(config: Json, task: Json) -> Json:
             continue
         live = [(manifest, chunks) for manifest, chunks in rows if manifest in wanted]
         found += [manifest for manifest, _ in live]
-        pieces += [chunks for _, chunks in live]
+        for _, chunks in live:
+            for shard, ids in enumerate(sets.shards(chunks, config["bits"])):
+                pieces[shard].append(ids)
     parts: list[Any] = []
-    for shard, ids in enumerate(sets.shards(sets.unite(pieces), config["bits"])):
+    for shard, ids in enumerate(sets.unite_by_shard(pieces)):
         if len(ids):
             parts.append(sets.write_ids(folder, f"{task['name']}-{shard:04d}.ids", ids).to_json())
     return {"parts": parts, "found": found, "damaged": damaged}

@@ -6,7 +6,8 @@ numbers mean "perhaps the same": that can only keep garbage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.ids import distinct, hash_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.storage.parallel import ordered_map
 
 type Ids = npt.NDArray[np.uint64]
 
@@ -29,7 +31,18 @@ def of_names(names: Iterable[str]) -> Ids:
 
 def unite(pieces: Sequence[Ids]) -> Ids:
     """Unite sets."""
-    return distinct(pieces[0] if len(pieces) == 1 else np.concatenate(pieces)) if pieces else NONE
+    if len(pieces) == 1:
+        return distinct(pieces[0])
+    return distinct(np.concatenate(pieces), in_runs=True) if pieces else NONE
+
+
+def unite_by_shard(pieces: Sequence[Sequence[Ids]]) -> Iterator[Ids]:
+    """Unite the sets of each shard, several shards at once.
+
+    Args:
+        pieces: for each shard, in the order of shards, the sets that lie in it.
+    """
+    return ordered_map(unite, pieces, os.cpu_count() or 1)
 
 
 def unite_all(pieces: Iterable[Ids]) -> Ids:

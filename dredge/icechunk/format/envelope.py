@@ -161,7 +161,9 @@ def _decompress(data: bytes, name: str, limits: Limits) -> tuple[int, npt.NDArra
     # Memory behind what is written is never touched, so a bound that is too large costs none.
     out = np.empty(bound + 8, dtype=np.uint8)
     try:
-        written = int(cramjam.zstd.decompress_into(memoryview(data)[HEADER_BYTES:], out[:bound])) if bound else 0
+        written = (
+            int(cramjam.zstd.decompress_into(memoryview(data)[HEADER_BYTES:], out[:bound])) if bound else 0
+        )
     except cramjam.DecompressionError as error:
         raise FormatError(f"{name}: damaged zstd frame: {error}") from None
     if written > limits.body_bytes_max:
