@@ -1,17 +1,48 @@
-"""Active commits: the server's, our own, those of tags, and branch heads, united."""
+"""Active commits: what the server says, and what is kept beyond that.
+
+    base    branch heads ∪ the server's list          (every commit, where there are no rules)
+    kept    our own walk over the branches' lines · commits of tags · each rule of the user's policy
+
+All of it is active, but for rules about paths: of their commits only some entries stay (`kept`). Nothing here
+ever makes the server's answer smaller.
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.commits import Graph, active_by_rules, check_against_graph, load_graph, read_commits_csv
 from dredge.gc.context import Context
 from dredge.gc.location import key_of
 from dredge.lakefs import Ref
+from dredge.runs.summary import PartInfo
 
 log = logging.getLogger("dredge")
+
+
+OWN, TAGS = "own walk", "tags"
+PATH_COMMITS = "path_commits"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSet:
+    """Commits that something besides the server keeps.
+
+    Attributes:
+        name: for the report; unique.
+        why: half a sentence for the report.
+        commits: ids; some of them may be kept by others, or by the server, as well.
+        paths: only entries whose path matches one of these patterns; () is every entry.
+    """
+
+    name: str
+    why: str
+    commits: frozenset[str]
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -20,6 +51,8 @@ class ActiveCommits:
 
     Attributes:
         metaranges: metarange id ("" is the content without entries) by commit id, all active commits.
+        base: ids of those that are active without the kept sets.
+        kept: what is kept beyond that.
         sources: how many commits each source named, alone or with others.
         all_commits: there are no rules, so nothing ever expires.
         branches: name and head.
@@ -29,6 +62,8 @@ class ActiveCommits:
     """
 
     metaranges: dict[str, str]
+    base: set[str]
+    kept: list[KeptSet]
     sources: dict[str, int]
     all_commits: bool
     branches: list[Ref]
@@ -59,39 +94,75 @@ def find_active(context: Context) -> ActiveCommits:
         load_graph(client, plan.repository, tags, graph)
     prepared = client.prepare_commits(plan.repository, plan.config.safety.prepare_deadline_seconds)
     rules = client.rules(plan.repository)
+    warnings: list[str] = []
     sources: dict[str, set[str]] = {"heads": {branch.commit_id for branch in branches}}
-    if plan.config.keep_tags:
-        sources["tags"] = {tag.commit_id for tag in tags}
     server: dict[str, str] = {}
-    warnings = []
-    if prepared is None or rules is None:
+    all_commits = prepared is None or rules is None
+    kept: list[KeptSet] = []
+    if all_commits:
         sources["all"] = set(graph)
         if prepared is not None:
             warnings.append("the rules were deleted while the run went on; every commit counts as active")
-    else:
-        sources["own"] = active_by_rules(graph, branches, rules, plan.created_at)
     if prepared is not None:
         server = _read_server_list(context, prepared.location, branches)
         check_against_graph(server, graph, prepared.location)
         sources["server"] = set(server)
-        if lost := (sources.get("own", set()) - set(server)):
+    base = set[str]().union(*sources.values())
+    if rules is not None and prepared is not None:
+        own = active_by_rules(graph, branches, rules, plan.created_at)
+        kept.append(KeptSet(OWN, "the server's walk over commits left them out", frozenset(own)))
+        if lost := own - set(server):
             warnings.append(
                 f"the server's walk left out {len(lost)} commits that a young child keeps alive; they are"
                 " kept"
             )
-    active = set[str]().union(*sources.values())
+    kept += _by_tags(context, tags) + _by_policy(context, branches, graph, warnings)
+    sources |= {found.name: set(found.commits) for found in kept}
+    active = base.union(*(found.commits for found in kept if not found.paths))
     metaranges = {
         commit: server[commit] if commit in server else graph[commit].metarange_id for commit in active
     }
     return ActiveCommits(
         metaranges=metaranges,
+        base=base,
+        kept=kept,
         sources={name: len(commits) for name, commits in sources.items()},
-        all_commits="all" in sources,
+        all_commits=all_commits,
         branches=branches,
         tags=tags,
         graph=graph,
         warnings=warnings,
     )
+
+
+def _by_tags(context: Context, tags: list[Ref]) -> list[KeptSet]:
+    if not context.plan.config.keep_tags:
+        return []
+    return [KeptSet(TAGS, "a tag names their commit", frozenset(tag.commit_id for tag in tags))]
+
+
+def _by_policy(context: Context, branches: list[Ref], graph: Graph, warnings: list[str]) -> list[KeptSet]:
+    policy = context.plan.config.policy
+    sets = []
+    for keep in policy.keeps(branches, graph) if policy is not None else ():
+        rule = keep.rule
+        if not keep.branches:
+            warnings.append(f"rule {rule.name!r} of the retention policy is about no branch that exists")
+        last = "any commit" if rule.last is None else f"the last {rule.last:,} commits"
+        why = f"of {last} of {len(keep.branches):,} branches" + (", by path" if rule.paths else "")
+        sets.append(KeptSet(f"policy: {rule.name}", why, keep.commits, rule.paths))
+    return sets
+
+
+def path_commits(active: ActiveCommits) -> set[str]:
+    """Commits of which a policy keeps some entries."""
+    return set[str]().union(*(found.commits for found in active.kept if found.paths))
+
+
+def write_path_commits(context: Context, where: str, active: ActiveCommits) -> PartInfo:
+    """Write the commits of which a policy keeps some entries as `<where>/path_commits-00000.parquet`."""
+    table = pa.table({"commit_id": pa.array(sorted(path_commits(active)), pa.string())})
+    return context.folder.write_table(where, 0, table, PATH_COMMITS)
 
 
 def _branches(context: Context) -> list[Ref]:
