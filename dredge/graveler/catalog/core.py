@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from dredge.errors import DredgeError
 from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.committed import RangeStore, SplitRule, Value
@@ -16,9 +17,9 @@ from dredge.graveler.errors import ReadOnlyError
 from dredge.graveler.refs.branches import Branches
 from dredge.graveler.refs.commits import Commits, new_commit
 from dredge.graveler.refs.expressions import Resolver
+from dredge.graveler.refs.life_cycle import open_repositories
 from dredge.graveler.refs.protection import Protection
 from dredge.graveler.refs.records import Branch, Commit, Repository
-from dredge.graveler.refs.repositories import Repositories
 from dredge.graveler.refs.tags import Tags
 from dredge.graveler.staging.area import StagingAreas
 from dredge.graveler.staging.combined import staged_changes, staged_value
@@ -83,7 +84,7 @@ class CatalogCore:
         self.clock = clock
         self._kv = kv
         self._open_namespace = open_namespace
-        self._repositories = Repositories(kv, clock)
+        self._repositories = open_repositories(self.settings.life_cycle, kv, clock)
         self._branches = Branches(kv, clock, self.settings.branch_cache)
         self._commits = Commits(kv)
         self._tags = Tags(kv)
@@ -104,7 +105,13 @@ class CatalogCore:
         self._instance_id = new_xid(clock())
 
     def resume(self) -> None:
-        """Go on with what an earlier process left queued: staging tokens to drop."""
+        """Go on with what an earlier process left: repositories half made or half deleted, staging tokens to
+        drop.
+        """
+        try:
+            self._repositories.settle()
+        except DredgeError as error:
+            log.warning("repositories half made or half deleted are left as they are: %s", error)
         self._dropper.wake()
 
     def close(self) -> None:

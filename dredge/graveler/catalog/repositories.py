@@ -9,7 +9,7 @@ from dredge.graveler import messages
 from dredge.graveler.catalog.core import CatalogCore
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
-from dredge.graveler.errors import NamespaceInUseError, NotUniqueError, ReadOnlyError
+from dredge.graveler.errors import NamespaceInUseError, ReadOnlyError
 from dredge.graveler.refs.names import check_branch, check_namespace, check_repository
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.refs.repositories import METADATA_KEY
@@ -50,9 +50,7 @@ class RepositoryCalls(CatalogCore):
             NamespaceInUseError: 400.
             InvalidValueError: 400, a malformed name.
         """
-        present = self._repositories.peek(repository)
-        if present is not None and not present.in_deletion:
-            raise NotUniqueError
+        self._repositories.refuse_early(repository)
         check_repository(repository)
         check_branch(default_branch)
         check_namespace(storage_namespace)
@@ -79,15 +77,18 @@ class RepositoryCalls(CatalogCore):
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
     ) -> Page[Repository]:
-        """List in name order, those in deletion too (a real server does not filter them)."""
+        """List in name order: in both steps of the design those in use, else every record (a real server does
+        not filter those in deletion).
+        """
 
         def scan(start: str) -> Iterator[Repository]:
-            return (found for found in self._repositories.scan(start) if search in found.name)
+            return (found for found in self._repositories.listed(start) if search in found.name)
 
         return named_page(scan, prefix, after, amount, lambda found: found.name)
 
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
-        """Delete the records of a repository; staged entries and all objects stay. Can be retried.
+        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2
+        of the design the records stay too, out of reach, until the trash cleaner comes.
 
         Args:
             repository: its name.

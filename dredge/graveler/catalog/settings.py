@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 from dredge.errors import ConfigError
+from dredge.graveler.refs.life_cycle import LifeCycle
 
 # Faults of real servers that tests provoke on purpose. All are off unless named; none is ever on in
 # production.
@@ -27,6 +28,8 @@ class Settings:
 
     Args:
         profile: `lakefs` for today's server, `design` for the stricter rules of the first design.
+        life_cycle: how repositories are created and deleted: `lakefs` as today's server does it, `step-1` or
+            `step-2` of the design (refs/life_cycle.py).
         signing_key: secret of the signatures on handed-out addresses.
         link_expiry: how long a handed-out address may be linked.
         slice_names_max: names in one slice below `data/`.
@@ -47,6 +50,7 @@ class Settings:
     """
 
     profile: Literal["lakefs", "design"] = "lakefs"
+    life_cycle: LifeCycle = "lakefs"
     signing_key: str = field(default="local-signing-secret", repr=False)
     link_expiry: timedelta = timedelta(hours=24)
     slice_names_max: int = 50_000
@@ -68,6 +72,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.profile not in ("lakefs", "design"):
             raise ConfigError(f"profile {self.profile!r} is unknown; use 'lakefs' or 'design'")
+        if self.life_cycle not in get_args(LifeCycle):
+            raise ConfigError(f"life_cycle {self.life_cycle!r} is unknown; use one of {get_args(LifeCycle)}")
         for name in ("slice_names_max", "prepare_flush_rows", "write_tries", "commit_tries"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")

@@ -15,6 +15,7 @@ class RepositoryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ACTIVE: _ClassVar[RepositoryState]
     IN_DELETION: _ClassVar[RepositoryState]
+    INITIAL: _ClassVar[RepositoryState]
 
 class BranchProtectionBlockedAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -28,6 +29,7 @@ class PullRequestStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MERGED: _ClassVar[PullRequestStatus]
 ACTIVE: RepositoryState
 IN_DELETION: RepositoryState
+INITIAL: RepositoryState
 STAGING_WRITE: BranchProtectionBlockedAction
 COMMIT: BranchProtectionBlockedAction
 OPEN: PullRequestStatus

@@ -3,6 +3,7 @@
 Layout (partition / key → message):
 
     graveler             repos/<name>          RepositoryData
+    graveler_deleted     repo/<name>/<uid>     RepositoryData as it was last (the design's step 2)
     <name>-<uid>         branches/<name>       BranchData
                          commits/<64 hex>      CommitData
                          tags/<name>           TagData
@@ -19,13 +20,23 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Literal
 
 from dredge.graveler import messages
 
 REPOSITORIES_PARTITION = b"graveler"
+DELETED_PARTITION = b"graveler_deleted"
 COMMIT_VERSION = 1  # parent switch: the first parent is the main one
 FIRST_GENERATION = 1
 FIRST_MESSAGE = "Repository created"
+
+RepositoryState = Literal["initial", "active", "in-deletion"]
+_STATES: Mapping[messages.RepositoryState, RepositoryState] = {
+    messages.RepositoryState.ACTIVE: "active",
+    messages.RepositoryState.IN_DELETION: "in-deletion",
+    messages.RepositoryState.INITIAL: "initial",
+}
+_STATE_NUMBERS = {state: number for number, state in _STATES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +49,8 @@ class Repository:
         default_branch: the branch that cannot be deleted.
         creation_date: aware UTC.
         instance_uid: xid of this life of the name.
-        in_deletion: a deletion began; only deleting again is allowed.
+        state: `initial` while it is being created in the design's step 2; `in-deletion` once a deletion
+            began, when only deleting again is allowed. A state that is unknown here reads as the latter.
         read_only: writes are refused.
         storage_id: "" with a single store.
     """
@@ -48,9 +60,14 @@ class Repository:
     default_branch: str
     creation_date: datetime
     instance_uid: str
-    in_deletion: bool = False
+    state: RepositoryState = "active"
     read_only: bool = False
     storage_id: str = ""
+
+    @property
+    def in_deletion(self) -> bool:
+        """Whether a deletion began."""
+        return self.state == "in-deletion"
 
     @property
     def partition(self) -> bytes:
@@ -65,9 +82,7 @@ class Repository:
                 storage_namespace=self.storage_namespace,
                 default_branch_id=self.default_branch,
                 creation_date=messages.to_timestamp(self.creation_date),
-                state=messages.RepositoryState.IN_DELETION
-                if self.in_deletion
-                else messages.RepositoryState.ACTIVE,
+                state=_STATE_NUMBERS[self.state],
                 instance_uid=self.instance_uid,
                 read_only=self.read_only,
                 storage_id=self.storage_id,
@@ -88,7 +103,7 @@ class Repository:
             default_branch=record.default_branch_id,
             creation_date=messages.from_timestamp(record.creation_date),
             instance_uid=record.instance_uid,
-            in_deletion=record.state != messages.RepositoryState.ACTIVE,
+            state=_STATES.get(record.state, "in-deletion"),
             read_only=record.read_only,
             storage_id=record.storage_id,
         )
@@ -241,6 +256,11 @@ class Commit:
 def repository_key(name: str) -> bytes:
     """Key of a repository's record in REPOSITORIES_PARTITION."""
     return f"repos/{name}".encode()
+
+
+def deleted_key(repository: Repository) -> bytes:
+    """Key of an instance's entry in DELETED_PARTITION; several lives of one name may be there."""
+    return f"repo/{repository.name}/{repository.instance_uid}".encode()
 
 
 def branch_key(name: str) -> bytes:

@@ -1,6 +1,6 @@
-"""The life of repositories.
+"""The life of repositories, as today's server has it. The design's own two steps: life_cycle.py.
 
-Step 1 of the design, as a real server does it. Creating:
+Creating:
 
     initial commit → default branch → repository record (must be absent)
 
@@ -10,7 +10,8 @@ that nothing names. Deleting:
     record says "in deletion" → branches, tags, commits, metadata removed → record removed
 
 so a deletion that was interrupted leaves a name that answers 410 until it is deleted again. Staging
-partitions, settings, tasks and all objects stay behind, as on a real server.
+partitions, settings, tasks and all objects stay behind. Neither the mark nor the removal of the record looks
+at what is there: a deletion that stalled may destroy a later life of its name.
 
 Source: design "Repository operations error handling"; lakeFS pkg/graveler/ref/manager.go.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dredge.graveler.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
@@ -29,6 +30,7 @@ from dredge.graveler.refs.records import (
     REPOSITORIES_PARTITION,
     Branch,
     Repository,
+    RepositoryState,
     branch_key,
     commit_key,
     new_staging_token,
@@ -40,6 +42,14 @@ from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 _PREFIX = b"repos/"
 METADATA_KEY = b"repo-metadata"
 _DELETED_PREFIXES = (b"branches/", b"tags/", b"commits/")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A repository and the bytes it was read from, which a change must find unchanged."""
+
+    repository: Repository
+    raw: bytes
 
 
 class Repositories:
@@ -64,19 +74,21 @@ class Repositories:
         repository = self.peek(name)
         if repository is None:
             raise RepositoryNotFoundError
-        if repository.in_deletion:
+        if repository.state != "active":
             raise RepositoryInDeletionError
         return repository
 
     def peek(self, name: str) -> Repository | None:
         """Look a repository up in whatever state it is."""
-        try:
-            return Repository.decode(self._kv.get(REPOSITORIES_PARTITION, repository_key(name)))
-        except KeyNotFoundError:
-            return None
+        found = self._read(name)
+        return None if found is None else found.repository
+
+    def listed(self, start: str = "") -> Iterator[Repository]:
+        """Repositories that a listing shows, in name order, from a name on; those in deletion too."""
+        return self.scan(start)
 
     def scan(self, start: str = "") -> Iterator[Repository]:
-        """Repositories in name order, from a name on; those in deletion too."""
+        """Repositories in whatever state they are, in name order, from a name on."""
         for entry in self._kv.scan(REPOSITORIES_PARTITION, repository_key(start)):
             if not entry.key.startswith(_PREFIX):
                 return
@@ -98,7 +110,7 @@ class Repositories:
             NotUniqueError: 409, the name is taken, perhaps since a moment ago.
             RepositoryInDeletionError: 410.
         """
-        self.require_free(name)
+        self._require_free(name)
         now = self._clock()
         repository = Repository(
             name=name,
@@ -109,24 +121,18 @@ class Repositories:
             read_only=read_only,
             storage_id=storage_id,
         )
-        if not bare:
-            self._write_beginning(repository, now)
-        try:
-            self._kv.set_if(REPOSITORIES_PARTITION, repository_key(name), repository.encode(), None)
-        except PredicateFailedError:
-            raise NotUniqueError from None
+        self._begin(repository, bare)
         return repository
 
-    def require_free(self, name: str) -> None:
-        """Refuse a name that cannot be created.
+    def refuse_early(self, name: str) -> None:
+        """Refuse a name before a create touches anything else.
 
         Raises:
-            NotUniqueError: 409.
-            RepositoryInDeletionError: 410.
+            NotUniqueError: 409. A name in deletion is refused later, when its namespace has been looked at.
         """
         present = self.peek(name)
-        if present is not None:
-            raise RepositoryInDeletionError if present.in_deletion else NotUniqueError
+        if present is not None and not present.in_deletion:
+            raise NotUniqueError
 
     def delete(self, name: str) -> None:
         """Delete a repository's records, or go on with a deletion that was interrupted.
@@ -137,17 +143,47 @@ class Repositories:
         repository = self.peek(name)
         if repository is None:
             raise RepositoryNotFoundError
-        marked = replace(repository, in_deletion=True)
-        self._kv.set(REPOSITORIES_PARTITION, repository_key(name), marked.encode())
+        self._kv.set(
+            REPOSITORIES_PARTITION, repository_key(name), in_state(repository, "in-deletion").encode()
+        )
         for prefix in _DELETED_PREFIXES:
             for key in self._keys(repository.partition, prefix):
                 self._kv.delete(repository.partition, key)
         self._kv.delete(repository.partition, METADATA_KEY)
         self._kv.delete(REPOSITORIES_PARTITION, repository_key(name))
 
-    def _write_beginning(self, repository: Repository, now: datetime) -> None:
+    def settle(self) -> None:
+        """Finish what processes left half done. A real server does not."""
+
+    def _require_free(self, name: str) -> None:
+        present = self.peek(name)
+        if present is not None:
+            raise RepositoryInDeletionError if present.in_deletion else NotUniqueError
+
+    def _begin(self, repository: Repository, bare: bool) -> None:
+        """Write a new repository; its record comes last."""
+        if not bare:
+            self._write_contents(repository)
+        self._record(repository)
+
+    def _record(self, repository: Repository) -> None:
+        """Write a record where none is."""
+        try:
+            self._kv.set_if(
+                REPOSITORIES_PARTITION, repository_key(repository.name), repository.encode(), None
+            )
+        except PredicateFailedError:
+            raise NotUniqueError from None
+
+    def _write_contents(self, repository: Repository) -> None:
+        """Write the first commit, then the default branch."""
         commit = new_commit(
-            committer="", message=FIRST_MESSAGE, creation_date=now, metarange_id="", metadata={}, parents=()
+            committer="",
+            message=FIRST_MESSAGE,
+            creation_date=repository.creation_date,
+            metarange_id="",
+            metadata={},
+            parents=(),
         )
         branch = Branch(
             repository.default_branch,
@@ -157,6 +193,18 @@ class Repositories:
         self._kv.set(repository.partition, commit_key(commit.id), commit.encode())
         self._kv.set_if(repository.partition, branch_key(branch.name), branch.encode(), None)
 
+    def _read(self, name: str) -> Recorded | None:
+        try:
+            raw = self._kv.get(REPOSITORIES_PARTITION, repository_key(name))
+        except KeyNotFoundError:
+            return None
+        return Recorded(Repository.decode(raw), raw)
+
     def _keys(self, partition: bytes, prefix: bytes) -> list[bytes]:
         keys = (entry.key for entry in self._kv.scan(partition, prefix))
         return list(itertools.takewhile(lambda key: key.startswith(prefix), keys))
+
+
+def in_state(repository: Repository, state: RepositoryState) -> Repository:
+    """The same life of a repository in another state."""
+    return replace(repository, state=state)

@@ -1,0 +1,217 @@
+"""The two steps of the design, and which one a catalog follows.
+
+Step 1, creating:   initial commit → default branch → record `active` (must be absent)
+        deleting:   record `in-deletion` → every row of the partition removed → record removed
+        A deletion that was interrupted blocks the name until it is repeated.
+
+Step 2, creating:   record `initial` (must be absent) → initial commit → default branch → record `active`
+        deleting:   record `in-deletion` → entry in `graveler_deleted` → record removed
+        The name is free at once; the trash cleaner empties the partition that the entry names. A record that
+        is still `initial` two minutes after its creation belongs to a create that failed: whoever looks at it
+        marks it `in-deletion`, and it can be deleted like any other.
+
+In both, a repository is found only while its record says `active`, and all it owns lies in a partition that only its
+record names. A record is changed and removed only as it was read: a deletion that stalled does not touch
+a later life of its name. A create whose record was taken from it meanwhile hands its own rows to the cleaner.
+
+Source: design "Repository operations error handling"; decisions 140 and 141.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from dredge.errors import DredgeError
+from dredge.graveler.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from dredge.graveler.refs.records import (
+    DELETED_PARTITION,
+    REPOSITORIES_PARTITION,
+    Repository,
+    RepositoryState,
+    deleted_key,
+    repository_key,
+)
+from dredge.graveler.refs.repositories import Recorded, Repositories, in_state
+from dredge.kv import PredicateFailedError, Store
+
+LifeCycle = Literal["lakefs", "step-1", "step-2"]
+CREATION_TIME_MAX = timedelta(minutes=2)
+"""A create that takes as long has failed."""
+
+log = logging.getLogger(__name__)
+
+
+def open_repositories(life_cycle: LifeCycle, kv: Store, clock: Callable[[], datetime]) -> Repositories:
+    """Give the repositories of a store with the life-cycle that a catalog's settings name."""
+    kinds = {"lakefs": Repositories, "step-1": StepOneRepositories, "step-2": StepTwoRepositories}
+    return kinds[life_cycle](kv, clock)
+
+
+class StepOneRepositories(Repositories):
+    """The design's step 1."""
+
+    def listed(self, start: str = "") -> Iterator[Repository]:
+        """Repositories in use, in name order, from a name on."""
+        return (repository for repository in self.scan(start) if repository.state == "active")
+
+    def refuse_early(self, name: str) -> None:
+        """Refuse a name that is taken.
+
+        Raises:
+            NotUniqueError: 409.
+            RepositoryInDeletionError: 410.
+        """
+        self._require_free(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a repository's records, or go on with a deletion that was interrupted.
+
+        Raises:
+            RepositoryNotFoundError: 404; also when another deletion was faster.
+        """
+        found = self._read(name)
+        if found is None:
+            raise RepositoryNotFoundError
+        self._finish(self._marked(found))
+
+    def _finish(self, marked: Recorded) -> None:
+        """Do the rest of a deletion. All of it may be done again, also by several at once."""
+        partition = marked.repository.partition
+        for entry in self._kv.scan(partition):
+            self._kv.delete(partition, entry.key)
+        self._remove_record(marked)
+
+    def _marked(self, found: Recorded) -> Recorded:
+        """Have a record say `in-deletion`.
+
+        Raises:
+            RepositoryNotFoundError: 404, this life of the name is over already.
+        """
+        current: Recorded | None = found
+        while current is not None and current.repository.instance_uid == found.repository.instance_uid:
+            if current.repository.in_deletion:
+                return current
+            changed = self._changed(current, "in-deletion")
+            if changed is not None:
+                return changed
+            current = self._read(found.repository.name)
+        raise RepositoryNotFoundError
+
+    def _changed(self, found: Recorded, state: RepositoryState) -> Recorded | None:
+        """Change a record's state; None when it is not as it was read any more."""
+        new = in_state(found.repository, state)
+        raw = new.encode()
+        try:
+            self._kv.set_if(REPOSITORIES_PARTITION, repository_key(new.name), raw, found.raw)
+        except PredicateFailedError:
+            return None
+        return Recorded(new, raw)
+
+    def _remove_record(self, marked: Recorded) -> None:
+        try:
+            self._kv.delete_if(REPOSITORIES_PARTITION, repository_key(marked.repository.name), marked.raw)
+        except PredicateFailedError:
+            return  # another deletion of the same life removed it; what is there now is a later life
+
+
+class StepTwoRepositories(StepOneRepositories):
+    """The design's step 2."""
+
+    def get(self, name: str) -> Repository:
+        """Look a usable repository up. One that is being created is not there yet.
+
+        Raises:
+            RepositoryNotFoundError: 404.
+            RepositoryInDeletionError: 410; also a create that failed.
+        """
+        found = self._looked_up(name)
+        if found is None or found.repository.state == "initial":
+            raise RepositoryNotFoundError
+        if found.repository.in_deletion:
+            raise RepositoryInDeletionError
+        return found.repository
+
+    def delete(self, name: str) -> None:
+        """Delete a repository, or go on with a deletion that was interrupted; its rows are the cleaner's.
+
+        Raises:
+            RepositoryNotFoundError: 404; also while it is being created, and when another deletion was
+                faster.
+        """
+        found = self._looked_up(name)
+        if found is None or found.repository.state == "initial":
+            raise RepositoryNotFoundError
+        self._finish(self._marked(found))
+
+    def settle(self) -> None:
+        """Mark creates that failed, and finish deletions that were begun: the scan at start-up."""
+        for name in [repository.name for repository in self.scan() if repository.state != "active"]:
+            try:
+                found = self._looked_up(name)
+                if found is not None and found.repository.in_deletion:
+                    self._finish(found)
+            except DredgeError as error:
+                log.warning("repository %s is left as it is until the next start: %s", name, error)
+
+    def _begin(self, repository: Repository, bare: bool) -> None:
+        """Write a new repository; its record comes first, and says that it is in use last."""
+        if bare:
+            self._record(repository)
+            return
+        initial = in_state(repository, "initial")
+        self._record(initial)
+        self._write_contents(repository)
+        if self._changed(Recorded(initial, initial.encode()), "active") is None:
+            self._lost(repository)
+
+    def _require_free(self, name: str) -> None:
+        if self._looked_up(name) is not None:
+            raise NotUniqueError
+
+    def _lost(self, repository: Repository) -> None:
+        """End a create that took too long: its record says `in-deletion`, or has gone.
+
+        Whoever removed the record may have handed over the partition, and the cleaner may have emptied it,
+        before the last rows were written; so it is handed over again.
+
+        Raises:
+            RepositoryInDeletionError: 410, its record is still there.
+            NotUniqueError: 409, the name is another repository's now.
+            RepositoryNotFoundError: 404.
+        """
+        found = self._read(repository.name)
+        if found is not None and found.repository.instance_uid == repository.instance_uid:
+            raise RepositoryInDeletionError  # its deletion hands over what is there now
+        self._hand_over(repository)
+        raise RepositoryNotFoundError if found is None else NotUniqueError
+
+    def _finish(self, marked: Recorded) -> None:
+        """Do the rest of a deletion."""
+        self._hand_over(marked.repository)
+        self._remove_record(marked)
+
+    def _hand_over(self, repository: Repository) -> None:
+        """Tell the trash cleaner of a partition that nothing names any more, or soon."""
+        value = in_state(repository, "in-deletion").encode()
+        self._kv.set(DELETED_PARTITION, deleted_key(repository), value)
+
+    def _looked_up(self, name: str) -> Recorded | None:
+        """Read a record; a create that has failed by now is marked."""
+        found = self._read(name)
+        return None if found is None else self._expired(found)
+
+    def _expired(self, found: Recorded) -> Recorded | None:
+        """Apply the rule of two minutes to a record; None when there is none any more."""
+        current: Recorded | None = found
+        while current is not None and self._is_expired(current.repository):
+            changed = self._changed(current, "in-deletion")
+            if changed is not None:
+                return changed
+            current = self._read(found.repository.name)
+        return current
+
+    def _is_expired(self, repository: Repository) -> bool:
+        return repository.state == "initial" and self._clock() - repository.creation_date >= CREATION_TIME_MAX
