@@ -15,6 +15,7 @@ from dredge.server.calls import Backend, Call
 from dredge.server.endpoint import TRANSPORT, Endpoint, Operation
 from dredge.server.failures import INVALID_ENDPOINT, NOT_IMPLEMENTED
 from dredge.server.hooks import Hooks
+from dredge.server.needs import SIGNED_IN
 from dredge.server.routes import BASE_PATH, OPERATIONS, UNBUILT
 
 
@@ -26,7 +27,7 @@ def create_app(backend: Backend, hooks: Hooks | None = None) -> ASGIApp:
         hooks: doors for tests; none by default.
     """
     hooks = Hooks() if hooks is None else hooks
-    unbuilt = [Operation(method, path, not_built) for method, path in UNBUILT]
+    unbuilt = [Operation(method, path, not_built, SIGNED_IN) for method, path in UNBUILT]
     routes: list[BaseRoute] = [
         Route(BASE_PATH + operation.path, Endpoint(operation, backend, hooks), methods=[operation.method])
         for operation in (*OPERATIONS, *unbuilt)

@@ -7,21 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers
 
+from dredge.auth import Accounts, Permission, UnauthorizedError, User
 from dredge.errors import ConfigError
 from dredge.graveler.catalog import Catalog
-from dredge.server.accounts import Accounts, User
+from dredge.server.accounts import Authenticator
 from dredge.server.failures import RequestError
+from dredge.server.query import Query
 from dredge.server.settings import ServerSettings
 from dredge.server.stores import Namespaces
-
-AMOUNT_DEFAULT = 100
-AMOUNT_MAX = 1000
-
-# What Go's ParseBool takes.
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,75 +26,8 @@ class Backend:
     catalog: Catalog
     settings: ServerSettings
     accounts: Accounts
+    authenticator: Authenticator
     namespaces: Namespaces
-
-
-class Query:
-    """Query parameters, each read with the check that the API's description gives it."""
-
-    def __init__(self, params: QueryParams) -> None:
-        self._params = params
-
-    def text(self, name: str, default: str = "") -> str:
-        """A text, or the default."""
-        return self._params.get(name, default)
-
-    def optional(self, name: str) -> str | None:
-        """A text, or None when it is not there or empty."""
-        return self._params.get(name) or None
-
-    def required(self, name: str) -> str:
-        """A text that must be there.
-
-        Raises:
-            RequestError: 400.
-        """
-        value = self._params.get(name)
-        if value is None:
-            raise RequestError.parameter(name, "query", "value is required but missing")
-        return value
-
-    def many(self, name: str) -> list[str]:
-        """Every value of a parameter that may be given several times."""
-        return self._params.getlist(name)
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """A boolean, in any of the spellings that Go takes.
-
-        Raises:
-            RequestError: 400.
-        """
-        value = self._params.get(name)
-        if value is None:
-            return default
-        if value in _TRUE or value in _FALSE:
-            return value in _TRUE
-        raise RequestError.parameter(name, "query", f"value {value}: an invalid boolean")
-
-    @property
-    def amount(self) -> int:
-        """How many results a page: 100 when not given, -1 or 0.
-
-        Raises:
-            RequestError: 400, below -1 or above 1000.
-        """
-        value = self._params.get("amount")
-        if value is None:
-            return AMOUNT_DEFAULT
-        try:
-            number = int(value)
-        except ValueError:
-            raise RequestError.parameter("amount", "query", f"value {value}: an invalid integer") from None
-        if number > AMOUNT_MAX:
-            raise RequestError.parameter("amount", "query", f"number must be at most {AMOUNT_MAX}")
-        if number < -1:
-            raise RequestError.parameter("amount", "query", "number must be at least -1")
-        return number if number > 0 else AMOUNT_DEFAULT
-
-    @property
-    def paging(self) -> dict[str, Any]:
-        """`prefix`, `after` and `amount`, as the catalog's listings take them."""
-        return {"prefix": self.text("prefix"), "after": self.text("after"), "amount": self.amount}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +73,21 @@ class Call:
         """Whose name goes into commits."""
         if self.user is None:
             raise ConfigError("a call that commits must not be open to everybody")
-        return self.user.name
+        return self.user.committer
+
+    def allowed(self, action: str, resource: str) -> bool:
+        """Whether who asks may do an action on a resource."""
+        return self.user is not None and self.backend.accounts.allows(self.user.name, action, resource)
+
+    def require(self, *needed: Permission) -> None:
+        """Refuse unless who asks may do all of these; for what a route's table cannot name.
+
+        Raises:
+            UnauthorizedError: 401.
+        """
+        if self.user is None:
+            raise UnauthorizedError
+        self.backend.accounts.check(self.user.name, *needed)
 
     def flag(self, name: str) -> bool:
         """An optional boolean of the body; False when it is not there."""

@@ -20,11 +20,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from dredge.auth import User
 from dredge.server import answers
+from dredge.server.accounts import COOKIE
 from dredge.server.bodies import Body, read_body
-from dredge.server.calls import Backend, Call, Query
+from dredge.server.calls import Backend, Call
 from dredge.server.failures import CLIENT_GONE, RequestError, to_answer
 from dredge.server.hooks import Answer, Drop, Hooks, Seen
+from dredge.server.needs import Needs
+from dredge.server.query import Query
 from dredge.server.uploads import BodyPieces
 
 access_log = logging.getLogger("dredge.server.access")
@@ -44,15 +48,20 @@ class Operation:
         method: of HTTP.
         path: below the API's base path; `{name}` is a parameter.
         handler: what serves it; its name is the operation's.
+        needs: what a user must be allowed to do; None: it is open to everybody, without credentials.
         body: the JSON body it takes, if any.
-        public: whether it needs no credentials.
     """
 
     method: str
     path: str
     handler: Handler
+    needs: Needs | None
     body: Body | None = None
-    public: bool = False
+
+    @property
+    def public(self) -> bool:
+        """Whether it needs no credentials."""
+        return self.needs is None
 
     @property
     def name(self) -> str:
@@ -92,13 +101,11 @@ class Endpoint:
         self._log(request, response.status_code, began)
 
     async def _serve(self, request: Request) -> Response:
-        operation, backend = self._operation, self._backend
-        user = None
-        if not operation.public:
-            user = backend.accounts.authenticate(request.headers.get("authorization"))
+        operation = self._operation
+        user = None if operation.public else await self._authenticate(request)
         body = read_body(await _read_whole(request), operation.body) if operation.body is not None else {}
         call = Call(
-            backend=backend,
+            backend=self._backend,
             path=request.path_params,
             query=Query(_query_of(request)),
             headers=request.headers,
@@ -106,7 +113,24 @@ class Endpoint:
             user=user,
             content=b"" if operation.body is not None else await _content_of(request),
         )
-        return await run_in_threadpool(operation.handler, call)
+        return await run_in_threadpool(self._handle, call)
+
+    async def _authenticate(self, request: Request) -> User:
+        """Find the user; only when it was not seen for some seconds does this take a worker thread."""
+        authenticator = self._backend.authenticator
+        header = request.headers.get("authorization")
+        cookie = None if header else request.cookies.get(COOKIE)
+        user = authenticator.at_hand(header, cookie)
+        if user is None:
+            user = await run_in_threadpool(authenticator.authenticate, header, cookie)
+        return user
+
+    def _handle(self, call: Call) -> Response:
+        """Check what the user may do, then do it (in a worker thread)."""
+        operation = self._operation
+        if operation.needs:
+            call.require(*(need.permission(call.path, call.query, call.body) for need in operation.needs))
+        return operation.handler(call)
 
     async def _ask_hooks(self, request: Request) -> Answer | Drop | None:
         seen = Seen(

@@ -12,7 +12,6 @@ from dredge.server import answers
 
 log = logging.getLogger(__name__)
 
-UNAUTHORIZED = "error authenticating request"
 INVALID_ENDPOINT = "invalid API endpoint"
 NOT_IMPLEMENTED = "Not Implemented"
 CLIENT_GONE = 499  # nobody reads it; it stands in the log
@@ -23,13 +22,6 @@ _FAMILIES: tuple[tuple[type[DredgeError], int], ...] = (
     (ConflictError, 409),
     (UnavailableError, 503),
 )
-
-
-class UnauthorizedError(GravelerError):
-    """No credentials, or wrong ones. Says nothing about which."""
-
-    status = 401
-    default = UNAUTHORIZED
 
 
 class RequestError(InvalidValueError):

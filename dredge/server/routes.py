@@ -1,13 +1,17 @@
-"""Every call of the API: method, path, handler, body. The order decides where patterns overlap.
+"""Every call of the API: method, path, handler, what its user must be allowed to do, body. The order decides
+where patterns overlap. `SIGNED_IN` needs credentials and nothing more (or the handler looks at each thing it
+touches), None needs none.
 
 What lakeFS has and this server has not yet answers 501 in lakeFS's words; what lakeFS has not answers 404.
 """
 
 from __future__ import annotations
 
+from dredge.auth import Action
 from dredge.server import bodies
 from dredge.server.endpoint import Operation
 from dredge.server.handlers import branches, commits, garbage, general, objects, reading, repositories
+from dredge.server.needs import BRANCH, OBJECT, REPOSITORY, SIGNED_IN, TAG, everywhere, fs
 
 BASE_PATH = "/api/v1"
 
@@ -15,80 +19,178 @@ R = "/repositories/{repository}"
 B = R + "/branches/{branch}"
 REF = R + "/refs/{ref}"
 
+# What several calls need, or one call of several things.
+NEW_BRANCH = REPOSITORY + "/branch/{.name}"
+METADATA = fs(Action.LIST_OBJECTS, REPOSITORY) + fs(Action.READ_REPOSITORY, REPOSITORY)
+COPY = fs(Action.READ_OBJECT, REPOSITORY + "/object/{.src_path}") + fs(
+    Action.WRITE_OBJECT, REPOSITORY + "/object/{?dest_path}"
+)
+CREATE = fs(Action.CREATE_REPOSITORY, "repository/{.name}") + fs(
+    Action.ATTACH_STORAGE_NAMESPACE, "namespace/{.storage_namespace}"
+)
+
 OPERATIONS: tuple[Operation, ...] = (
     # objects first: they are asked for most
-    Operation("GET", REF + "/objects/stat", reading.stat_object),
-    Operation("GET", REF + "/objects/ls", reading.list_objects),
-    Operation("HEAD", REF + "/objects", reading.head_object),
-    Operation("GET", REF + "/objects", reading.get_object),
-    Operation("GET", REF + "/objects/underlyingProperties", reading.get_underlying_properties),
-    Operation("POST", B + "/objects", objects.upload_object),
-    Operation("PUT", B + "/objects", objects.stage_object, bodies.STAGE),
-    Operation("DELETE", B + "/objects", objects.delete_object),
-    Operation("POST", B + "/objects/delete", objects.delete_objects, bodies.PATHS),
-    Operation("POST", B + "/objects/copy", objects.copy_object, bodies.COPY),
+    Operation("GET", REF + "/objects/stat", reading.stat_object, fs(Action.READ_OBJECT, OBJECT)),
+    Operation("GET", REF + "/objects/ls", reading.list_objects, fs(Action.LIST_OBJECTS, REPOSITORY)),
+    Operation("HEAD", REF + "/objects", reading.head_object, fs(Action.READ_OBJECT, OBJECT)),
+    Operation("GET", REF + "/objects", reading.get_object, fs(Action.READ_OBJECT, OBJECT)),
     Operation(
-        "PUT", B + "/objects/stat/user_metadata", objects.update_object_user_metadata, bodies.USER_METADATA
+        "GET",
+        REF + "/objects/underlyingProperties",
+        reading.get_underlying_properties,
+        fs(Action.READ_OBJECT, OBJECT),
     ),
-    Operation("GET", B + "/staging/backing", objects.get_physical_address),
-    Operation("PUT", B + "/staging/backing", objects.link_physical_address, bodies.LINK),
-    # branches, tags, commits
-    Operation("GET", R + "/branches", branches.list_branches),
-    Operation("POST", R + "/branches", branches.create_branch, bodies.BRANCH),
-    Operation("GET", B, branches.get_branch),
-    Operation("DELETE", B, branches.delete_branch),
-    Operation("PUT", B, branches.reset_branch, bodies.RESET),
-    Operation("PUT", B + "/hard_reset", branches.hard_reset_branch),
-    Operation("GET", B + "/diff", branches.diff_branch),
-    Operation("POST", B + "/commits", commits.commit, bodies.COMMIT),
-    Operation("POST", B + "/revert", commits.revert, bodies.REVERT),
-    Operation("POST", B + "/cherry-pick", commits.cherry_pick, bodies.CHERRY_PICK),
-    Operation("GET", R + "/commits/{commit_id}", commits.get_commit),
-    Operation("POST", R + "/commits", commits.create_commit_record, bodies.COMMIT_RECORD),
-    Operation("GET", REF + "/commits", commits.log_commits),
-    Operation("GET", R + "/refs/{left}/diff/{right}", commits.diff_refs),
-    Operation("POST", R + "/refs/{source}/merge/{branch}", commits.merge, bodies.MERGE),
-    Operation("GET", R + "/refs/{source}/merge/{branch}", commits.find_merge_base),
-    Operation("GET", R + "/tags", branches.list_tags),
-    Operation("POST", R + "/tags", branches.create_tag, bodies.TAG),
-    Operation("GET", R + "/tags/{tag}", branches.get_tag),
-    Operation("DELETE", R + "/tags/{tag}", branches.delete_tag),
-    # garbage collection
-    Operation("POST", R + "/gc/prepare_commits", garbage.prepare_commits),
-    Operation("POST", R + "/gc/prepare_commits/async", garbage.prepare_commits_async),
-    Operation("GET", R + "/gc/prepare_commits/status", garbage.prepare_commits_status),
-    Operation("POST", R + "/gc/prepare_uncommited", garbage.prepare_uncommitted, bodies.PREPARE_UNCOMMITTED),
-    Operation("GET", R + "/settings/gc_rules", garbage.get_gc_rules),
-    Operation("PUT", R + "/settings/gc_rules", garbage.set_gc_rules, bodies.GC_RULES),
-    Operation("DELETE", R + "/settings/gc_rules", garbage.delete_gc_rules),
-    Operation("GET", R + "/gc/rules", garbage.get_gc_rules),
-    Operation("POST", R + "/gc/rules", garbage.set_gc_rules, bodies.GC_RULES),
-    Operation("DELETE", R + "/gc/rules", garbage.delete_gc_rules),
-    Operation("GET", R + "/gc/rules/set_allowed", garbage.check_gc_rules_set_allowed),
-    Operation("GET", R + "/metadata/meta_range/{id}", garbage.get_meta_range),
-    Operation("GET", R + "/metadata/range/{id}", garbage.get_range),
-    Operation("GET", R + "/metadata/object/meta_range/{id}", garbage.get_metadata_object),
-    Operation("GET", R + "/metadata/object/range/{id}", garbage.get_metadata_object),
-    # repositories
-    Operation("GET", "/repositories", repositories.list_repositories),
-    Operation("POST", "/repositories", repositories.create_repository, bodies.REPOSITORY),
-    Operation("GET", R, repositories.get_repository),
-    Operation("DELETE", R, repositories.delete_repository),
-    Operation("GET", R + "/metadata", repositories.get_repository_metadata),
-    Operation("GET", R + "/settings/branch_protection", repositories.get_branch_protection),
+    Operation("POST", B + "/objects", objects.upload_object, fs(Action.WRITE_OBJECT, OBJECT)),
+    Operation("PUT", B + "/objects", objects.stage_object, fs(Action.WRITE_OBJECT, OBJECT), bodies.STAGE),
+    Operation("DELETE", B + "/objects", objects.delete_object, fs(Action.DELETE_OBJECT, OBJECT)),
+    Operation("POST", B + "/objects/delete", objects.delete_objects, SIGNED_IN, bodies.PATHS),
+    Operation("POST", B + "/objects/copy", objects.copy_object, COPY, bodies.COPY),
     Operation(
-        "PUT", R + "/settings/branch_protection", repositories.set_branch_protection, bodies.BRANCH_PROTECTION
+        "PUT",
+        B + "/objects/stat/user_metadata",
+        objects.update_object_user_metadata,
+        fs(Action.WRITE_OBJECT, OBJECT),
+        bodies.USER_METADATA,
+    ),
+    Operation("GET", B + "/staging/backing", objects.get_physical_address, fs(Action.WRITE_OBJECT, OBJECT)),
+    Operation(
+        "PUT",
+        B + "/staging/backing",
+        objects.link_physical_address,
+        fs(Action.WRITE_OBJECT, OBJECT),
+        bodies.LINK,
+    ),
+    # branches, tags, commits
+    Operation("GET", R + "/branches", branches.list_branches, fs(Action.LIST_BRANCHES, REPOSITORY)),
+    Operation(
+        "POST", R + "/branches", branches.create_branch, fs(Action.CREATE_BRANCH, NEW_BRANCH), bodies.BRANCH
+    ),
+    Operation("GET", B, branches.get_branch, fs(Action.READ_BRANCH, BRANCH)),
+    Operation("DELETE", B, branches.delete_branch, fs(Action.DELETE_BRANCH, BRANCH)),
+    Operation("PUT", B, branches.reset_branch, fs(Action.REVERT_BRANCH, BRANCH), bodies.RESET),
+    Operation("PUT", B + "/hard_reset", branches.hard_reset_branch, fs(Action.REVERT_BRANCH, BRANCH)),
+    Operation("GET", B + "/diff", branches.diff_branch, fs(Action.LIST_OBJECTS, REPOSITORY)),
+    Operation("POST", B + "/commits", commits.commit, fs(Action.CREATE_COMMIT, BRANCH), bodies.COMMIT),
+    Operation("POST", B + "/revert", commits.revert, fs(Action.REVERT_BRANCH, BRANCH), bodies.REVERT),
+    Operation(
+        "POST",
+        B + "/cherry-pick",
+        commits.cherry_pick,
+        fs(Action.CREATE_COMMIT, BRANCH) + fs(Action.READ_COMMIT, REPOSITORY),
+        bodies.CHERRY_PICK,
+    ),
+    Operation("GET", R + "/commits/{commit_id}", commits.get_commit, fs(Action.READ_COMMIT, REPOSITORY)),
+    Operation(
+        "POST",
+        R + "/commits",
+        commits.create_commit_record,
+        fs(Action.CREATE_COMMIT, REPOSITORY),
+        bodies.COMMIT_RECORD,
+    ),
+    Operation(
+        "GET", REF + "/commits", commits.log_commits, fs(Action.READ_BRANCH, REPOSITORY + "/branch/{ref}")
+    ),
+    Operation("GET", R + "/refs/{left}/diff/{right}", commits.diff_refs, fs(Action.LIST_OBJECTS, REPOSITORY)),
+    Operation(
+        "POST",
+        R + "/refs/{source}/merge/{branch}",
+        commits.merge,
+        fs(Action.CREATE_COMMIT, BRANCH),
+        bodies.MERGE,
+    ),
+    Operation(
+        "GET",
+        R + "/refs/{source}/merge/{branch}",
+        commits.find_merge_base,
+        fs(Action.LIST_COMMITS, REPOSITORY),
+    ),
+    Operation("GET", R + "/tags", branches.list_tags, fs(Action.LIST_TAGS, REPOSITORY)),
+    Operation(
+        "POST", R + "/tags", branches.create_tag, fs(Action.CREATE_TAG, REPOSITORY + "/tag/{.id}"), bodies.TAG
+    ),
+    Operation("GET", R + "/tags/{tag}", branches.get_tag, fs(Action.READ_TAG, TAG)),
+    Operation("DELETE", R + "/tags/{tag}", branches.delete_tag, fs(Action.DELETE_TAG, TAG)),
+    # garbage collection
+    Operation(
+        "POST", R + "/gc/prepare_commits", garbage.prepare_commits, fs(Action.PREPARE_GC_COMMITS, REPOSITORY)
+    ),
+    Operation(
+        "POST",
+        R + "/gc/prepare_commits/async",
+        garbage.prepare_commits_async,
+        fs(Action.PREPARE_GC_COMMITS, REPOSITORY),
+    ),
+    Operation(
+        "GET",
+        R + "/gc/prepare_commits/status",
+        garbage.prepare_commits_status,
+        fs(Action.PREPARE_GC_COMMITS, REPOSITORY),
+    ),
+    Operation(
+        "POST",
+        R + "/gc/prepare_uncommited",
+        garbage.prepare_uncommitted,
+        fs(Action.PREPARE_GC_UNCOMMITTED, REPOSITORY),
+        bodies.PREPARE_UNCOMMITTED,
+    ),
+    Operation("GET", R + "/settings/gc_rules", garbage.get_gc_rules, fs(Action.GET_GC_RULES, REPOSITORY)),
+    Operation(
+        "PUT",
+        R + "/settings/gc_rules",
+        garbage.set_gc_rules,
+        fs(Action.SET_GC_RULES, REPOSITORY),
+        bodies.GC_RULES,
+    ),
+    Operation(
+        "DELETE", R + "/settings/gc_rules", garbage.delete_gc_rules, fs(Action.SET_GC_RULES, REPOSITORY)
+    ),
+    Operation("GET", R + "/gc/rules", garbage.get_gc_rules, fs(Action.GET_GC_RULES, REPOSITORY)),
+    Operation(
+        "POST", R + "/gc/rules", garbage.set_gc_rules, fs(Action.SET_GC_RULES, REPOSITORY), bodies.GC_RULES
+    ),
+    Operation("DELETE", R + "/gc/rules", garbage.delete_gc_rules, fs(Action.SET_GC_RULES, REPOSITORY)),
+    Operation(
+        "GET",
+        R + "/gc/rules/set_allowed",
+        garbage.check_gc_rules_set_allowed,
+        fs(Action.SET_GC_RULES, REPOSITORY),
+    ),
+    Operation("GET", R + "/metadata/meta_range/{id}", garbage.get_meta_range, METADATA),
+    Operation("GET", R + "/metadata/range/{id}", garbage.get_range, METADATA),
+    Operation("GET", R + "/metadata/object/meta_range/{id}", garbage.get_metadata_object, METADATA),
+    Operation("GET", R + "/metadata/object/range/{id}", garbage.get_metadata_object, METADATA),
+    # repositories
+    Operation("GET", "/repositories", repositories.list_repositories, SIGNED_IN),
+    Operation("POST", "/repositories", repositories.create_repository, CREATE, bodies.REPOSITORY),
+    Operation("GET", R, repositories.get_repository, fs(Action.READ_REPOSITORY, REPOSITORY)),
+    Operation("DELETE", R, repositories.delete_repository, fs(Action.DELETE_REPOSITORY, REPOSITORY)),
+    Operation(
+        "GET", R + "/metadata", repositories.get_repository_metadata, fs(Action.READ_REPOSITORY, REPOSITORY)
+    ),
+    Operation(
+        "GET",
+        R + "/settings/branch_protection",
+        repositories.get_branch_protection,
+        fs(Action.GET_BRANCH_PROTECTION, REPOSITORY),
+    ),
+    Operation(
+        "PUT",
+        R + "/settings/branch_protection",
+        repositories.set_branch_protection,
+        fs(Action.SET_BRANCH_PROTECTION, REPOSITORY),
+        bodies.BRANCH_PROTECTION,
     ),
     # the server itself
-    Operation("GET", "/healthcheck", general.health, public=True),
-    Operation("GET", "/setup_lakefs", general.get_setup_state, public=True),
-    Operation("POST", "/setup_lakefs", general.setup, bodies.SETUP, public=True),
-    Operation("POST", "/auth/login", general.login, bodies.LOGIN, public=True),
-    Operation("GET", "/user", general.get_user),
-    Operation("GET", "/config", general.get_config),
-    Operation("GET", "/config/storage", general.get_storage_config),
-    Operation("GET", "/config/version", general.get_version),
-    Operation("GET", "/config/garbage-collection", general.get_garbage_collection_config),
+    Operation("GET", "/healthcheck", general.health, None),
+    Operation("GET", "/setup_lakefs", general.get_setup_state, None),
+    Operation("POST", "/setup_lakefs", general.setup, None, bodies.SETUP),
+    Operation("POST", "/auth/login", general.login, None, bodies.LOGIN),
+    Operation("GET", "/user", general.get_user, SIGNED_IN),
+    Operation("GET", "/config", general.get_config, SIGNED_IN),
+    Operation("GET", "/config/storage", general.get_storage_config, everywhere(Action.READ_CONFIG)),
+    Operation("GET", "/config/version", general.get_version, SIGNED_IN),
+    Operation("GET", "/config/garbage-collection", general.get_garbage_collection_config, SIGNED_IN),
 )
 
 # Calls of a real server that are not built here: answered, with credentials, by 501.

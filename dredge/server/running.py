@@ -17,10 +17,11 @@ from typing import Self
 import uvicorn
 from starlette.types import ASGIApp
 
+from dredge.auth import Accounts
 from dredge.errors import ConfigError, ConflictError, UnavailableError
 from dredge.graveler.catalog import Catalog
 from dredge.kv import Store, open_store
-from dredge.server.accounts import Accounts
+from dredge.server.accounts import Authenticator
 from dredge.server.app import create_app
 from dredge.server.calls import Backend
 from dredge.server.folders import Credentials
@@ -83,20 +84,26 @@ class Service:
             namespaces = Namespaces(settings)
             catalog = Catalog(kv, open_namespace or namespaces.open, clock, settings.catalog_settings)
             opening.callback(catalog.close)
-            accounts = Accounts(
-                settings.credentials,
+            accounts = _accounts(settings, kv, clock)
+            authenticator = Authenticator(
+                accounts,
                 signing_key=settings.signing_key,
                 login_seconds=settings.login_seconds,
                 clock=clock,
-                kv=kv,
             )
-            backend = Backend(catalog, settings, accounts, namespaces)
+            backend = Backend(catalog, settings, accounts, authenticator, namespaces)
             hooks = Hooks() if hooks is None else hooks
             return cls(create_app(backend, hooks), backend, hooks, kv, opening.pop_all())
 
     def close(self) -> None:
         """Finish background work and close the stores that `build` opened."""
         self.resources.close()
+
+
+def _accounts(settings: ServerSettings, kv: Store, clock: Clock) -> Accounts:
+    own = settings.credentials
+    owner = None if own is None else (own.user_name, own.access_key_id, own.secret_access_key)
+    return Accounts(kv, signing_key=settings.signing_key, clock=clock, owner=owner)
 
 
 def check_schema(kv: Store) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from dredge.auth import Credential, User
 from dredge.graveler.catalog import (
     Branch,
     Commit,
@@ -167,3 +168,22 @@ def prepared_uncommitted(value: PreparedUncommitted) -> Shape:
     if value.continuation_token:
         shape["continuation_token"] = value.continuation_token
     return shape
+
+
+def user(value: User) -> Shape:
+    """A User; who has no friendly name is called by its id."""
+    shape: Shape = {
+        "creation_date": seconds(value.created),
+        "friendly_name": value.friendly_name or value.name,
+        "id": value.name,
+    }
+    return {**shape, "email": value.email} if value.email else shape
+
+
+def credential_with_secret(value: Credential) -> Shape:
+    """A CredentialsWithSecret: the only answer that ever holds a secret key."""
+    return {
+        "access_key_id": value.access_key_id,
+        "creation_date": seconds(value.issued),
+        "secret_access_key": value.secret,
+    }

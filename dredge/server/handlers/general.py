@@ -8,9 +8,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from dredge.auth import UnauthorizedError
 from dredge.server import answers, shapes
+from dredge.server.accounts import COOKIE
 from dredge.server.calls import Call
-from dredge.server.failures import RequestError, UnauthorizedError
+from dredge.server.failures import RequestError
 
 # The release whose API, files and behaviour this server has.
 LAKEFS_VERSION = "1.84.0"
@@ -43,38 +45,29 @@ def get_setup_state(call: Call) -> Response:
 
 
 def setup(call: Call) -> Response:
-    """POST /setup_lakefs: the only answer that ever holds a secret key."""
+    """POST /setup_lakefs: makes the first user, and shows its secret key this one time."""
     if not call.body["username"]:
         raise RequestError("empty user display name")
     key = call.body.get("key")
     pair = (key["access_key_id"], key["secret_access_key"]) if key else None
-    made, created = call.backend.accounts.setup(call.body["username"], pair)
-    return answers.answer(
-        200,
-        {
-            "access_key_id": made.access_key_id,
-            "creation_date": shapes.seconds(created),
-            "secret_access_key": made.secret_access_key,
-        },
-    )
+    made = call.backend.accounts.setup(call.body["username"], pair)
+    return answers.answer(200, shapes.credential_with_secret(made))
 
 
 def login(call: Call) -> Response:
-    """POST /auth/login."""
-    token, expires = call.backend.accounts.login(call.body["access_key_id"], call.body["secret_access_key"])
-    return answers.answer(200, {"token": token, "token_expiration": shapes.seconds(expires)})
+    """POST /auth/login: the token, also as the session cookie that browsers send back."""
+    pair = call.body["access_key_id"], call.body["secret_access_key"]
+    token, expires = call.backend.authenticator.login(*pair)
+    response = answers.answer(200, {"token": token, "token_expiration": shapes.seconds(expires)})
+    response.set_cookie(COOKIE, token, expires=expires, httponly=True, samesite="strict")
+    return response
 
 
 def get_user(call: Call) -> Response:
     """GET /user."""
     if call.user is None:
         raise UnauthorizedError
-    user = {
-        "creation_date": shapes.seconds(call.user.created),
-        "friendly_name": call.user.name,
-        "id": call.user.name,
-    }
-    return answers.answer(200, {"user": user})
+    return answers.answer(200, {"user": shapes.user(call.user)})
 
 
 def get_config(call: Call) -> Response:

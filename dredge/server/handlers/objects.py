@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from dredge.auth import Action, object_arn
 from dredge.graveler.catalog import DeleteError
 from dredge.graveler.errors import BranchNotFoundError, GravelerError, PreconditionError, UnsupportedError
 from dredge.server import answers, shapes
@@ -117,16 +118,27 @@ def delete_object(call: Call) -> Response:
 
 
 def delete_objects(call: Call) -> Response:
-    """POST …/branches/{branch}/objects/delete: 200 whatever happened; the errors are in the body."""
+    """POST …/branches/{branch}/objects/delete: 200 whatever happened; the errors are in the body.
+
+    Each path needs its own permission, and one that lacks it is an error of its own, as on a real server.
+    """
     paths = call.body["paths"]
     if len(paths) > DELETE_MAX:
         raise RequestError(f"request size exceeded, max paths is set to {DELETE_MAX}")
     force = call.query.flag("force")
+    allowed = {path: _may_delete(call, path) for path in paths}
+    refused = [path for path in paths if not allowed[path]]
+    paths = [path for path in paths if allowed[path]]
     if call.query.flag("no_tombstone"):
         failed = [error for path in paths if (error := _delete_one(call, path, force)) is not None]
     else:
         failed = call.catalog.delete_objects(call.repository, call.branch, paths, force=force)
+    failed += [DeleteError(path, 401, "Unauthorized") for path in refused]
     return answers.answer(200, {"errors": [shapes.delete_error(each) for each in failed]})
+
+
+def _may_delete(call: Call, path: str) -> bool:
+    return call.allowed(Action.DELETE_OBJECT, object_arn(call.repository, path))
 
 
 def copy_object(call: Call) -> Response:

@@ -4,16 +4,37 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from dredge.auth import Action, InsufficientPermissionsError, repository_arn
+from dredge.graveler.catalog import Repository
 from dredge.graveler.errors import GravelerError, NotUniqueError, UnsupportedError
 from dredge.server import answers, shapes
 from dredge.server.calls import Call
 
 
 def list_repositories(call: Call) -> Response:
-    """GET /repositories."""
-    found = call.catalog.list_repositories(search=call.query.text("search"), **call.query.paging)
-    results = [shapes.repository(each) for each in found.results]
-    return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    """GET /repositories: those that the user may list; it need not be allowed to list all."""
+    if call.user is None or not call.backend.accounts.allows_somewhere(
+        call.user.name, Action.LIST_REPOSITORIES
+    ):
+        raise InsufficientPermissionsError(
+            f"insufficient permissions: not allowed to {Action.LIST_REPOSITORIES}"
+        )
+    amount = call.query.amount
+    paging = call.query.paging | {"amount": amount + 1}
+    shown: list[Repository] = []
+    while len(shown) <= amount:
+        found = call.catalog.list_repositories(search=call.query.text("search"), **paging)
+        shown += [
+            each
+            for each in found.results
+            if call.allowed(Action.LIST_REPOSITORIES, repository_arn(each.name))
+        ]
+        if not found.has_more:
+            break
+        paging["after"] = found.next_offset
+    results = [shapes.repository(each) for each in shown[:amount]]
+    has_more = len(shown) > amount
+    return answers.page(results, has_more=has_more, next_offset=results[-1]["id"] if has_more else "")
 
 
 def create_repository(call: Call) -> Response:

@@ -8,18 +8,24 @@ from datetime import UTC, datetime
 
 import pytest
 
+from dredge.auth import Accounts
+from dredge.auth.model import SETUP_KEY
 from dredge.graveler.errors import GravelerError
-from dredge.kv import open_store
-from dredge.server.accounts import SETUP_KEY, Accounts
-from dredge.server.folders import Credentials
+from dredge.kv import Store, open_store
+from dredge.server.accounts import Authenticator
 from tests.support.lakefs_server import Clock
 
-PAIR = Credentials("KEY", "se:cret", "nina")
+PAIR = ("nina", "KEY", "se:cret")
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def accounts(clock: Clock, credentials: Credentials | None = PAIR, key: str = "signing") -> Accounts:
-    return Accounts(credentials, signing_key=key, login_seconds=60, clock=clock, kv=open_store("memory://"))
+def known_to(accounts: Accounts, clock: Clock, key: str = "signing") -> Authenticator:
+    return Authenticator(accounts, signing_key=key, login_seconds=60, clock=clock)
+
+
+def accounts(clock: Clock, key: str = "signing", kv: Store | None = None) -> Authenticator:
+    kv = open_store("memory://") if kv is None else kv
+    return known_to(Accounts(kv, signing_key=key, clock=clock, owner=PAIR), clock, key)
 
 
 def basic(text: str) -> str:
@@ -93,23 +99,69 @@ def test_a_wrong_login_is_401() -> None:
     assert refused.value.status == 401
 
 
+def test_the_session_cookie_stands_for_the_token_where_there_is_no_header() -> None:
+    known = accounts(Clock(START))
+    token, _ = known.login("KEY", "se:cret")
+    assert known.authenticate(None, token).name == "nina"
+    for header, cookie in ((basic("KEY:wrong"), token), (None, "x.y.z"), (None, "")):
+        with pytest.raises(GravelerError):
+            known.authenticate(header, cookie)
+
+
+def test_a_token_ends_with_its_user_and_is_not_for_the_next_of_that_name() -> None:
+    clock = Clock(START)
+    users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
+    known = known_to(users, clock)
+    users.directory.create_user("jane")
+    users.directory.add_credential("jane", "JANE", "one")
+    token, _ = known.login("JANE", "one")
+    assert known.authenticate(f"Bearer {token}").name == "jane"
+    users.directory.delete_user("jane")
+    for _ in range(2):
+        with pytest.raises(GravelerError):
+            known.authenticate(f"Bearer {token}")
+        clock.advance(seconds=5)
+        users.directory.create_user("jane")
+        with pytest.raises(GravelerError):
+            known.authenticate(f"Bearer {token}")
+        users.directory.delete_user("jane")
+
+
+def test_what_is_at_hand_is_what_the_store_would_say() -> None:
+    clock = Clock(START)
+    users = Accounts(open_store("memory://"), signing_key="k", clock=clock, owner=PAIR)
+    known = known_to(users, clock)
+    users.directory.create_user("jane")
+    users.directory.add_credential("jane", "JANE", "one")
+    assert known.at_hand(basic("JANE:one")) is None
+    assert known.authenticate(basic("JANE:one")).name == "jane"
+    assert known.at_hand(basic("JANE:one")) == users.user("jane")
+    with pytest.raises(GravelerError):
+        known.at_hand(basic("JANE:two"))
+    users.directory.delete_credential("jane", "JANE")
+    assert known.at_hand(basic("JANE:one")) is None
+    with pytest.raises(GravelerError):
+        known.authenticate(basic("JANE:one"))
+
+
 def test_nobody_gets_in_before_setup_and_setup_works_once() -> None:
-    known = accounts(Clock(START), credentials=None)
-    assert not known.initialized
+    clock = Clock(START)
+    users = Accounts(open_store("memory://"), signing_key="k", clock=clock)
+    known = known_to(users, clock)
+    assert not users.initialized
     with pytest.raises(GravelerError):
         known.authenticate(basic("KEY:se:cret"))
-    made, created = known.setup("jane")
-    assert (made.user_name, created, known.initialized) == ("jane", START, True)
-    assert known.authenticate(basic(f"{made.access_key_id}:{made.secret_access_key}")).name == "jane"
+    made = users.setup("jane")
+    assert (made.user, made.issued, users.initialized) == ("jane", START, True)
+    assert known.authenticate(basic(f"{made.access_key_id}:{made.secret}")).name == "jane"
     with pytest.raises(GravelerError, match="already initialized") as refused:
-        known.setup("jane")
+        users.setup("jane")
     assert refused.value.status == 409
 
 
 def test_the_moment_of_setup_is_kept_where_lakefs_keeps_it() -> None:
     kv = open_store("memory://")
-    options = {"signing_key": "k", "login_seconds": 1, "kv": kv}
-    Accounts(PAIR, clock=Clock(START), **options)  # type: ignore[arg-type]
-    again = Accounts(PAIR, clock=Clock(START, days=3), **options)  # type: ignore[arg-type]
+    accounts(Clock(START), kv=kv)
+    again = accounts(Clock(START, days=3), kv=kv)
     assert kv.get(b"auth", SETUP_KEY) == b"2026-03-01T12:00:00Z"
     assert again.authenticate(basic("KEY:se:cret")).created == START
