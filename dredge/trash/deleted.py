@@ -1,7 +1,8 @@
 """The cleaner of the design's step 2: repositories that were deleted and handed over in `graveler_deleted`.
 
-    for each repo/<repository>/<xid>: delete every row of <repository>-<xid>; when all are gone, delete
-    the entry a failure at any step: skip the entry, go on with the next
+    for each repo/<repository>/<xid>:
+        delete every row of <repository>-<xid>; when all are gone, delete the entry
+    a failure at any step: skip the entry, go on with the next
 
 The entry stays until its partition is empty, so a run that was killed is simply run again.
 
@@ -22,7 +23,7 @@ from typing import Any, Literal
 from dredge.errors import DredgeError
 from dredge.kv.rows import Guard, Row, RowCleaner, RowView, show
 from dredge.trash.apply import GROUP_ROWS
-from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, parse_instance
+from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, deleted_instance
 from dredge.trash.undo import UndoLog
 
 _ENTRY_PREFIX = b"repo/"
@@ -58,7 +59,7 @@ def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
 
 def _clean(store: RowCleaner, undo: UndoLog, entry: Row) -> DeletedOutcome:
     name = show(entry.key)
-    instance = _instance_of(entry.key)
+    instance = deleted_instance(entry.key)
     if instance is None:
         return DeletedOutcome(name, "skipped", 0, "not repo/<repository>/<xid>: left alone")
     deleted = 0
@@ -84,11 +85,6 @@ def _clean(store: RowCleaner, undo: UndoLog, entry: Row) -> DeletedOutcome:
         return DeletedOutcome(name, "skipped", deleted, "the entry was changed")
     except DredgeError as error:
         return DeletedOutcome(name, "skipped", deleted, str(error))
-
-
-def _instance_of(key: bytes) -> Instance | None:
-    parts = key.split(b"/")
-    return parse_instance(b"-".join(parts[1:])) if len(parts) == 3 else None
 
 
 def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:

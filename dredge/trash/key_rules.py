@@ -23,11 +23,12 @@ from dredge.trash.names import (
     OWNERS,
     PULLS,
     countdown_time,
+    deleted_instance,
 )
 from dredge.trash.references import RepositoryRecord
 from dredge.trash.rules import Judge, Status, one_row
 
-_UNDECIDED: frozenset[Status | None] = frozenset({"in-deletion", "lost", "unclear", "unsure"})
+_UNDECIDED: frozenset[Status | None] = frozenset({"in-deletion", "initial", "lost", "unclear", "unsure"})
 """What becomes of such a repository is for others to say; whatever belongs to it waits."""
 
 
@@ -252,15 +253,24 @@ def _expired(
 
 
 def _deleted_entry(judge: Judge, partition: bytes, key: bytes, value: bytes) -> Finding:
-    return Finding(
-        partition,
-        key,
-        "deleted-entry",
-        "wait",
-        "its repository's partition goes first",
-        1,
-        len(key) + len(value),
-    )
+    """An entry waits for its partition; one whose partition is empty (a bare repository's, or the cleaner died
+    after the last row) is handed over by itself.
+    """
+    row = one_row(key, value)
+    instance = deleted_instance(key)
+    if instance is None:
+        return _left_alone(partition, key, value)
+    owner = instance.partition
+    if owner in judge.references.partitions:
+        why = "a record still names its repository"
+    elif owner in judge.look.instances or owner in judge.look.unsure:
+        why = "its repository's partition goes first"
+    else:
+        why = "its repository's partition is empty"
+        return Finding(
+            partition, key, "deleted-repository", "trash", why, row.rows, row.size_bytes, row.digest
+        )
+    return Finding(partition, key, "deleted-entry", "wait", why, row.rows, row.size_bytes)
 
 
 def _left_alone(

@@ -78,6 +78,12 @@ def parse_instance(partition: bytes) -> Instance | None:
     return Instance(repository, uid, xid.ascending_time(uid))
 
 
+def deleted_instance(key: bytes) -> Instance | None:
+    """Read an entry's key in DELETED, `repo/<repository>/<xid>`; None when it has another shape."""
+    parts = key.split(b"/")
+    return parse_instance(b"-".join(parts[1:])) if len(parts) == 3 and parts[0] == b"repo" else None
+
+
 def is_token(partition: bytes) -> bool:
     """Say whether a partition has the shape of a branch's staging token.
 

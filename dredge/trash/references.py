@@ -17,10 +17,11 @@ from dredge.graveler.refs.records import Branch
 from dredge.kv.rows import RowView, show_key
 from dredge.trash.names import BRANCH_PREFIX, REPOSITORIES, REPOSITORY_PREFIX, parse_instance, tail
 
-State = Literal["active", "in-deletion"]
+State = Literal["active", "in-deletion", "initial"]
 _STATES: Mapping[int, State] = {
     messages.RepositoryState.ACTIVE: "active",
     messages.RepositoryState.IN_DELETION: "in-deletion",
+    messages.RepositoryState.INITIAL: "initial",
 }
 
 
@@ -31,7 +32,7 @@ class RepositoryRecord:
     Args:
         name: the repository's id.
         uid: xid of this life of the name.
-        state: whether a deletion began.
+        state: whether a deletion began, or a creation has not ended (the design's step 2).
         created: aware UTC.
         value: the record's bytes.
     """

@@ -26,11 +26,14 @@ from dredge.trash.names import (
     first_part,
     parse_instance,
 )
+from dredge.trash.references import RepositoryRecord
 from dredge.trash.safety import Safety
 from dredge.trash.sightings import Sighting, Sightings
 
-Status = Literal["active", "in-deletion", "handed-over", "zombie", "leftovers", "lost", "unclear", "unsure"]
-"""What a repository's partition is. The first two are told by its record; the others have none."""
+Status = Literal[
+    "active", "in-deletion", "initial", "handed-over", "zombie", "leftovers", "lost", "unclear", "unsure"
+]
+"""What a repository's partition is. The first three are told by its record; the others have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +176,11 @@ class Judge:
             why = "reachable by id only; retention may still use it"
             for commit in instance.dangling:
                 yield Finding(partition, b"commits/" + commit.encode(), "commit-dangling", "report", why, 1)
-        elif status == "in-deletion":
+        elif status in ("in-deletion", "initial"):
             record = self.references.partitions[partition]
             for key, size_bytes in instance.names.items():
                 yield Finding(partition, key, first_part(key), "wait", "live repository", 1, size_bytes)
-            yield self._in_deletion(record.name, record.value)
+            yield self._unusable(record)
         elif status == "handed-over":
             why = "deleted and handed over to the cleaner"
             yield Finding(
@@ -225,10 +228,18 @@ class Judge:
             )
         return Finding(partition, None, kind, "report", why, contents.rows, contents.size_bytes, since=since)
 
-    def _in_deletion(self, name: str, value: bytes) -> Finding:
-        key = REPOSITORY_PREFIX + name.encode()
-        why = "repeat the delete through the API"
-        return Finding(REPOSITORIES, key, "repository-in-deletion", "report", why, 1, len(key) + len(value))
+    def _unusable(self, record: RepositoryRecord) -> Finding:
+        """A repository that is being deleted or created: the server's business, or a person's."""
+        key = REPOSITORY_PREFIX + record.name.encode()
+        size = len(key) + len(record.value)
+        if record.state == "in-deletion":
+            why = "repeat the delete through the API"
+            return Finding(REPOSITORIES, key, "repository-in-deletion", "report", why, 1, size)
+        if self.is_young(record.created):
+            why = "young: may be a repository being created"
+            return Finding(REPOSITORIES, key, "repository-initial", "wait", why, 1, size)
+        why = "its create failed: ask for it through the API, which marks it, then delete it there"
+        return Finding(REPOSITORIES, key, "repository-initial", "report", why, 1, size)
 
     def _staging(self, partition: bytes, contents: Contents | None) -> Iterator[Finding]:
         queued = partition in self.look.small.get(MARKERS, {})

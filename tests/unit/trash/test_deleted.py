@@ -161,3 +161,25 @@ def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: 
     assert rows_of(world, partition) == 0
     assert rows_of(world, kept) == 2
     assert Row(kept_token, b"a/1", world.kv.get(kept_token, b"a/1")) in world.store.all_rows()
+
+
+def test_an_entry_without_rows_is_found_and_cleaned(world: World, tmp_path: Path) -> None:
+    """A bare repository's, or one whose cleaner died after the last row."""
+    partition, _ = world.beginning("bare")
+    for entry in list(world.kv.scan(partition)):
+        world.kv.delete(partition, entry.key)
+    key = f"repo/bare/{partition[-20:].decode()}".encode()
+    world.kv.set(b"graveler_deleted", key, b"")
+    world.kv.set(b"graveler_deleted", b"repo/odd", b"")
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    report = clean(
+        world.store,
+        state,
+        clock=world.store.machine_clock,
+        safety=Safety(),
+        limits=Limits(),
+        dry_run=False,
+        kinds=["deleted-repository"],
+    )
+    assert sorted(o.fate for o in report.deleted) == ["cleaned", "skipped"]
+    assert [entry.key for entry in world.kv.scan(b"graveler_deleted")] == [b"repo/odd"]

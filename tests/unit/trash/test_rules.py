@@ -518,3 +518,20 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
     assert zombie not in found
     assert found[dropped.encode()] == "wait"
     assert found[doomed] == "wait"
+
+
+def test_a_repository_being_created_is_never_trash(world: World, watcher: Watcher) -> None:
+    """State 2, the design's step 2: the server marks a create that failed, nobody else."""
+    partition, token = world.repository("lake")
+    world.record(partition, state=2)
+    world.stage(token)
+    world.import_status(partition, world.now - 9 * DAY)
+    world.pull_index(partition, "a", "b")
+    young = watcher.look()
+    assert young[b"graveler", b"repos/lake"].verdict == "wait"
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    assert all(finding.verdict != "trash" for finding in found.values())
+    assert found[b"graveler", b"repos/lake"].kind == "repository-initial"
+    assert found[b"graveler", b"repos/lake"].verdict == "report"
+    assert found[token.encode(), None].verdict == "wait"
