@@ -211,3 +211,15 @@ PREPARE_UNCOMMITTED = Schema(
     "PrepareGCUncommittedRequest", optional={"continuation_token": TEXT}, required_body=False
 )
 BRANCH_PROTECTION = ListOf(Schema("BranchProtectionRule", {"pattern": TEXT}), "BranchProtectionRules")
+USER_CREATION = Schema("UserCreation", {"id": TEXT}, {"invite_user": BOOLEAN})
+GROUP_CREATION = Schema("GroupCreation", {"id": TEXT}, {"description": TEXT})
+POLICY = Schema(
+    "Policy",
+    {
+        "id": TEXT,
+        "statement": ListOf(
+            Schema("Statement", {"effect": TEXT, "resource": TEXT, "action": ListOf(TEXT)}), "array"
+        ),
+    },
+    {"creation_date": INTEGER},
+)

@@ -10,14 +10,30 @@ from __future__ import annotations
 from dredge.auth import Action
 from dredge.server import bodies
 from dredge.server.endpoint import Operation
+from dredge.server.handlers import auth_people as people
+from dredge.server.handlers import auth_policies as policies
 from dredge.server.handlers import branches, commits, garbage, general, objects, reading, repositories
-from dredge.server.needs import BRANCH, OBJECT, REPOSITORY, SIGNED_IN, TAG, everywhere, fs
+from dredge.server.needs import (
+    BRANCH,
+    GROUP,
+    OBJECT,
+    POLICY,
+    REPOSITORY,
+    SIGNED_IN,
+    TAG,
+    USER,
+    auth,
+    everywhere,
+    fs,
+)
 
 BASE_PATH = "/api/v1"
 
 R = "/repositories/{repository}"
 B = R + "/branches/{branch}"
 REF = R + "/refs/{ref}"
+U = "/auth/users/{user}"
+G = "/auth/groups/{group}"
 
 # What several calls need, or one call of several things.
 NEW_BRANCH = REPOSITORY + "/branch/{.name}"
@@ -181,6 +197,80 @@ OPERATIONS: tuple[Operation, ...] = (
         fs(Action.SET_BRANCH_PROTECTION, REPOSITORY),
         bodies.BRANCH_PROTECTION,
     ),
+    # users, groups, policies
+    Operation("GET", "/auth/users", people.list_users, everywhere(Action.LIST_USERS)),
+    Operation(
+        "POST",
+        "/auth/users",
+        people.create_user,
+        auth(Action.CREATE_USER, "user/{.id}"),
+        bodies.USER_CREATION,
+    ),
+    Operation("GET", U, people.get_named_user, auth(Action.READ_USER, USER)),
+    Operation("DELETE", U, people.delete_user, auth(Action.DELETE_USER, USER)),
+    Operation("GET", U + "/credentials", people.list_user_credentials, auth(Action.LIST_CREDENTIALS, USER)),
+    Operation("POST", U + "/credentials", people.create_credentials, auth(Action.CREATE_CREDENTIALS, USER)),
+    Operation("GET", U + "/credentials/{key}", people.get_credentials, auth(Action.READ_CREDENTIALS, USER)),
+    Operation(
+        "DELETE", U + "/credentials/{key}", people.delete_credentials, auth(Action.DELETE_CREDENTIALS, USER)
+    ),
+    Operation("GET", U + "/groups", people.list_user_groups, auth(Action.READ_USER, USER)),
+    Operation("GET", U + "/policies", policies.list_user_policies, auth(Action.READ_USER, USER)),
+    Operation(
+        "PUT", U + "/policies/{policy}", policies.attach_policy_to_user, auth(Action.ATTACH_POLICY, USER)
+    ),
+    Operation(
+        "DELETE", U + "/policies/{policy}", policies.detach_policy_from_user, auth(Action.DETACH_POLICY, USER)
+    ),
+    Operation("GET", "/auth/groups", people.list_groups, everywhere(Action.LIST_GROUPS)),
+    Operation(
+        "POST",
+        "/auth/groups",
+        people.create_group,
+        auth(Action.CREATE_GROUP, "group/{.id}"),
+        bodies.GROUP_CREATION,
+    ),
+    Operation("GET", G, people.get_group, auth(Action.READ_GROUP, GROUP)),
+    Operation("DELETE", G, people.delete_group, auth(Action.DELETE_GROUP, GROUP)),
+    Operation("GET", G + "/members", people.list_group_members, auth(Action.READ_GROUP, GROUP)),
+    Operation(
+        "PUT", G + "/members/{user}", people.add_group_membership, auth(Action.ADD_GROUP_MEMBER, GROUP)
+    ),
+    Operation(
+        "DELETE",
+        G + "/members/{user}",
+        people.delete_group_membership,
+        auth(Action.REMOVE_GROUP_MEMBER, GROUP),
+    ),
+    Operation("GET", G + "/policies", policies.list_group_policies, auth(Action.READ_GROUP, GROUP)),
+    Operation(
+        "PUT", G + "/policies/{policy}", policies.attach_policy_to_group, auth(Action.ATTACH_POLICY, GROUP)
+    ),
+    Operation(
+        "DELETE",
+        G + "/policies/{policy}",
+        policies.detach_policy_from_group,
+        auth(Action.DETACH_POLICY, GROUP),
+    ),
+    Operation("GET", "/auth/policies", policies.list_policies, everywhere(Action.LIST_POLICIES)),
+    Operation(
+        "POST",
+        "/auth/policies",
+        policies.create_policy,
+        auth(Action.CREATE_POLICY, "policy/{.id}"),
+        bodies.POLICY,
+    ),
+    Operation("GET", "/auth/policies/{policy}", policies.get_policy, auth(Action.READ_POLICY, POLICY)),
+    Operation(
+        "PUT",
+        "/auth/policies/{policy}",
+        policies.update_policy,
+        auth(Action.UPDATE_POLICY, POLICY),
+        bodies.POLICY,
+    ),
+    Operation(
+        "DELETE", "/auth/policies/{policy}", policies.delete_policy, auth(Action.DELETE_POLICY, POLICY)
+    ),
     # the server itself
     Operation("GET", "/healthcheck", general.health, None),
     Operation("GET", "/setup_lakefs", general.get_setup_state, None),
@@ -231,8 +321,11 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", "/usage-report/summary"),
     ("POST", "/sts/login"),
     ("POST", "/auth/external/principal/login"),
-    ("GET", "/auth/{rest:path}"),
-    ("POST", "/auth/{rest:path}"),
-    ("PUT", "/auth/{rest:path}"),
-    ("DELETE", "/auth/{rest:path}"),
+    ("GET", "/auth/capabilities"),
+    ("GET", "/auth/external/principals"),
+    ("GET", U + "/external/principals/ls"),
+    ("POST", U + "/external/principals"),
+    ("DELETE", U + "/external/principals"),
+    ("GET", G + "/acl"),
+    ("POST", G + "/acl"),
 )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dredge.auth import Credential, User
+from dredge.auth import Credential, Group, Policy, User
 from dredge.graveler.catalog import (
     Branch,
     Commit,
@@ -171,19 +171,33 @@ def prepared_uncommitted(value: PreparedUncommitted) -> Shape:
 
 
 def user(value: User) -> Shape:
-    """A User; who has no friendly name is called by its id."""
-    shape: Shape = {
-        "creation_date": seconds(value.created),
-        "friendly_name": value.friendly_name or value.name,
-        "id": value.name,
-    }
+    """A User."""
+    shape: Shape = {"creation_date": seconds(value.created), "id": value.name}
+    if value.friendly_name:
+        shape["friendly_name"] = value.friendly_name
     return {**shape, "email": value.email} if value.email else shape
+
+
+def group(value: Group) -> Shape:
+    """A Group."""
+    shape: Shape = {"creation_date": seconds(value.created), "id": value.name, "name": value.name}
+    return {**shape, "description": value.description} if value.description else shape
+
+
+def policy(value: Policy) -> Shape:
+    """A Policy."""
+    statements = [
+        {"action": list(each.actions), "effect": each.effect, "resource": each.resource}
+        for each in value.statements
+    ]
+    return {"creation_date": seconds(value.created), "id": value.name, "statement": statements}
+
+
+def credential(value: Credential) -> Shape:
+    """A Credentials: no secret."""
+    return {"access_key_id": value.access_key_id, "creation_date": seconds(value.issued)}
 
 
 def credential_with_secret(value: Credential) -> Shape:
     """A CredentialsWithSecret: the only answer that ever holds a secret key."""
-    return {
-        "access_key_id": value.access_key_id,
-        "creation_date": seconds(value.issued),
-        "secret_access_key": value.secret,
-    }
+    return {**credential(value), "secret_access_key": value.secret}

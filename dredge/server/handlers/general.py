@@ -64,10 +64,11 @@ def login(call: Call) -> Response:
 
 
 def get_user(call: Call) -> Response:
-    """GET /user."""
+    """GET /user: who asks; without a friendly name it is called by its id."""
     if call.user is None:
         raise UnauthorizedError
-    return answers.answer(200, {"user": shapes.user(call.user)})
+    shape = {"friendly_name": call.user.name, **shapes.user(call.user)}
+    return answers.answer(200, {"user": dict(sorted(shape.items()))})
 
 
 def get_config(call: Call) -> Response:

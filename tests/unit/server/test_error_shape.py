@@ -27,7 +27,7 @@ def name(operation: Operation) -> str:
 
 
 def concrete(path: str) -> str:
-    path = path.replace("{repository}", "no-such-repository").replace("{rest:path}", "users/x")
+    path = path.replace("{repository}", "no-such-repository")
     return re.sub(r"{\w+}", "main", path)
 
 
