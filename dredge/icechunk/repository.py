@@ -8,7 +8,7 @@ overwritten/…           earlier versions of `repo`, and of the configuration
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.format.envelope import LIMITS, Limits
@@ -18,6 +18,7 @@ from dredge.icechunk.format.snapshots import parse_parentage
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import is_id
 from dredge.storage import ObjectReader
+from dredge.storage.parallel import ordered_map
 
 SNAPSHOTS = "snapshots/"
 MANIFESTS = "manifests/"
@@ -25,6 +26,8 @@ TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
 OVERWRITTEN = "overwritten/"
 READS_AT_ONCE = 32
+FILES_A_RUN = 64
+UNPARSED_BYTES_MAX = 256 << 10
 
 
 def spec_version(reader: ObjectReader) -> int:
@@ -103,6 +106,44 @@ def read_snapshot_entry(reader: ObjectReader, snapshot: str, *, limits: Limits =
         ) from None
 
 
+def read_parsed[T](
+    reader: ObjectReader, keys: Sequence[str], parse: Callable[[bytes, str], T], concurrency: int
+) -> Iterator[T]:
+    """Read many small files, several at once, and give what each says, in the order of the keys.
+
+    Each thread takes a run of files, reads some and then parses them. One file at a time, the threads would
+    spend more time on handing the interpreter to each other than on the files; on a local folder, where
+    nothing is waited for, they do so whatever they take, so there one thread reads it all.
+
+    Args:
+        reader: on the repository.
+        keys: of the files.
+        parse: makes a value of a file's bytes and its key.
+        concurrency: files read at once from a store that is not a local folder.
+
+    Raises:
+        NotFoundError: a file is not there.
+    """
+
+    def read(run: Sequence[str]) -> list[T]:
+        found: list[T] = []
+        waiting: list[tuple[bytes, str]] = []
+        size = 0
+        for key in run:
+            waiting.append((reader.get(key), key))
+            size += len(waiting[-1][0])
+            if size > UNPARSED_BYTES_MAX:
+                found += [parse(data, name) for data, name in waiting]
+                waiting, size = [], 0
+        return found + [parse(data, name) for data, name in waiting]
+
+    at_once = concurrency if reader.is_remote else 1
+    step = max(1, min(FILES_A_RUN, len(keys) // max(1, at_once)))
+    runs = [keys[start : start + step] for start in range(0, len(keys), step)]
+    for entries in ordered_map(read, runs, at_once):
+        yield from entries
+
+
 def _entry(data: bytes, key: str, limits: Limits) -> SnapshotEntry:
     return SnapshotEntry(*parse_parentage(data, key, limits=limits))
 
@@ -114,13 +155,17 @@ def _reachable_snapshots(
     # once; one that is damaged, or goes away meanwhile, matters only when a path leads to it.
     ahead: dict[str, SnapshotEntry] = {}
     keys = [key for key in _keys(reader, SNAPSHOTS) if is_id(key.removeprefix(SNAPSHOTS))]
+
+    def parse(data: bytes, key: str) -> SnapshotEntry | None:
+        try:
+            return _entry(data, key, limits)
+        except FormatError:
+            return None
+
     try:
-        for key, data in reader.get_many(keys, READS_AT_ONCE):
-            try:
-                entry = _entry(data, key, limits)
-            except FormatError:
-                continue
-            ahead[entry.id] = entry
+        for entry in read_parsed(reader, keys, parse, READS_AT_ONCE):
+            if entry is not None:
+                ahead[entry.id] = entry
     except NotFoundError:
         pass
     found: dict[str, SnapshotEntry] = {}

@@ -30,10 +30,10 @@ from dredge.icechunk.collection.index import (
 from dredge.icechunk.collection.plan import Context
 from dredge.icechunk.collection.roots import Roots, choose_roots
 from dredge.icechunk.format.manifests import native_chunk_hashes
-from dredge.icechunk.format.snapshots import Snapshot, parse_snapshot
+from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import is_id
-from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_history
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_history, read_parsed
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
@@ -199,11 +199,17 @@ def read_snapshots(config: Json, task: Json) -> Json:
 
 def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
     """Read which manifests snapshots name; raises FormatError when one is missing or damaged."""
-    for key, data in _get_live(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], threads):
-        found: Snapshot = parse_snapshot(data, key)
-        yield SnapshotRow(
-            found.id, tuple(info.id for info in found.manifests), tuple(info.refs for info in found.manifests)
+
+    def parse(data: bytes, key: str) -> SnapshotRow:
+        manifests = parse_snapshot(data, key).manifests
+        return SnapshotRow(
+            key.removeprefix(SNAPSHOTS),
+            tuple(info.id for info in manifests),
+            tuple(info.refs for info in manifests),
         )
+
+    with _live_files(reader):
+        yield from read_parsed(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], parse, threads)
 
 
 def manifest_rows(
@@ -224,11 +230,6 @@ def manifest_rows(
 
     with _live_files(reader):
         yield from ordered_map(read, manifests, threads)
-
-
-def _get_live(reader: ObjectReader, keys: Sequence[str], threads: int) -> Iterator[tuple[str, bytes]]:
-    with _live_files(reader):
-        yield from reader.get_many(keys, threads)
 
 
 @contextmanager
