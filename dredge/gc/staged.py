@@ -5,6 +5,9 @@
 The union of all pages counts, whatever location an answer names: an empty page names none, also when it is
 the last. When branches come or go meanwhile the server can lose rows of other branches without a sign, so the
 scan is then made again and the results are united. Rows too many only keep garbage.
+
+Where the plan says so, the staging records are read from lakeFS's key-value store as well (`staged_kv`): they
+have what the server does not tell.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.context import Context
-from dredge.gc.hashes import unite, write_hashes
+from dredge.gc.hashes import Hashes, read_hashes, unite, write_hashes
 from dredge.gc.location import key_of
 from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.staged_kv import Records, read_records
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.runs.clock import running_seconds
@@ -49,6 +53,7 @@ class Scan:
         rows: addresses in them, with repetitions.
         parts: our copies: addresses, and sorted hashes.
         branches: at the end, by name.
+        records: what the key-value store has besides, when it was read.
     """
 
     runs: list[str] = field(default_factory=list)
@@ -58,6 +63,12 @@ class Scan:
     rows: int = 0
     parts: list[PartInfo] = field(default_factory=list)
     branches: dict[str, str] = field(default_factory=dict)
+    records: Records | None = None
+
+    def hashes(self, context: Context) -> Hashes:
+        """Of all addresses in the parts."""
+        parts = [part for part in self.parts if part.name.endswith(".u64")]
+        return unite([read_hashes(context.folder, part) for part in parts])
 
 
 def mark_uncommitted(context: Context, runner: TaskRunner | None = None) -> StepSummary:
@@ -85,12 +96,31 @@ def _mark(context: Context, record: StepRecord) -> None:
         branches=len(scan.branches),
     )
     record.details.update(server_runs=scan.runs, server_files=scan.files)
+    if scan.records is not None:
+        _note_records(record, scan.records)
     if len(scan.runs) > 1:
         record.warn(f"branches came or went during the scan of staging; {len(scan.runs)} scans were united")
 
 
+def _note_records(record: StepRecord, records: Records) -> None:
+    record.counts.update(
+        kv_tokens=records.tokens,
+        kv_rows=records.rows,
+        kv_unseen_addresses=records.unseen,
+        kv_missing_addresses=records.missing,
+    )
+    record.details["kv"] = records.to_json()
+    if not records.exact:
+        record.warn(
+            f"{records.missing:,} addresses that the server showed as uncommitted were not in its key-value store"
+            " afterwards. They were committed or dropped meanwhile, or the store is not the right one; objects with"
+            " the content of a branch head are therefore asked for one by one"
+        )
+
+
 def scan_staging(context: Context, where: str) -> Scan:
-    """Scan until the set of branches stood still for a whole scan, and unite everything that was seen.
+    """Read everything that is staged: what the server tells, and what the key-value store has where the plan
+    says so.
 
     Args:
         context: of the run.
@@ -99,6 +129,15 @@ def scan_staging(context: Context, where: str) -> Scan:
     Raises:
         RefusedError: no proof of completeness within the bounds.
     """
+    scan = _scan_until_still(context, where)
+    if context.plan.config.read_kv:
+        scan.records = read_records(context, where, len(scan.files), scan.hashes(context))
+        scan.parts.extend(scan.records.parts)
+    return scan
+
+
+def _scan_until_still(context: Context, where: str) -> Scan:
+    """Scan until the set of branches stood still for a whole scan, and unite everything that was seen."""
     safety = context.plan.config.safety
     deadline = running_seconds() + safety.scan_deadline_seconds
     scan = Scan()

@@ -71,6 +71,9 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         kind: ShardedSet.of(committed.parts_below(f"committed/{kind}-"), bits)
         for kind in (LIVE, HEADS, SIZES, EXPIRED)
     }
+    if record.inputs["staged"].details.get("kv", {}).get("exact"):
+        # Everything that any branch has staged was read and is live, whatever its content: nobody is suspect.
+        sets |= {kind: ShardedSet(bits, {}) for kind in (HEADS, SIZES)}
     comparable = etags_are_contents(context, committed)
     config = {
         "sets": {kind: found.to_json() for kind, found in sets.items()},

@@ -1,0 +1,223 @@
+"""Staging records: what is read while others write, and how the store is named."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.gc import staged_kv
+from dredge.gc.staged_kv import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.graveler.refs.records import (
+    REPOSITORIES_PARTITION,
+    Branch,
+    Repository,
+    branch_key,
+    repository_key,
+)
+from dredge.kv.dynamodb import AwsKeys
+from dredge.kv.model import Entry
+from dredge.lakefs import Ref
+from tests.support.gc import World, make_world, summary_of
+
+
+@dataclass
+class WithoutSnapshots:
+    """A store as DynamoDB is: each read sees what is there then.
+
+    Attributes:
+        before: called with the partition before it is scanned.
+    """
+
+    world: World
+    before: Callable[[bytes], None] = lambda _: None
+    location: str = "test://"
+    consistent: bool = False
+    scanned: list[bytes] = field(default_factory=list)
+
+    def open(self) -> contextlib.closing[WithoutSnapshots]:
+        return contextlib.closing(self)
+
+    def close(self) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[WithoutSnapshots]:
+        yield self
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        self.scanned.append(partition)
+        self.before(partition)
+        return self.world.lake.kv.scan(partition, start)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return make_world(read_kv=True, safety={"identical_suspects_max": 0})
+
+
+def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
+    store = WithoutSnapshots(world)
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    return store
+
+
+def branch_of(world: World, change: Callable[[Branch], Branch] = lambda branch: branch) -> Branch:
+    kv, name = world.lake.kv, world.lake.repository
+    partition = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key(name))).partition
+    branch = change(Branch.decode(kv.get(partition, branch_key("main"))))
+    kv.set(partition, branch_key("main"), branch.encode())
+    return branch
+
+
+def test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit drops the token, and an update of metadata has put the old address into the next one."""
+    world.upload("a", b"same")
+    world.lake.commit()
+    second = world.upload("a", b"same")
+    world.age(days=2)
+    store, kv = store_of(world, monkeypatch), world.lake.kv
+    (token,) = world.lake.tokens()
+
+    def move(partition: bytes) -> None:
+        rows = list(kv.scan(token.encode())) if partition == token.encode() else []
+        for row in rows:
+            kv.set(b"lake-main:next", row.key, row.value)
+            kv.delete(token.encode(), row.key)
+        if rows:
+            branch_of(world, lambda branch: replace(branch, staging_token="lake-main:next"))
+
+    context = world.plan()
+    store.before = move
+    world.run(context)
+    assert second in world.data()
+    assert world.served()["a"] == second
+    assert summary_of(context, "staged").counts["kv_tokens"] == 2
+
+
+def test_a_branch_whose_tokens_change_all_the_time_stops_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    store, numbers = store_of(world, monkeypatch), iter(range(1000))
+
+    def change(partition: bytes) -> None:
+        if b":" in partition:
+            branch_of(world, lambda branch: replace(branch, staging_token=f"lake-main:{next(numbers)}"))
+
+    store.before = change
+    with pytest.raises(RefusedError, match="changed their staging tokens"):
+        world.collect()
+    assert orphan in world.data()
+
+
+def test_a_branch_that_moves_on_the_server_while_records_are_read_is_no_mistake(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    store, done = store_of(world, monkeypatch), []
+
+    def commit(partition: bytes) -> None:
+        if b":" in partition and not done:
+            done.append(partition)
+            world.lake.commit()
+
+    store.before = commit
+    world.collect()
+    assert orphan not in world.data()
+    world.assert_readable()
+
+
+def test_a_branch_that_the_store_does_not_have_stops_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    store_of(world, monkeypatch)
+    honest = world.client.branches
+    head = honest("lake")[0].commit_id
+    monkeypatch.setattr(world.client, "branches", lambda name: [*honest(name), Ref("more", head)])
+    with pytest.raises(RefusedError, match="not there"):
+        world.collect()
+    assert orphan in world.data()
+
+
+@pytest.mark.parametrize("where", ["record", "entry", "schema", "deletion"])
+def test_what_cannot_be_read_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    orphan = world.orphan("data/orphan")
+    world.upload("a", b"1")
+    world.age(days=2)
+    store_of(world, monkeypatch)
+    context, kv = world.plan(), world.lake.kv
+    (token,) = world.lake.tokens()
+
+    def damage() -> None:
+        if where == "record":
+            kv.set(token.encode(), b"b", b"\xff\xff")
+        if where == "entry":
+            kv.set(token.encode(), b"b", bytes.fromhex("0a0162120169") + b"\x1a\x02\xff\xff")
+        if where == "schema":
+            kv.set(b"kv-internal-metadata", b"kv/schema/version", b"5")
+        if where == "deletion":
+            key = repository_key("lake")
+            record = Repository.decode(kv.get(REPOSITORIES_PARTITION, key))
+            kv.set(REPOSITORIES_PARTITION, key, replace(record, state="in-deletion").encode())
+
+    honest = staged_kv._heads
+
+    def heads(context: object) -> dict[str, str]:
+        found = honest(context)  # type: ignore[arg-type]
+        damage()
+        return found
+
+    monkeypatch.setattr(staged_kv, "_heads", heads)
+    with pytest.raises((FormatError, RefusedError)):
+        world.run(context)
+    assert orphan in world.data()
+    assert context.folder.read_failure("staged") is not None
+
+
+def test_many_records_are_written_in_several_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_kv, "_BATCH_ROWS", 2)
+    store_of(world, monkeypatch)
+    for number in range(5):
+        world.upload(f"a{number}", b"%d" % number)
+    world.lake.commit()
+    twins = {world.upload(f"a{number}", b"%d" % number) for number in range(5)}
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert twins <= world.data()
+    assert orphan not in world.data()
+    summary = summary_of(context, "staged")
+    assert summary.counts["kv_unseen_addresses"] == 5
+    assert len(summary.parts_below("staged/addresses-")) == 3
+
+
+def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> None:
+    access = KVAccess("postgresql://u:secret@h/db", AwsKeys("id", "key", "token"))
+    env = access.to_env()
+    assert env == {
+        URL: "postgresql://u:secret@h/db",
+        ACCESS_KEY: "id",
+        SECRET_KEY: "key",
+        SESSION_TOKEN: "token",
+    }
+    assert KVAccess.from_env(env) == access
+    assert KVAccess.from_env({URL: "sqlite:///x.db"}) == KVAccess("sqlite:///x.db")
+    assert "secret" not in repr(access)
+    assert "key" not in repr(access).replace("keys", "")
+
+
+def test_without_its_variable_the_store_cannot_be_opened() -> None:
+    with pytest.raises(ConfigError, match=URL):
+        KVAccess.from_env({})
