@@ -175,7 +175,8 @@ class StepTwoRepositories(StepOneRepositories):
         """End a create that took too long: its record says `in-deletion`, or has gone.
 
         Whoever removed the record may have handed over the partition, and the cleaner may have emptied it,
-        before the last rows were written; so it is handed over again.
+        before the last rows were written; so it is handed over again, in other words, for a cleaner that has
+        just found it empty removes only the entry it knows.
 
         Raises:
             RepositoryInDeletionError: 410, its record is still there.
@@ -185,7 +186,8 @@ class StepTwoRepositories(StepOneRepositories):
         found = self._read(repository.name)
         if found is not None and found.repository.instance_uid == repository.instance_uid:
             raise RepositoryInDeletionError  # its deletion hands over what is there now
-        self._hand_over(repository)
+        entry = in_state(repository, "initial").encode()
+        self._kv.set(DELETED_PARTITION, deleted_key(repository), entry)
         raise RepositoryNotFoundError if found is None else NotUniqueError
 
     def _finish(self, marked: Recorded) -> None:
@@ -195,8 +197,11 @@ class StepTwoRepositories(StepOneRepositories):
 
     def _hand_over(self, repository: Repository) -> None:
         """Tell the trash cleaner of a partition that nothing names any more, or soon."""
-        value = in_state(repository, "in-deletion").encode()
-        self._kv.set(DELETED_PARTITION, deleted_key(repository), value)
+        entry = in_state(repository, "in-deletion").encode()
+        try:
+            self._kv.set_if(DELETED_PARTITION, deleted_key(repository), entry, None)
+        except PredicateFailedError:
+            return  # it was told already
 
     def _looked_up(self, name: str) -> Recorded | None:
         """Read a record; a create that has failed by now is marked."""
