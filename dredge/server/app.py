@@ -1,4 +1,4 @@
-"""The ASGI application: the route table around one catalog."""
+"""The ASGI application: the route table around one catalog, and beside it the S3 gateway."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dredge.gateway import Gateway
 from dredge.graveler.errors import UnsupportedError
 from dredge.server import answers
 from dredge.server.calls import Backend, Call
@@ -17,6 +18,7 @@ from dredge.server.failures import INVALID_ENDPOINT, NOT_IMPLEMENTED
 from dredge.server.hooks import Hooks
 from dredge.server.needs import SIGNED_IN
 from dredge.server.routes import BASE_PATH, OPERATIONS, UNBUILT
+from dredge.server.uploads import BodyPieces
 
 
 def create_app(backend: Backend, hooks: Hooks | None = None) -> ASGIApp:
@@ -37,12 +39,14 @@ def create_app(backend: Backend, hooks: Hooks | None = None) -> ASGIApp:
         exception_handlers={404: _unknown, 405: _unknown},
     )
     app.router.redirect_slashes = False
+    gateway = Gateway(backend.catalog, backend.accounts, backend.catalog.clock, BodyPieces)
 
     async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
         # `send` is a method of uvicorn's connection here, a wrapper further in; hooks that drop connections
         # need what is behind it.
         scope[TRANSPORT] = getattr(getattr(send, "__self__", None), "transport", None)
-        await app(scope, receive, send)
+        # As on a real server the signature tells S3 from the API, not the path or the host.
+        await (gateway if Gateway.takes(scope) else app)(scope, receive, send)
 
     return with_transport
 

@@ -16,6 +16,7 @@ from dredge.errors import ConfigError, ConflictError, NotFoundError
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.location import Location
 from dredge.storage.model import LISTING_SCHEMA, DeleteOutcome, Level, ObjectInfo, SkippedName
+from dredge.storage.uploads import Uploads
 
 BATCH_ROWS = 8192
 CHUNK_BYTES = 1 << 20
@@ -205,6 +206,12 @@ class MemoryWriter(MemoryReader):
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object."""
         return self._write(target, self.get(source))
+
+    def uploads(self) -> Uploads:
+        """Multipart uploads to this store."""
+        from dredge.storage.memory_uploads import MemoryUploads
+
+        return MemoryUploads(self, self._store.clock)
 
     def _write(
         self, key: str, data: bytes, if_absent: bool = False, if_match: str | None = None

@@ -1,15 +1,16 @@
 """The catalog: every call of the data model, put together from one module a noun.
 
-Calls on objects come in three layers: `objects` reads, `changes` adds writing, `addresses` adds linking.
+Calls on objects come in four layers: `objects` reads, `changes` adds writing, `addresses` adds linking,
+`multiparts` adds objects that come in parts.
 """
 
 from __future__ import annotations
 
-from dredge.graveler.catalog.addresses import AddressCalls
 from dredge.graveler.catalog.branches import BranchCalls
 from dredge.graveler.catalog.commits import CommitCalls
 from dredge.graveler.catalog.garbage import GarbageCalls
 from dredge.graveler.catalog.merges import MergeCalls
+from dredge.graveler.catalog.multiparts import MultipartCalls
 from dredge.graveler.catalog.repositories import RepositoryCalls
 from dredge.graveler.catalog.tags import TagCalls
 
@@ -20,7 +21,7 @@ class Catalog(
     CommitCalls,
     TagCalls,
     MergeCalls,
-    AddressCalls,
+    MultipartCalls,
     GarbageCalls,
 ):
     """lakeFS's data model on a key-value store and object storage.

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&dredge/graveler/messages/catalog.proto\x12\x0f\x64redge.graveler\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n\x05\x45ntry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\rlast_modified\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\r\n\x05\x65_tag\x18\x04 \x01(\t\x12\x36\n\x08metadata\x18\x05 \x03(\x0b\x32$.dredge.graveler.Entry.MetadataEntry\x12\x32\n\x0c\x61\x64\x64ress_type\x18\x06 \x01(\x0e\x32\x1c.dredge.graveler.AddressType\x12\x14\n\x0c\x63ontent_type\x18\x07 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xfe\x01\n\nUploadData\x12\x11\n\tupload_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x31\n\rcreation_date\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10physical_address\x18\x04 \x01(\t\x12;\n\x08metadata\x18\x05 \x03(\x0b\x32).dredge.graveler.UploadData.MetadataEntry\x12\x14\n\x0c\x63ontent_type\x18\x06 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\"\n\x0fLinkAddressData\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t*?\n\x0b\x41\x64\x64ressType\x12\x18\n\x14\x42Y_PREFIX_DEPRECATED\x10\x00\x12\x0c\n\x08RELATIVE\x10\x01\x12\x08\n\x04\x46ULL\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&dredge/graveler/messages/catalog.proto\x12\x0f\x64redge.graveler\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n\x05\x45ntry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\rlast_modified\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\r\n\x05\x65_tag\x18\x04 \x01(\t\x12\x36\n\x08metadata\x18\x05 \x03(\x0b\x32$.dredge.graveler.Entry.MetadataEntry\x12\x32\n\x0c\x61\x64\x64ress_type\x18\x06 \x01(\x0e\x32\x1c.dredge.graveler.AddressType\x12\x14\n\x0c\x63ontent_type\x18\x07 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa2\x02\n\nUploadData\x12\x11\n\tupload_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x31\n\rcreation_date\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10physical_address\x18\x04 \x01(\t\x12;\n\x08metadata\x18\x05 \x03(\x0b\x32).dredge.graveler.UploadData.MetadataEntry\x12\x14\n\x0c\x63ontent_type\x18\x06 \x01(\t\x12\x12\n\nrepository\x18\x64 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x65 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\"\n\x0fLinkAddressData\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t*?\n\x0b\x41\x64\x64ressType\x12\x18\n\x14\x42Y_PREFIX_DEPRECATED\x10\x00\x12\x0c\n\x08RELATIVE\x10\x01\x12\x08\n\x04\x46ULL\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,16 +36,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENTRY_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_UPLOADDATA_METADATAENTRY']._loaded_options = None
   _globals['_UPLOADDATA_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_ADDRESSTYPE']._serialized_start=671
-  _globals['_ADDRESSTYPE']._serialized_end=734
+  _globals['_ADDRESSTYPE']._serialized_start=707
+  _globals['_ADDRESSTYPE']._serialized_end=770
   _globals['_ENTRY']._serialized_start=93
   _globals['_ENTRY']._serialized_end=376
   _globals['_ENTRY_METADATAENTRY']._serialized_start=329
   _globals['_ENTRY_METADATAENTRY']._serialized_end=376
   _globals['_UPLOADDATA']._serialized_start=379
-  _globals['_UPLOADDATA']._serialized_end=633
+  _globals['_UPLOADDATA']._serialized_end=669
   _globals['_UPLOADDATA_METADATAENTRY']._serialized_start=329
   _globals['_UPLOADDATA_METADATAENTRY']._serialized_end=376
-  _globals['_LINKADDRESSDATA']._serialized_start=635
-  _globals['_LINKADDRESSDATA']._serialized_end=669
+  _globals['_LINKADDRESSDATA']._serialized_start=671
+  _globals['_LINKADDRESSDATA']._serialized_end=705
 # @@protoc_insertion_point(module_scope)

@@ -46,7 +46,7 @@ class Entry(_message.Message):
     def __init__(self, address: _Optional[str] = ..., last_modified: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., size: _Optional[int] = ..., e_tag: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., address_type: _Optional[_Union[AddressType, str]] = ..., content_type: _Optional[str] = ...) -> None: ...
 
 class UploadData(_message.Message):
-    __slots__ = ("upload_id", "path", "creation_date", "physical_address", "metadata", "content_type")
+    __slots__ = ("upload_id", "path", "creation_date", "physical_address", "metadata", "content_type", "repository", "branch")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -60,13 +60,17 @@ class UploadData(_message.Message):
     PHYSICAL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIELD_NUMBER: _ClassVar[int]
     upload_id: str
     path: str
     creation_date: _timestamp_pb2.Timestamp
     physical_address: str
     metadata: _containers.ScalarMap[str, str]
     content_type: str
-    def __init__(self, upload_id: _Optional[str] = ..., path: _Optional[str] = ..., creation_date: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., physical_address: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., content_type: _Optional[str] = ...) -> None: ...
+    repository: str
+    branch: str
+    def __init__(self, upload_id: _Optional[str] = ..., path: _Optional[str] = ..., creation_date: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., physical_address: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., content_type: _Optional[str] = ..., repository: _Optional[str] = ..., branch: _Optional[str] = ...) -> None: ...
 
 class LinkAddressData(_message.Message):
     __slots__ = ("address",)

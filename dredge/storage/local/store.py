@@ -22,6 +22,7 @@ from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.local.folder import Folder, info_of, is_addressable, os_error
 from dredge.storage.local.listing import list_folder, list_folder_level
 from dredge.storage.local.publish import Unpublished
+from dredge.storage.local.uploads import LocalUploads
 from dredge.storage.location import Location
 from dredge.storage.model import DeleteOutcome, Level, ObjectInfo, SkippedName
 from dredge.storage.parallel import ordered_map
@@ -163,6 +164,10 @@ class LocalWriter(LocalReader):
         """Copy an object inside the folder; raises NotFoundError."""
         with self._open(source) as opened:
             return self._write(target, lambda file: shutil.copyfileobj(opened, file, CHUNK_BYTES))
+
+    def uploads(self) -> LocalUploads:
+        """Multipart uploads to this folder."""
+        return LocalUploads(self._folder, self.uri)
 
     def _write(
         self, key: str, fill: Callable[[BinaryIO], None], if_absent: bool = False, if_match: str | None = None

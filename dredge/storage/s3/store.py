@@ -18,6 +18,7 @@ from dredge.storage.parallel import ordered_map
 from dredge.storage.s3.clients import bytes_client, s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.listing import list_objects, list_one_level
+from dredge.storage.s3.parts import S3Uploads
 from dredge.storage.s3.uploading import Upload
 
 CHUNK_BYTES = 1 << 20
@@ -188,6 +189,10 @@ class S3Writer(S3Reader):
             else:
                 self._client.copy(origin, self._bucket, self._target(target))
         return self.stat(target)
+
+    def uploads(self) -> S3Uploads:
+        """Multipart uploads to this bucket."""
+        return S3Uploads(self.uri, self._bucket, self._root, lambda: self._client, self.stat)
 
     def _put(self, key: str, data: bytes, **condition: str) -> str | None:
         with translated(f"writing {key!r} in {self.uri}"):

@@ -1,0 +1,1 @@
+"""Operations of the gateway, one module a noun. Handlers block, and only translate."""

@@ -1,0 +1,86 @@
+"""User metadata: headers `x-amz-meta-*`, kept in entries as lakeFS keeps them.
+
+    x-amz-meta-Colour: blue   ->   {"X-Amz-Meta-colour": "blue"}
+
+Values that are not ASCII travel encoded (RFC 2047) or as UTF-8 bytes; answers encode them.
+
+Source: lakeFS pkg/gateway/operations/operation_utils.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from email.errors import HeaderParseError
+from email.header import decode_header
+
+from dredge.gateway.failures import S3Error
+from dredge.gateway.sigv4 import RawRequest
+
+KEPT_PREFIX = "X-Amz-Meta-"
+BYTES_MAX = 2048
+_PREFIX = b"x-amz-meta-"
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_ENCODED = re.compile(r"=\?[^?]+\?[bBqQ]\?[^?]*\?=")
+
+
+def read_metadata(request: RawRequest) -> dict[str, str]:
+    """The metadata of an upload.
+
+    Raises:
+        S3Error: more than 2 KB.
+    """
+    found: dict[str, str] = {}
+    size = 0
+    for raw_name, raw_value in request.headers:
+        if raw_name.startswith(_PREFIX):
+            name = raw_name.removeprefix(_PREFIX).decode("latin-1").lower()
+            value = _decode(raw_value)
+            size += len(name) + len(value)
+            if size > BYTES_MAX:
+                raise S3Error("MetadataTooLarge")
+            if _NAME.fullmatch(name):
+                kept = found.get(KEPT_PREFIX + name)
+                found[KEPT_PREFIX + name] = value if kept is None else f"{kept},{value}"
+    return found
+
+
+def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Headers of an answer; entries made otherwise (REST) have metadata that S3 does not show."""
+    headers: dict[str, str] = {}
+    missing = 0
+    for key, value in metadata.items():
+        name = key.removeprefix(KEPT_PREFIX)
+        if name == key:
+            continue
+        if _NAME.fullmatch(name):
+            headers[f"x-amz-meta-{name.lower()}"] = _encode(value)
+        else:
+            missing += 1
+    if missing:
+        headers["x-amz-missing-meta"] = str(missing)
+    return headers
+
+
+def _decode(raw: bytes) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode("latin-1")
+    if not _ENCODED.search(text):
+        return text.strip()
+    try:
+        parts = decode_header(text)
+        return "".join(
+            part if isinstance(part, str) else part.decode(charset or "utf-8") for part, charset in parts
+        )
+    except (HeaderParseError, UnicodeDecodeError, LookupError):
+        raise S3Error("InvalidArgument", "Invalid header value.") from None
+
+
+def _encode(value: str) -> str:
+    if value.isascii() and value.isprintable():
+        return value
+    data = base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()
+    return f"=?UTF-8?B?{data}?="

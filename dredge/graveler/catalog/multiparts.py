@@ -1,0 +1,214 @@
+"""Calls for objects that come in parts.
+
+What is known of an upload is one record under `multiparts/<upload id>`, as a real server keeps it, with two
+fields of our own: which repository and branch it is for. The parts are the store's own (see
+`dredge.storage.uploads`). Order of completion: the object, then the staged entry, then the record goes; a
+process that dies between leaves an object that nothing references and a record that names no upload any more.
+
+Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.errors import NotFoundError
+from dredge.graveler import messages
+from dredge.graveler.catalog.addresses import AddressCalls
+from dredge.graveler.catalog.entries import object_stats
+from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.committed import Entry
+from dredge.graveler.errors import MissingError, PreconditionError
+from dredge.graveler.refs.names import check_path
+from dredge.graveler.refs.records import Repository
+from dredge.kv import KeyNotFoundError
+from dredge.storage.uploads import Part, Uploads, open_uploads
+
+PARTITION = b"multiparts"
+
+
+class UploadNotFoundError(MissingError):
+    """No such multipart upload of this path: never begun, completed or aborted."""
+
+    default = "multipart upload not found"
+
+
+@dataclass(frozen=True, slots=True)
+class MultipartUpload:
+    """An open upload.
+
+    Attributes:
+        upload_id: the store's.
+        branch: where it shall become visible; "" when another server began it.
+        path: as what.
+        begun: aware UTC.
+    """
+
+    upload_id: str
+    branch: str
+    path: str
+    begun: datetime
+
+
+class MultipartCalls(AddressCalls):
+    """Begin, write parts, complete, abort, list."""
+
+    def create_multipart(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        *,
+        content_type: str,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Begin an upload.
+
+        Returns:
+            Its id.
+        """
+        found = self._writable(repository)
+        check_path(path)
+        self._protection.require_writable(found, branch)
+        self._branches.current(found, branch)
+        address = self._paths.new_address()
+        upload_id = self._uploads(found).begin(address)
+        record = messages.UploadData(
+            upload_id=upload_id,
+            path=path,
+            physical_address=address,
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+            repository=repository,
+            branch=branch,
+        )
+        record.creation_date.FromDatetime(self.clock())
+        self._kv.set(PARTITION, upload_id.encode(), messages.encode(record))
+        return upload_id
+
+    def put_multipart_part(
+        self, repository: str, branch: str, path: str, upload_id: str, number: int, chunks: Iterable[bytes]
+    ) -> Part:
+        """Write one part, from pieces.
+
+        Raises:
+            UploadNotFoundError: 404.
+        """
+        found = self._writable(repository)
+        record = self._upload_record(repository, branch, path, upload_id)
+        try:
+            return self._uploads(found).put_part(record.physical_address, upload_id, number, chunks)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+
+    def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
+        """The parts that are there, by number.
+
+        Raises:
+            UploadNotFoundError: 404.
+        """
+        found = self._repositories.get(repository)
+        record = self._upload_record(repository, branch, path, upload_id)
+        try:
+            return self._uploads(found).parts(record.physical_address, upload_id)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+
+    def complete_multipart(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        upload_id: str,
+        parts: Sequence[tuple[int, str]],
+        *,
+        if_none_match: bool = False,
+    ) -> tuple[ObjectStats, str]:
+        """Put the parts together and stage the entry.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: of the object.
+            upload_id: of the upload.
+            parts: number and etag of each, ascending.
+            if_none_match: refuse when the path exists; the upload stays open.
+
+        Returns:
+            The object, and the etag of an object in parts; the entry keeps what is before its dash.
+
+        Raises:
+            UploadNotFoundError: 404.
+            PreconditionError: 412.
+            UploadRefusedError: the parts are not these.
+        """
+        found = self._writable(repository)
+        raw = check_path(path)
+        self._protection.require_writable(found, branch)
+        present = self._branches.current(found, branch).branch
+        record = self._upload_record(repository, branch, path, upload_id)
+        if if_none_match and self._value_on(found, present, raw):
+            raise PreconditionError
+        try:
+            done = self._uploads(found).complete(record.physical_address, upload_id, parts)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+        entry = Entry(
+            address=record.physical_address,
+            size=done.info.size,
+            etag=done.etag.partition("-")[0],
+            last_modified=done.info.last_modified,
+            metadata=dict(record.metadata),
+            content_type=record.content_type,
+        )
+        self._stage(found, branch, raw, entry, if_absent=if_none_match)
+        self._kv.delete(PARTITION, upload_id.encode())
+        return object_stats(found, path, entry), done.etag
+
+    def abort_multipart(self, repository: str, branch: str, path: str, upload_id: str) -> None:
+        """Give an upload up, with all its parts.
+
+        Raises:
+            UploadNotFoundError: 404.
+        """
+        found = self._writable(repository)
+        record = self._upload_record(repository, branch, path, upload_id)
+        try:
+            self._uploads(found).abort(record.physical_address, upload_id)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+        self._kv.delete(PARTITION, upload_id.encode())
+
+    def list_multiparts(self, repository: str) -> list[MultipartUpload]:
+        """Open uploads of a repository, by branch, path and id: those that have both parts and a record."""
+        found = self._repositories.get(repository)
+        listed: list[MultipartUpload] = []
+        for upload in self._uploads(found).open():
+            try:
+                record = self._read_upload(upload.upload_id)
+            except UploadNotFoundError:
+                continue
+            listed.append(MultipartUpload(upload.upload_id, record.branch, record.path, upload.begun))
+        return sorted(listed, key=lambda each: (each.branch, each.path, each.upload_id))
+
+    def _uploads(self, repository: Repository) -> Uploads:
+        return open_uploads(self._namespace(repository).objects)
+
+    def _read_upload(self, upload_id: str) -> messages.UploadData:
+        try:
+            raw = self._kv.get(PARTITION, upload_id.encode("utf-8", "surrogateescape"))
+        except (KeyNotFoundError, ValueError):
+            raise UploadNotFoundError from None
+        return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
+
+    def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
+        """The record of an upload, which must be for exactly this path. One begun by a real server names
+        neither repository nor branch; then the store says whether it is of this namespace.
+        """
+        record = self._read_upload(upload_id)
+        asked, kept = (repository, branch), (record.repository, record.branch)
+        if record.path != path or (any(kept) and asked != kept):
+            raise UploadNotFoundError
+        return record

@@ -1,0 +1,90 @@
+"""Multipart uploads to a store in this process's memory, for tests."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dredge.errors import ConfigError, NotFoundError
+from dredge.storage.keys import is_text
+from dredge.storage.memory import MemoryWriter
+from dredge.storage.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
+
+
+@dataclass(slots=True)
+class _Open:
+    uri: str
+    key: str
+    begun: datetime
+    parts: dict[int, tuple[Part, bytes]] = field(default_factory=dict)
+
+
+_open: dict[str, _Open] = {}
+_lock = threading.Lock()
+
+
+class MemoryUploads:
+    """See `dredge.storage.uploads.Uploads`."""
+
+    def __init__(self, writer: MemoryWriter, now: Callable[[], datetime]) -> None:
+        self._writer = writer
+        self._now = now
+
+    def begin(self, key: str) -> str:
+        """Begin an upload and give its id."""
+        if not key or not is_text(key):
+            raise ConfigError(f"{key!r} cannot be the name of an object; nothing was begun")
+        upload_id = secrets.token_hex(16)
+        with _lock:
+            _open[upload_id] = _Open(self._writer.uri, key, self._now())
+        return upload_id
+
+    def put_part(self, key: str, upload_id: str, number: int, chunks: Iterable[bytes]) -> Part:
+        """Write a part; see `Uploads.put_part`."""
+        check_part_number(number)
+        self._find(key, upload_id)
+        data = b"".join(chunks)
+        etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        part = Part(number, len(data), etag, self._now())
+        with _lock:
+            self._find(key, upload_id).parts[number] = part, data
+        return part
+
+    def parts(self, key: str, upload_id: str) -> list[Part]:
+        """The parts that are there, by number."""
+        return [part for _, (part, _) in sorted(self._find(key, upload_id).parts.items())]
+
+    def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
+        """Make the object; see `Uploads.complete`."""
+        with _lock:
+            found = self._find(key, upload_id)
+            chosen = choose_parts(self.parts(key, upload_id), parts)
+            self._writer.put(key, b"".join(found.parts[part.number][1] for part in chosen))
+            del _open[upload_id]
+        return Completed(self._writer.stat(key), combined_etag(part.etag for part in chosen))
+
+    def abort(self, key: str, upload_id: str) -> None:
+        """Give an upload up, with all its parts."""
+        with _lock:
+            self._find(key, upload_id)
+            del _open[upload_id]
+
+    def open(self) -> list[Upload]:
+        """All open uploads, by key and id."""
+        with _lock:
+            found = [
+                Upload(each.key, upload_id, each.begun)
+                for upload_id, each in _open.items()
+                if each.uri == self._writer.uri
+            ]
+        return sorted(found, key=lambda each: (each.key, each.upload_id))
+
+    def _find(self, key: str, upload_id: str) -> _Open:
+        found = _open.get(upload_id)
+        if found is None or (found.uri, found.key) != (self._writer.uri, key):
+            raise NotFoundError(f"no upload {upload_id!r} of {key!r} in {self._writer.uri}")
+        return found
