@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Meter, own_tree
-from dredge.gc.collect import KINDS, LIVE
 from dredge.gc.hashes import split, unite, write_hashes
+from dredge.gc.live import LiveSet, LocatedSet
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.subtract import subtract_parts
 from dredge.hashing import hash64
@@ -61,8 +61,8 @@ def main(listed: int, live: int) -> None:
         for number, values in enumerate(split(everything, bits))
     ]
     del known, others, everything
-    sets = {kind: ShardedSet.of(shards if kind == LIVE else [], bits).to_json() for kind in KINDS}
-    _run(folder, sets, parts, listed, live)
+    everything_live = LiveSet((LocatedSet(folder.uri, ShardedSet.of(shards, bits)),))
+    _run(folder, everything_live, parts, listed, live)
 
 
 def _listing(index: int, rows: int) -> pa.Table:
@@ -79,15 +79,19 @@ def _listing(index: int, rows: int) -> pa.Table:
     )
 
 
-def _run(folder: RunFolder, sets: dict[str, object], parts: list[PartInfo], listed: int, live: int) -> None:
+def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], listed: int, live: int) -> None:
     config = {
         "run_uri": folder.uri,
         "run_id": "benchmark",
         "namespace": folder.uri,
         "state_uri": folder.uri,
         "progress": "candidates/_progress",
-        "sets": sets,
+        "live": everything_live.to_json(),
+        "heads": [],
+        "sizes": [],
+        "expired": ShardedSet(0, {}).to_json(),
         "comparable": True,
+        "threads": 8,
         "candidate_rows": 100_000,
     }
     tasks = [

@@ -8,9 +8,20 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError
 from dredge.gc.active import ActiveCommits, find_active
-from dredge.gc.collect import LIVE, Roles, collect
+from dredge.gc.collect import HEADS, LIVE, SIZES, Roles, collect
 from dredge.gc.context import Context
-from dredge.gc.ranges import Ranges, find_range_files, read_ranges, table_of, unite_ranges
+from dredge.gc.counted import CountedSet
+from dredge.gc.live import LiveSet, LocatedSet
+from dredge.gc.lookup import ShardedSet
+from dredge.gc.ranges import (
+    Ranges,
+    find_range_files,
+    read_metaranges,
+    read_ranges,
+    table_of,
+    unite_ranges,
+)
+from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -19,6 +30,7 @@ log = logging.getLogger("dredge")
 
 STEP = "committed"
 COMMITS, RANGES, BRANCHES = "commits", "ranges", "branches"
+NAMED_RANGES, METARANGES, FILES, DROPPED = "named-ranges", "metaranges", "files", "dropped"
 _EXPLAIN_COMMITS_MAX = 64
 
 
@@ -36,36 +48,117 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     active = find_active(context)
     for warning in active.warnings:
         record.warn(warning)
-    roles = _roles(context, runner, active)
+    base = base_of(context)
+    named = read_metaranges(
+        context,
+        runner,
+        f"{STEP}/active",
+        active.metaranges.values(),
+        None if base is None else base.metaranges(),
+    )
+    heads = {active.metaranges[commit] for commit in active.heads}
+    ranges = named.select(active.metaranges.values(), heads)
+    looked_at = set[str]() if base is None else base.looked_at()
     if active.all_commits:
-        files, looked_at = find_range_files(context, [*active.metaranges.values(), *roles.active])
-        unite_ranges(roles.active, files.items())
-        record.counts["range_files_looked_at"] = looked_at
-        record.warn(
-            "the repository has no garbage collection rules: every commit counts as active, and every range"
-            " file in the namespace as well"
-        )
-    staged = record.inputs["staged"].parts_below("staged/hashes-")
-    collected = collect(context, runner, STEP, roles, staged)
+        _take_in_all_files(context, record, active, ranges, base, looked_at)
+    roles = Roles(ranges, _expired(context, active, ranges)) if base is None else base.difference(ranges)
+    dropped = context.folder.write_table(STEP, 0, table_of(roles.dropped), DROPPED)
+    record.parts.append(dropped)
+    layers_max = context.plan.config.tuning.counted_layers_max
+    if base is not None and len(base.state.counted.layers) >= layers_max:
+        roles, base = Roles(ranges, roles.dropped), None
+    undropped = _collect(context, runner, record, roles, base)
     record.parts.append(write_commits(context, STEP, active))
-    record.parts.append(write_ranges(context, STEP, roles.active))
+    record.parts.append(write_ranges(context, STEP, ranges | undropped))
     record.parts.append(write_branches(context, STEP, active))
-    record.parts.extend(collected.parts)
+    named_ranges, rows = named.to_table(active.metaranges.values())
+    record.parts.append(context.folder.write_table(STEP, 0, named_ranges, NAMED_RANGES))
+    record.parts.append(context.folder.write_table(STEP, 0, rows, METARANGES))
+    files = pa.table({"name": pa.array(sorted(looked_at), pa.string())})
+    record.parts.append(context.folder.write_table(STEP, 0, files, FILES))
     record.counts.update(
         active_commits=len(active.metaranges),
         known_commits=len(active.graph),
         branches=len(active.branches),
         tags=len(active.tags),
         metaranges=len({metarange for metarange in active.metaranges.values() if metarange}),
-        **collected.counts,
+        range_rows=sum(facts.count for facts in ranges.values()),
     )
-    record.details.update(bits=collected.bits, sources=active.sources, all_commits=active.all_commits)
+    record.details.update(sources=active.sources, all_commits=active.all_commits)
 
 
-def _roles(context: Context, runner: TaskRunner, active: ActiveCommits) -> Roles:
-    heads = {active.metaranges[commit] for commit in active.heads}
-    ranges = read_ranges(context, runner, f"{STEP}/active", active.metaranges.values(), heads)
-    return Roles(ranges, _expired(context, active, ranges))
+def _take_in_all_files(
+    context: Context,
+    record: StepRecord,
+    active: ActiveCommits,
+    ranges: Ranges,
+    base: Base | None,
+    looked_at: set[str],
+) -> None:
+    """Without rules no commit ever expires, so what a dangling commit names stays as well: take every range
+    file of the namespace for active."""
+    if base is not None and base.state.all_commits:
+        then = base.ranges()
+        unite_ranges(ranges, ((item, facts) for item, facts in then.items() if item not in ranges))
+    seen = [*active.metaranges.values(), *ranges, *looked_at]
+    files, names = find_range_files(context, seen)
+    unite_ranges(ranges, files.items())
+    looked_at.update(name for name in names if name not in files)
+    record.counts["range_files_looked_at"] = len(names)
+    record.warn(
+        "the repository has no garbage collection rules: every commit counts as active, and every range"
+        " file in the namespace as well"
+    )
+
+
+def _collect(
+    context: Context, runner: TaskRunner, record: StepRecord, roles: Roles, base: Base | None
+) -> Ranges:
+    """Unite what ranges and staging name, and say where later steps and later runs find it.
+
+    Returns:
+        Ranges that are not active any more but still count, because they could not be read.
+    """
+    staged = record.inputs["staged"].parts_below("staged/hashes-")
+    before = None if base is None else base.state
+    collected = collect(
+        context,
+        runner,
+        STEP,
+        roles,
+        staged,
+        counted_bits=None if before is None else before.counted.bits,
+        keep_counts=before is not None or not context.plan.dry_run,
+    )
+    record.parts.extend(collected.parts)
+    record.counts.update(collected.counts)
+
+    def located(kind: str) -> LocatedSet:
+        parts = [part for part in collected.parts if part.name.startswith(f"{STEP}/{kind}-")]
+        return LocatedSet(context.plan.run_uri, ShardedSet.of(parts, collected.bits))
+
+    heads, sizes, counted = [located(HEADS)], [located(SIZES)], None
+    if before is None:
+        whole = CountedSet.of(collected.counted, collected.bits)
+    else:
+        heads, sizes = [*before.heads, *heads], [*before.sizes, *sizes]
+        whole = counted = before.counted.then(collected.counted)
+        record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
+        record.counts["dropped_ranges"] = len(roles.dropped)
+    live = LiveSet((located(LIVE),), counted, context.state.uri)
+    record.details.update(
+        bits=collected.bits,
+        live=live.to_json(),
+        heads=[found.to_json() for found in heads],
+        sizes=[found.to_json() for found in sizes],
+        counted=whole.to_json(),
+    )
+    if collected.undropped:
+        record.warn(
+            f"{len(collected.undropped):,} ranges that are not active any more cannot be read; what they name"
+            " stays until the next clean run"
+        )
+    return {range_id: roles.dropped[range_id] for range_id in collected.undropped}
 
 
 def _expired(context: Context, active: ActiveCommits, ranges: Ranges) -> Ranges:
@@ -121,8 +214,3 @@ def write_branches(context: Context, where: str, active: ActiveCommits) -> PartI
         }
     )
     return context.folder.write_table(where, 0, table, BRANCHES)
-
-
-def live_parts(summary: StepSummary) -> list[PartInfo]:
-    """The shards of the live set, in order of their number."""
-    return summary.parts_below(f"{summary.step}/{LIVE}-")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError
@@ -13,6 +16,12 @@ from dredge.gc.policy.model import RetentionPolicy
 MIN_AGE_HOURS = 24.0
 """lakeFS lets an uploader link an address for 24 hours after it handed it out; younger objects may still come
 alive."""
+SLICE_OPEN_HOURS = 25.0
+"""A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
+SLICE_MARGIN_HOURS = 7 * 24 + 25.0
+"""Long multipart uploads, and addresses handed out early and uploaded late."""
+CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
+MODES = (CLEAN, OPTIMIZED, AUTO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,7 @@ class Tuning:
         shard_values: live hashes in one shard (8 bytes each in every worker).
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
+        counted_layers_max: optimized runs after which one of them counts the live set anew from the index.
         explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed
             ones.
     """
@@ -85,6 +95,7 @@ class Tuning:
     shard_values: int = 32 << 20
     delete_keys: int = 8_000
     threads: int = 8
+    counted_layers_max: int = 24
     explain_ranges_max: int = 256
 
     def __post_init__(self) -> None:
@@ -98,7 +109,12 @@ class GCConfig:
 
     Attributes:
         repository: name in lakeFS.
-        mode: "clean" reads everything.
+        mode: "clean" reads everything; "optimized" reads what changed since the last complete run, and is a
+            clean run where there is no good state; "auto" is optimized, and clean at intervals.
+        window_begin: only slices opened from then on are listed (ISO time with offset); None has no bound.
+        window_end: only slices opened before then are listed.
+        slice_margin_hours: slices are listed again until they are as old as this.
+        clean_every_days: after as many days an automatic run is a clean one.
         dry_run: plan and report, delete nothing.
         min_age_hours: objects younger than this are never candidates; at least 24.
         unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories
@@ -119,7 +135,11 @@ class GCConfig:
     """
 
     repository: str
-    mode: str = "clean"
+    mode: str = CLEAN
+    window_begin: str | None = None
+    window_end: str | None = None
+    slice_margin_hours: float = SLICE_MARGIN_HOURS
+    clean_every_days: float = 30
     dry_run: bool = True
     min_age_hours: float = MIN_AGE_HOURS
     unsafe_min_age_seconds: float | None = None
@@ -137,11 +157,9 @@ class GCConfig:
     def __post_init__(self) -> None:
         if not self.repository:
             raise ConfigError("repository is empty; name the lakeFS repository to collect")
-        if self.mode != "clean":
-            raise ConfigError(
-                f"mode {self.mode!r} is not known; this version collects with mode 'clean' (optimized runs"
-                " come later)"
-            )
+        if self.mode not in MODES:
+            raise ConfigError(f"mode {self.mode!r} is not known; known are {', '.join(MODES)}")
+        self._check_window()
         if self.unsafe_min_age_seconds is None:
             if self.min_age_hours < MIN_AGE_HOURS:
                 raise ConfigError(
@@ -157,6 +175,36 @@ class GCConfig:
                 raise ConfigError(f"{name} must not be negative; leave it empty for no limit")
         if self.max_delete_percent is not None and self.max_delete_percent > 100:
             raise ConfigError("max_delete_percent is a share of all listed objects, at most 100")
+
+    def _check_window(self) -> None:
+        begin, end = self.window
+        if begin is not None and end is not None and begin >= end:
+            raise ConfigError(f"the window from {begin} to {end} is empty")
+        least = self.min_age_seconds / 3600 + SLICE_OPEN_HOURS
+        if self.slice_margin_hours < least:
+            raise ConfigError(
+                f"slice_margin_hours is {self.slice_margin_hours:g}; slices must be listed until they are"
+                f" {least:g} h old: the minimum age, and the time in which a slice is written to and its"
+                " addresses may be linked"
+            )
+        if self.clean_every_days < 0:
+            raise ConfigError("clean_every_days must not be negative")
+
+    @property
+    def window(self) -> tuple[datetime | None, datetime | None]:
+        """Begin and end of the window."""
+        return _instant("window_begin", self.window_begin), _instant("window_end", self.window_end)
+
+    @property
+    def policy_digest(self) -> str:
+        """Tells two ways of keeping more than lakeFS's rules apart."""
+        matter = {"policy": None if self.policy is None else self.policy.to_json(), "tags": self.keep_tags}
+        return hashlib.sha256(json.dumps(matter, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def keeps_paths(self) -> bool:
+        """Whether the policy keeps single paths."""
+        return self.policy is not None and any(rule.paths for rule in self.policy.rules)
 
     @property
     def min_age_seconds(self) -> float:
@@ -183,6 +231,18 @@ class GCConfig:
         if isinstance(plain.get("policy"), Mapping):
             plain["policy"] = RetentionPolicy.from_json(plain["policy"])
         return _from(cls, plain, "")
+
+
+def _instant(name: str, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise ConfigError(f"{name} is {value!r}, which is no ISO time") from None
+    if found.tzinfo is None:
+        raise ConfigError(f"{name} is {value!r}, which has no offset from UTC")
+    return found
 
 
 def _at_least(settings: Safety | Tuning, least: float, *names: str) -> None:

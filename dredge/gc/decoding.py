@@ -88,15 +88,33 @@ def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes) -> tuple[Ha
     """Replace hashes of addresses that are not relative by those of the keys they may mean."""
     rows = read_addresses(data, key)
     relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
+    keys, outside = _other_keys(rows.filter(pc.invert(relative)), namespace)
+    return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), outside
+
+
+def keys_of(data: bytes, key: str, namespace: str) -> pa.Array:
+    """Every key of the namespace that the entries of a range may mean.
+
+    Args:
+        data: the file.
+        key: what to call it in errors.
+        namespace: URI.
+
+    Raises:
+        FormatError: damaged.
+    """
+    rows = read_addresses(data, key)
+    relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
     others = rows.filter(pc.invert(relative))
-    readings = [
-        address_readings(address, kind, namespace)
-        for address, kind in zip(
-            others["address"].to_pylist(), others["address_type"].to_pylist(), strict=True
-        )
-    ]
-    keys = pa.array([key for found in readings for key in found], pa.string())
-    return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), readings.count(())
+    return pa.concat_arrays([rows["address"].filter(relative), _other_keys(others, namespace)[0]])
+
+
+def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
+    """Keys that addresses may mean which are not relative; and how many of them lie outside the
+    namespace."""
+    pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
+    readings = [address_readings(address, kind, namespace) for address, kind in pairs]
+    return pa.array([key for found in readings for key in found], pa.string()), readings.count(())
 
 
 def _sizes(rows: pa.RecordBatch) -> Hashes:

@@ -98,7 +98,7 @@ def _deletable(record: StepRecord, resolution: Resolution) -> tuple[int, int]:
 def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     listing, staged = record.inputs["listing"], record.inputs["staged"]
     committed, candidates = record.inputs["committed"], record.inputs["candidates"]
-    rows = sum(part.rows for part in listing.parts)
+    rows = sum(part.rows for part in listing.parts_below("listing/part-"))
     yield _must(
         "listing_complete",
         rows == listing.counts["old_objects"] == candidates.counts["listed_objects"],

@@ -1,13 +1,15 @@
 """Slice listing: what the store holds under `data/`, written in full before anything else is read.
 
-Every object older than the cutoff becomes a row; younger ones are only counted. Nothing is taken from names:
-an object's age is the store's Last-Modified, and its address is its key as the store words it.
+Every object older than the cutoff becomes a row; younger ones are only counted, unless their slice will not be
+listed again. Nothing is taken from names: an object's age is the store's Last-Modified, and its address is its
+key as the store words it. Only which slices an optimized run leaves out is told from their names, and a name
+that tells nothing is never left out.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
+from dredge.gc.config import CLEAN
 from dredge.gc.context import Context
-from dredge.gc.slices import DATA, OUTSIDE, Item, cut_rest, is_young
+from dredge.gc.plan import Plan
+from dredge.gc.slices import DATA, OUTSIDE, Item, cut_rest, is_young, slice_time
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
@@ -27,6 +31,8 @@ from dredge.runs.tasks import Json, TaskRunner, deal
 from dredge.storage import ObjectReader, open_reader, open_writer
 
 STEP = "listing"
+PART, YOUNG = "part", "young"
+"""Names of files: old objects; young ones whose slice will not be listed again."""
 SCHEMA = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),
@@ -46,6 +52,8 @@ _EPOCH = pa.scalar(0, pa.timestamp("us", tz="UTC"))
 def slice_listing(context: Context, runner: TaskRunner) -> StepSummary:
     """List `data/`, all slices at once, and write every object older than the cutoff.
 
+    An optimized run lists the slices of its window that no run has covered.
+
     Raises:
         RefusedError: an object without a usable time.
     """
@@ -55,15 +63,21 @@ def slice_listing(context: Context, runner: TaskRunner) -> StepSummary:
 def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     plan, tuning = context.plan, context.plan.config.tuning
     level = context.reader.list_level(DATA)
-    young = [folder for folder in level.folders if is_young(folder, plan.cutoff, plan.created_at)]
-    skipped = set(young)
-    items = [Item(folder) for folder in level.folders if folder not in skipped]
+    chosen = choose_slices(plan, level.folders)
+    items = [Item(folder) for folder in chosen.listed]
     if level.objects:
         items.append(Item(DATA, kind="level"))
-    record.counts.update(slices=len(level.folders), young_slices=len(young))
-    items.extend(OUTSIDE)
+    record.counts.update(
+        slices=len(level.folders),
+        young_slices=chosen.young,
+        covered_slices=chosen.covered,
+        other_slices=chosen.other,
+    )
+    if plan.mode == CLEAN:
+        items.extend(OUTSIDE)
     config = {
         "cutoff": plan.cutoff.isoformat(),
+        "covers_until": plan.covers_until.isoformat(),
         "rows_max": tuning.listing_rows_max,
         "part_rows": tuning.part_rows,
         "threads": tuning.threads,
@@ -89,6 +103,46 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     record.details["first_slice"] = level.folders[0].removeprefix(DATA).rstrip("/") if level.folders else ""
     record.details["foreign_metadata"] = foreign
     _explain_outside(record)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which slices a run lists.
+
+    Attributes:
+        listed: folders.
+        young: how many nothing old can be in.
+        covered: how many an earlier run was done with.
+        other: how many lie outside the window.
+    """
+
+    listed: list[str]
+    young: int
+    covered: int
+    other: int
+
+
+def choose_slices(plan: Plan, folders: Iterable[str]) -> Chosen:
+    """Choose the slices a run lists: all but those whose name proves that there is nothing to find.
+
+    Args:
+        plan: of the run.
+        folders: directly below `data/`.
+    """
+    begin, end = plan.window
+    listed: list[str] = []
+    young = covered = other = 0
+    for folder in folders:
+        opened = slice_time(folder)
+        if is_young(folder, plan.cutoff, plan.created_at):
+            young += 1
+        elif opened is not None and plan.covered.has(opened):
+            covered += 1
+        elif opened is not None and not begin <= opened < end:
+            other += 1
+        else:
+            listed.append(folder)
+    return Chosen(listed, young, covered, other)
 
 
 _COUNTS = (
@@ -121,7 +175,7 @@ def list_items(config: Json, task: Json) -> Json:
     """List some items and write their old objects as parts. A partition function.
 
     Args:
-        config: doors, `cutoff`, `rows_max`, `part_rows`, `threads`, `progress`.
+        config: doors, `cutoff`, `covers_until`, `rows_max`, `part_rows`, `threads`, `progress`.
         task: `name` and `items`.
 
     Returns:
@@ -135,7 +189,8 @@ def list_items(config: Json, task: Json) -> Json:
     progress = Progress(folder, config["progress"], task["name"])
     reader = open_reader(config["namespace"])
     cutoff = datetime.fromisoformat(config["cutoff"])
-    sink = _PartSink(folder, task["name"], config["part_rows"])
+    sink = _PartSink(folder, PART, task["name"], config["part_rows"])
+    young_sink = _PartSink(folder, YOUNG, task["name"], config["part_rows"])
     counts: Counter[str] = Counter()
     rest: list[Item] = []
     foreign = ""
@@ -145,9 +200,11 @@ def list_items(config: Json, task: Json) -> Json:
         rest.extend(listed.rest)
         foreign = foreign or listed.foreign
         sink.add(listed.tables)
+        young_sink.add(listed.young)
     sink.flush()
+    young_sink.flush()
     return {
-        "parts": [part.to_json() for part in sink.parts],
+        "parts": [part.to_json() for part in (*sink.parts, *young_sink.parts)],
         "counts": dict(counts),
         "rest": [item.to_json() for item in rest],
         "foreign": foreign,
@@ -159,6 +216,7 @@ class _Listed:
     """What one item gave."""
 
     tables: list[pa.Table] = field(default_factory=list)
+    young: list[pa.Table] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     rest: list[Item] = field(default_factory=list)
     foreign: str = ""
@@ -171,24 +229,26 @@ def _in_order(reader: ObjectReader, items: list[Item], cutoff: datetime, config:
     with ThreadPoolExecutor(threads, thread_name_prefix="list") as pool:
         waiting: deque[Future[_Listed]] = deque()
         for item in items:
-            waiting.append(pool.submit(_list_item, reader, item, cutoff, config["rows_max"]))
+            waiting.append(pool.submit(_list_item, reader, item, cutoff, config))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _list_item(reader: ObjectReader, item: Item, cutoff: datetime, rows_max: int) -> _Listed:
+def _list_item(reader: ObjectReader, item: Item, cutoff: datetime, config: Json) -> _Listed:
     listed = _Listed()
     if item.kind == "outside":
         _count_outside(reader, item, listed.counts)
         return listed
+    opened = slice_time(item.prefix)
+    done_with = opened is not None and opened < datetime.fromisoformat(config["covers_until"])
     rows, first_key = 0, ""
     for batch in _batches(reader, item, listed.counts):
-        _take(batch, cutoff, listed)
+        _take(batch, cutoff, listed, done_with)
         first_key = first_key or batch["key"][0].as_py()
         rows += batch.num_rows
-        if item.capped and item.kind == "tree" and rows >= rows_max:
+        if item.capped and item.kind == "tree" and rows >= config["rows_max"]:
             listed.rest = cut_rest(item, first_key, batch["key"][-1].as_py())
             break
     return listed
@@ -212,7 +272,7 @@ def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator
         yield pa.RecordBatch.from_arrays(columns, ["key", "size", "last_modified", "etag"])
 
 
-def _take(batch: pa.RecordBatch, cutoff: datetime, listed: _Listed) -> None:
+def _take(batch: pa.RecordBatch, cutoff: datetime, listed: _Listed, done_with: bool) -> None:
     times = batch["last_modified"]
     useless = pc.or_kleene(pc.is_null(times), pc.less_equal(times, _EPOCH))
     if pc.any(useless).as_py():
@@ -233,9 +293,15 @@ def _take(batch: pa.RecordBatch, cutoff: datetime, listed: _Listed) -> None:
     listed.counts["young_objects"] += batch.num_rows - kept.num_rows
     listed.counts["young_bytes"] += size_all - size_old
     if kept.num_rows:
-        columns = [kept["key"], kept["size"], kept["last_modified"], kept["etag"]]
-        columns.append(pa.array(hash64(kept["key"])))
-        listed.tables.append(pa.Table.from_arrays(columns, schema=SCHEMA))
+        listed.tables.append(_rows(kept))
+    if done_with and kept.num_rows < batch.num_rows:
+        listed.young.append(_rows(batch.filter(pc.invert(old))))
+
+
+def _rows(batch: pa.RecordBatch) -> pa.Table:
+    columns = [batch["key"], batch["size"], batch["last_modified"], batch["etag"]]
+    columns.append(pa.array(hash64(batch["key"])))
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _count_outside(reader: ObjectReader, item: Item, counts: Counter[str]) -> None:
@@ -256,10 +322,10 @@ def _count_outside(reader: ObjectReader, item: Item, counts: Counter[str]) -> No
 class _PartSink:
     """Collects rows and writes them as parts of bounded size, in order."""
 
-    def __init__(self, folder: RunFolder, name: str, part_rows: int) -> None:
+    def __init__(self, folder: RunFolder, kind: str, name: str, part_rows: int) -> None:
         self.parts: list[PartInfo] = []
         self._folder = folder
-        self._name = name
+        self._name = f"{kind}-{name}"
         self._part_rows = part_rows
         self._tables: list[pa.Table] = []
         self._rows = 0
@@ -275,6 +341,5 @@ class _PartSink:
         if not self._rows:
             return
         table = pa.concat_tables(self._tables)
-        kind = f"part-{self._name}"
-        self.parts.append(self._folder.write_table(STEP, len(self.parts), table, kind))
+        self.parts.append(self._folder.write_table(STEP, len(self.parts), table, self._name))
         self._tables, self._rows = [], 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.gc.config import GCConfig
+from dredge.gc.config import CLEAN, GCConfig
+from dredge.gc.state.coverage import BEGINNING, END, Coverage
+from dredge.gc.state.version import Version
 from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
@@ -32,6 +34,11 @@ class Plan:
         lease: the right to run.
         config: what the user asked for.
         default_branch: the repository's.
+        mode: "clean" or "optimized", whatever the user let the run choose from.
+        why_mode: half a sentence.
+        state: what earlier runs left; an optimized run builds on it, a clean one replaces it.
+        state_etag: of the pointer to it.
+        covered: slices that are not listed.
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
     """
 
@@ -45,6 +52,11 @@ class Plan:
     lease: LeaseGrant
     config: GCConfig
     default_branch: str
+    mode: str = CLEAN
+    why_mode: str = ""
+    state: Version | None = None
+    state_etag: str | None = None
+    covered: Coverage = field(default_factory=Coverage)
     namespaces: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -53,9 +65,18 @@ class Plan:
         return self.config.dry_run
 
     @property
-    def mode(self) -> str:
-        """The kind of run."""
-        return self.config.mode
+    def covers_until(self) -> datetime:
+        """Slices opened before then are done with once they were listed."""
+        return self.created_at - timedelta(hours=self.config.slice_margin_hours)
+
+    @property
+    def window(self) -> tuple[datetime, datetime]:
+        """Slices opened from the first instant on and before the second are listed."""
+        begin, end = self.config.window
+        if self.mode == CLEAN:
+            begin = end = None
+        margin = timedelta(hours=self.config.slice_margin_hours)
+        return begin - margin if begin is not None else BEGINNING, end if end is not None else END
 
     def to_json(self) -> dict[str, Any]:
         """As the JSON object of `plan.json`."""
@@ -66,6 +87,10 @@ class Plan:
             "namespace": self.namespace,
             "run_uri": self.run_uri,
             "mode": self.mode,
+            "why_mode": self.why_mode,
+            "state": None if self.state is None else self.state.to_json(),
+            "state_etag": self.state_etag,
+            "covered": self.covered.to_json(),
             "dry_run": self.dry_run,
             "created_at": self.created_at.isoformat(),
             "cutoff": self.cutoff.isoformat(),
@@ -91,5 +116,10 @@ class Plan:
             lease=LeaseGrant.from_json(value["lease"]),
             config=GCConfig.from_json(value["config"]),
             default_branch=value["default_branch"],
+            mode=value["mode"],
+            why_mode=value["why_mode"],
+            state=None if value["state"] is None else Version(**value["state"]),
+            state_etag=value["state_etag"],
+            covered=Coverage.from_json(value["covered"]),
             namespaces=value["namespaces"],
         )

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError
-from dredge.gc.config import GCConfig
+from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.context import Context, make_lease, open_state
 from dredge.gc.namespaces import canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.slices import DATA
+from dredge.gc.state.coverage import Coverage
+from dredge.gc.state.store import Current, StateStore
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
@@ -90,6 +92,9 @@ def plan_run(
     ahead = (now - before).total_seconds()
     check_clocks(ahead, config.safety.clock_skew_seconds_max)
     run_id = new_descending_xid(now)
+    current = StateStore(state, options).current(repository.name, repository.namespace)
+    mode, why = choose_mode(config, current, now)
+    log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     door = make_lease(state, config.safety.lease_seconds)
     grant = door.acquire(f"run {run_id}") if lease is None else door.renew(lease)
     plan = Plan(
@@ -103,12 +108,48 @@ def plan_run(
         lease=grant,
         config=config,
         default_branch=repository.default_branch,
+        mode=mode,
+        why_mode=why,
+        state=None if current.state is None else current.version,
+        state_etag=current.etag,
+        covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
         namespaces=namespaces,
     )
     folder = RunFolder(open_writer(plan.run_uri, options), run_id)
     folder.writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
+
+
+def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str, str]:
+    """Choose between a clean and an optimized run.
+
+    Args:
+        config: what the user asks for.
+        current: what earlier runs left.
+        now: the store's time.
+
+    Returns:
+        The mode, and why, as half a sentence.
+    """
+    if config.mode == CLEAN:
+        return CLEAN, "asked for"
+    if current.state is None:
+        if current.problem:
+            log.error(
+                "the state of %s is of no use, so everything is read: %s", config.repository, current.problem
+            )
+        return CLEAN, f"the state of earlier runs is of no use: {current.problem}" if current.problem else (
+            "no complete run came before"
+        )
+    if config.policy_digest != current.state.policy_digest:
+        return CLEAN, "the retention policy is another one than the run before had"
+    if config.keeps_paths:
+        return CLEAN, "the retention policy keeps single paths of expired commits"
+    age = now - current.state.clean_at
+    if config.mode == AUTO and age >= timedelta(days=config.clean_every_days):
+        return CLEAN, f"the last clean run was {age.total_seconds() / 86400:.1f} days ago"
+    return OPTIMIZED, f"builds on run {current.state.run_id}"
 
 
 def release_lease(context: Context) -> None:

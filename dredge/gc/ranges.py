@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
@@ -53,37 +55,107 @@ class RangeFacts:
 type Ranges = dict[str, RangeFacts]
 
 
-def read_ranges(
-    context: Context, runner: TaskRunner, where: str, metaranges: Iterable[str], heads: Collection[str] = ()
-) -> Ranges:
-    """Read metaranges and unite the ranges they name.
+@dataclass(slots=True)
+class Metaranges:
+    """Which ranges each of some metaranges names.
+
+    Attributes:
+        ranges: what is known of each range; none of them is a head.
+        named: rows in `ranges` by metarange id.
+    """
+
+    ranges: Ranges = field(default_factory=dict)
+    named: dict[str, npt.NDArray[np.int32]] = field(default_factory=dict)
+
+    def add(self, other: Metaranges) -> None:
+        """Take in what others name; raises FormatError when two disagree about a range."""
+        unite_ranges(self.ranges, other.ranges.items())
+        place = {range_id: row for row, range_id in enumerate(self.ranges)}
+        rows = np.array([place[range_id] for range_id in other.ranges], np.int32)
+        self.named.update((metarange_id, rows[found]) for metarange_id, found in other.named.items())
+
+    def select(self, metaranges: Iterable[str], heads: Collection[str] = ()) -> Ranges:
+        """The ranges that some metaranges name together, with those of branch heads marked.
+
+        Args:
+            metaranges: ids, all known; the empty one names nothing.
+            heads: those of them that a branch's head has.
+        """
+        ids = list(self.ranges)
+        chosen = self._rows(metaranges)
+        in_heads = set(self._rows(heads).tolist())
+        return {ids[row]: replace(self.ranges[ids[row]], head=row in in_heads) for row in chosen.tolist()}
+
+    def _rows(self, metaranges: Iterable[str]) -> npt.NDArray[np.int32]:
+        found = [self.named[metarange_id] for metarange_id in metaranges if metarange_id]
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int32)
+
+    def to_table(self, metaranges: Iterable[str]) -> tuple[pa.Table, pa.Table]:
+        """Some metaranges and the ranges they name, as rows.
+
+        Returns:
+            `SCHEMA` rows, and rows of metarange id with the row numbers of its ranges.
+        """
+        wanted = sorted({metarange_id for metarange_id in metaranges if metarange_id})
+        ranges = table_of(self.select(wanted))
+        place = {range_id: row for row, range_id in enumerate(ranges["range_id"].to_pylist())}
+        rows = np.array([place.get(range_id, -1) for range_id in self.ranges], np.int32)
+        lists = [rows[self.named[metarange_id]] for metarange_id in wanted]
+        offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+        values = np.concatenate(lists) if lists else np.empty(0, np.int32)
+        named = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values, pa.int32()))
+        return ranges, pa.table({"metarange_id": pa.array(wanted, pa.string()), "ranges": named})
+
+    @classmethod
+    def from_tables(cls, ranges: pa.Table, named: pa.Table) -> Metaranges:
+        """From the rows that `to_table` made."""
+        found = named["ranges"].combine_chunks()
+        lists = np.split(found.values.to_numpy(), found.offsets.to_numpy()[1:-1]) if len(named) else []
+        plain = {range_id: replace(facts, head=False) for range_id, facts in facts_of(ranges)}
+        return cls(plain, dict(zip(named["metarange_id"].to_pylist(), lists, strict=True)))
+
+
+def read_metaranges(
+    context: Context,
+    runner: TaskRunner,
+    where: str,
+    metaranges: Iterable[str],
+    known: Metaranges | None = None,
+) -> Metaranges:
+    """Read metaranges that are not known yet.
 
     Args:
         context: of the run.
         runner: spreads the work when there are many.
         where: step folder for parts and progress.
         metaranges: ids; the empty one names nothing.
-        heads: those of them that a branch's head has.
+        known: from an earlier run; metaranges are immutable.
+
+    Returns:
+        What is known now.
 
     Raises:
         RefusedError: one is missing.
         FormatError: one is damaged, or two of them disagree about a range.
     """
-    ids = sorted({metarange for metarange in metaranges if metarange})
+    found = known or Metaranges()
+    ids = sorted({metarange for metarange in metaranges if metarange and metarange not in found.named})
     if len(ids) <= _INLINE:
-        return _named_by(context.reader, ids, heads)
+        found.add(_read(context.reader, ids))
+        return found
     hands = deal(ids, context.hands(runner, len(ids) // _INLINE + 1))
-    tasks = [
-        {"index": index, "ids": hand, "heads": [metarange for metarange in hand if metarange in heads]}
-        for index, hand in enumerate(hands)
-    ]
-    config = {"where": where}
-    results = context.spread(runner, where, list_ranges, config, tasks, "metaranges", len(ids))
-    parts = [PartInfo.from_json(result["part"]) for result in results]
-    ranges: Ranges = {}
-    for table in context.folder.read_parts(parts):
-        unite_ranges(ranges, facts_of(table))
-    return ranges
+    tasks = [{"index": index, "ids": hand} for index, hand in enumerate(hands)]
+    results = context.spread(runner, where, list_ranges, {"where": where}, tasks, "metaranges", len(ids))
+    for result in results:
+        parts = [PartInfo.from_json(result[name]) for name in ("ranges", "named")]
+        found.add(Metaranges.from_tables(*context.folder.read_parts(parts)))
+    return found
+
+
+def read_ranges(context: Context, runner: TaskRunner, where: str, metaranges: Iterable[str]) -> Ranges:
+    """Read metaranges and unite the ranges they name; see `read_metaranges`."""
+    ids = set(metaranges)
+    return read_metaranges(context, runner, where, ids).select(ids)
 
 
 def list_ranges(config: Json, task: Json) -> Json:
@@ -91,16 +163,22 @@ def list_ranges(config: Json, task: Json) -> Json:
 
     Args:
         config: doors, `where`, `progress`.
-        task: `index`, `ids` and which of them are `heads`.
+        task: `index` and `ids`.
+
+    Returns:
+        `ranges` and `named`: parts as `Metaranges.to_table` makes them.
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     progress = Progress(folder, config["progress"], f"metaranges-{task['index']:05d}")
-    ranges = _named_by(open_reader(config["namespace"]), task["ids"], set(task["heads"]), progress)
-    part = folder.write_table(config["where"], task["index"], table_of(ranges), "ranges")
-    return {"part": part.to_json()}
+    ranges, named = _read(open_reader(config["namespace"]), task["ids"], progress).to_table(task["ids"])
+    where, index = config["where"], task["index"]
+    return {
+        "ranges": folder.write_table(where, index, ranges, "ranges").to_json(),
+        "named": folder.write_table(where, index, named, "metaranges").to_json(),
+    }
 
 
-def find_range_files(context: Context, known: Sequence[str]) -> tuple[Ranges, int]:
+def find_range_files(context: Context, known: Iterable[str]) -> tuple[Ranges, list[str]]:
     """Find every range file of the namespace, whoever may name it; used when every commit counts as active.
 
     Files are told apart by their content: metaranges and refs dumps are left out, and so is what is no table
@@ -108,10 +186,11 @@ def find_range_files(context: Context, known: Sequence[str]) -> tuple[Ranges, in
 
     Args:
         context: of the run.
-        known: ids of ranges and metaranges that were read already.
+        known: names of files below `_lakefs/` that need no look: ranges and metaranges that were read
+            already, and what an earlier run looked at (files there never change).
 
     Returns:
-        The other ranges, and how many files were looked at.
+        The other ranges, and the names of the files that were looked at.
 
     Raises:
         FormatError: a damaged table.
@@ -125,7 +204,7 @@ def find_range_files(context: Context, known: Sequence[str]) -> tuple[Ranges, in
         envelope = read_envelope(data, name, None, None)
         if envelope.kind == RANGES and envelope.entity is None and envelope.records:
             ranges[name.removeprefix(METADATA)] = RangeFacts(envelope.records, b"", envelope.max_key)
-    return ranges, len(unknown)
+    return ranges, [name.removeprefix(METADATA) for name in unknown]
 
 
 def _is_table(reader: ObjectReader, name: str) -> bool:
@@ -135,24 +214,21 @@ def _is_table(reader: ObjectReader, name: str) -> bool:
     return size >= FOOTER_SIZE and reader.get_range(name, size - len(MAGIC), len(MAGIC)) == MAGIC
 
 
-def _named_by(
-    reader: ObjectReader, ids: Sequence[str], heads: Collection[str], progress: Progress | None = None
-) -> Ranges:
+def _read(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
     """Read metaranges. Those of successive commits name mostly the same ranges, which are then decoded
     once."""
-    known: dict[bytes, RangeInfo] = {}
-    in_heads: set[bytes] = set()
+    place: dict[bytes, int] = {}
+    infos: list[RangeInfo] = []
+    named: dict[str, npt.NDArray[np.int32]] = {}
     try:
         for key, data in reader.get_many([METADATA + metarange for metarange in ids]):
             metarange_id = key.removeprefix(METADATA)
             records = read_table(data, key, kind=METARANGES, expected_id=metarange_id).records
-            values = {record.value for record in records}
-            if values - known.keys():
-                for record in records:
-                    if record.value not in known:
-                        known[record.value] = RangeInfo.decode(record.key, record.value, key)
-            if metarange_id in heads:
-                in_heads |= values
+            for record in records:
+                if record.value not in place:
+                    place[record.value] = len(infos)
+                    infos.append(RangeInfo.decode(record.key, record.value, key))
+            named[metarange_id] = np.array([place[record.value] for record in records], np.int32)
             if progress is not None:
                 progress.add(1)
     except NotFoundError as error:
@@ -162,14 +238,10 @@ def _named_by(
             " a new run."
         ) from None
     ranges: Ranges = {}
-    unite_ranges(
-        ranges,
-        (
-            (found.id, RangeFacts(found.count, found.min_key, found.max_key, value in in_heads))
-            for value, found in known.items()
-        ),
-    )
-    return ranges
+    unite_ranges(ranges, ((info.id, RangeFacts(info.count, info.min_key, info.max_key)) for info in infos))
+    rows = {range_id: row for row, range_id in enumerate(ranges)}
+    final = np.array([rows[info.id] for info in infos], np.int32)
+    return Metaranges(ranges, {metarange_id: final[found] for metarange_id, found in named.items()})
 
 
 def unite_ranges(ranges: Ranges, found: Iterable[tuple[str, RangeFacts]]) -> None:

@@ -22,7 +22,10 @@ def test_the_defaults_delete_nothing_and_wait_a_day() -> None:
     ("settings", "message"),
     [
         ({"repository": ""}, "repository is empty"),
-        ({"mode": "optimized"}, "not known"),
+        ({"mode": "quick"}, "not known"),
+        ({"slice_margin_hours": 48}, "49 h old"),
+        ({"window_begin": "2026-01-01"}, "no offset"),
+        ({"window_begin": "2026-01-02T00:00Z", "window_end": "2026-01-01T00:00Z"}, "is empty"),
         ({"min_age_hours": 6}, "unsafe_min_age_seconds"),
         ({"unsafe_min_age_seconds": -1}, "negative"),
         ({"max_delete_objects": -1}, "max_delete_objects"),

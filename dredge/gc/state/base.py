@@ -1,0 +1,83 @@
+"""The state that an optimized run builds on, with its files at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.gc.collect import Roles
+from dredge.gc.config import CLEAN
+from dredge.gc.context import Context
+from dredge.gc.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.state.model import RunState
+from dredge.gc.state.store import StateStore
+from dredge.gc.state.version import Version
+from dredge.runs.folder import RunFolder
+from dredge.storage import open_writer
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What an earlier run left.
+
+    Attributes:
+        state: the state.
+        folder: of the run that left it.
+    """
+
+    state: RunState
+    folder: RunFolder
+
+    def metaranges(self) -> Metaranges:
+        """Which metarange names which ranges."""
+        tables = self.folder.read_parts([self.state.named_ranges, self.state.named])
+        return Metaranges.from_tables(*tables)
+
+    def ranges(self) -> Ranges:
+        """The ranges that were active."""
+        return dict(facts_of(self.folder.read_part(self.state.ranges)))
+
+    def looked_at(self) -> set[str]:
+        """Files below `_lakefs/` that need no further look."""
+        return set(self.folder.read_part(self.state.looked_at)["name"].to_pylist())
+
+    def difference(self, ranges: Ranges) -> Roles:
+        """What has changed.
+
+        Args:
+            ranges: active now.
+        """
+        then = self.ranges()
+        known = {range_id: facts for range_id, facts in ranges.items() if range_id in then}
+        return Roles(
+            active={range_id: facts for range_id, facts in ranges.items() if range_id not in then},
+            known=known,
+            new_heads={
+                range_id for range_id, facts in known.items() if facts.head and not then[range_id].head
+            },
+            dropped={range_id: facts for range_id, facts in then.items() if range_id not in ranges},
+        )
+
+
+def base_of(context: Context) -> Base | None:
+    """Open the state that a run builds on; None for a clean run.
+
+    Raises:
+        FormatError: the state that the plan names is not as it was.
+    """
+    plan = context.plan
+    if plan.mode == CLEAN or plan.state is None:
+        return None
+    return open_base(context, plan.state)
+
+
+def open_base(context: Context, version: Version) -> Base:
+    """Open a version of the state; raises FormatError when it is not as it was."""
+    try:
+        state = StateStore(context.state, context.options).load(version)
+    except (NotFoundError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"{version.name}, which the run builds on, is not as it was: {error}. Nothing was deleted. Start"
+            " a clean run."
+        ) from None
+    return Base(state, RunFolder(open_writer(state.run_uri, context.options), state.run_id))
