@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -62,10 +62,14 @@ class LakeFSRunOperator(LakeFSOperator):
         """Do the step."""
         raise NotImplementedError
 
+    def variables(self) -> dict[str, str]:
+        """Return what else the step reads from its environment, secrets included."""
+        return {}
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the step and return its figures."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        with tasks_environment(run):
+        with tasks_environment(run, self.variables()):
             return told(self.step, self.work(run), run.plan.repository)
 
 
@@ -79,9 +83,13 @@ def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
 
 
 @contextmanager
-def tasks_environment(run: Run) -> Iterator[None]:
-    """Let a step's tasks, which read the environment wherever they run, reach the object store from here."""
-    variables = run.options.to_env() if run.options is not None else {}
+def tasks_environment(run: Run, more: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Let a step's tasks, which read the environment wherever they run, reach the object store from here.
+
+    :param run: opened with the options of the store
+    :param more: further variables of the step
+    """
+    variables = (run.options.to_env() if run.options is not None else {}) | dict(more or {})
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

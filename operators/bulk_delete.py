@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
 from dredge.runs import ledger
 from dredge.runs.tasks import LocalRunner
 from operators.base import open_run, tasks_environment, told
+from operators.hooks.kv import kv_env
 from operators.spark import LakeFSSparkOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.gc.steps import Context as Run
 
 
 class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
@@ -23,12 +27,23 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
+    :param kv_conn_id: connection of lakeFS's key-value store, for the check: the same as the plan step's
+        (templated)
 
     Further parameters are those of ``LakeFSSparkOperator``.
     """
 
     step = "bulk_delete"
     folder = ledger.STEP
+    template_fields: Sequence[str] = (*LakeFSSparkOperator.template_fields, "kv_conn_id")
+
+    def __init__(self, *, kv_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kv_conn_id = kv_conn_id
+
+    def secrets(self, run: Run) -> dict[str, str]:
+        """Return what lets the job reach the server, the object store and the key-value store."""
+        return super().secrets(run) | kv_env(self.kv_conn_id)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Delete the candidates, or in a dry run say how many would go."""

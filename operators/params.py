@@ -17,6 +17,7 @@ RUN_DEFAULTS: dict[str, Any] = {
     "repository": "{{ params.repository }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
     "spark_engine": "{{ params.spark_engine }}",
+    "kv_conn_id": "{{ params.kv_conn_id }}",
 }
 
 #: Arguments of the plan step, read from the Params.
@@ -28,6 +29,8 @@ PLANNED: dict[str, Any] = {
     "max_delete_objects": "{{ params.max_delete_objects }}",
     "max_delete_percent": "{{ params.max_delete_percent }}",
     "run_root": "{{ params.run_root }}",
+    "keep_tags": "{{ params.keep_tags }}",
+    "retention_policy": "{{ params.retention_policy }}",
 }
 
 _LIMIT = "More than this holds the run: nothing is deleted. Empty: no limit."
@@ -89,6 +92,30 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
                 type=["null", "number"],
                 minimum=0,
                 maximum=100,
+            ),
+            param(
+                "keep_tags",
+                True,
+                "Keep what tags name",
+                "Commits with a tag stay active. lakeFS itself lets them expire like all others.",
+                type="boolean",
+            ),
+            param(
+                "retention_policy",
+                None,
+                "Retention policy",
+                "What else stays, beyond lakeFS's own rules: a YAML file by absolute path or URI, or its text; see"
+                " docs/retention.md. Empty: nothing.",
+                type=["null", "string"],
+                format="multiline",
+            ),
+            param(
+                "kv_conn_id",
+                None,
+                "Connection of lakeFS's key-value store",
+                "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. Staging is then read from its records, too, and no"
+                " object has to be asked for because its content looks familiar. Empty: only the server is asked.",
+                type=["null", "string"],
             ),
             param(
                 "run_root",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
+from dredge.gc.policy import RetentionPolicy, load_policy
 from dredge.runs.lease import LeaseGrant
 from operators.base import LakeFSOperator
 from operators.hooks.storage import storage_options
@@ -29,6 +30,10 @@ class LakeFSPlanRunOperator(LakeFSOperator):
     :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
     :param max_delete_objects: more candidates hold the run (templated)
     :param max_delete_percent: a larger share of the listed objects holds the run (templated)
+    :param keep_tags: commits that a tag names stay active (templated)
+    :param retention_policy: what else stays: a YAML file by absolute path or URI, or its text (templated)
+    :param kv_conn_id: connection of lakeFS's key-value store, whose staging records the mark step and the
+        check before the sweep then read; only whether there is one goes into the plan (templated)
     :param run_root: URI of the folder for run folders; None is the place inside the namespace (templated)
     :param lakefs_conn_id: connection of the lakeFS server
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
@@ -44,6 +49,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         "max_delete_objects",
         "max_delete_percent",
         "run_root",
+        "keep_tags",
+        "retention_policy",
+        "kv_conn_id",
     )
 
     def __init__(
@@ -58,6 +66,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         max_delete_objects: int | str | None = None,
         max_delete_percent: float | str | None = None,
         run_root: str | None = None,
+        keep_tags: bool | str = True,
+        retention_policy: str | None = None,
+        kv_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -70,6 +81,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         self.max_delete_objects = max_delete_objects
         self.max_delete_percent = max_delete_percent
         self.run_root = run_root
+        self.keep_tags = keep_tags
+        self.retention_policy = retention_policy
+        self.kv_conn_id = kv_conn_id
 
     def config(self) -> GCConfig:
         """Return the rendered values as the collector's own type."""
@@ -84,7 +98,15 @@ class LakeFSPlanRunOperator(LakeFSOperator):
             max_delete_objects=None if objects is None else int(objects),
             max_delete_percent=number("max_delete_percent", self.max_delete_percent),
             run_root=None if self.run_root in (None, "", "None") else self.run_root,
+            keep_tags=truth("keep_tags", self.keep_tags),
+            policy=self._policy(),
+            read_kv=self.kv_conn_id not in (None, "", "None"),
         )
+
+    def _policy(self) -> RetentionPolicy | None:
+        if self.retention_policy is None or self.retention_policy.strip() in ("", "None"):
+            return None
+        return load_policy(self.retention_policy, storage_options(self.aws_conn_id))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return where it is."""

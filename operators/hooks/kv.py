@@ -63,6 +63,19 @@ class KVConnection:
         return closing(open_row_cleaner(self.url, rate, self.keys))
 
 
+def kv_env(kv_conn_id: str | None) -> dict[str, str]:
+    """Return the variables that let a collection reach lakeFS's staging records; secrets included.
+
+    :param kv_conn_id: as rendered; None and empty text give none
+    """
+    if kv_conn_id in (None, "", "None"):
+        return {}
+    from dredge.gc.staged_kv import KVAccess
+
+    connection = KVConnection.of(str(kv_conn_id))
+    return KVAccess(connection.url, connection.keys).to_env()
+
+
 def _postgres_url(connection: Any) -> str:
     login = quote(connection.login or "", safe="")
     if connection.password:

@@ -128,6 +128,9 @@ def test_params_are_these(dag: DAG) -> None:
         "unsafe_min_age_seconds",
         "max_delete_objects",
         "max_delete_percent",
+        "keep_tags",
+        "retention_policy",
+        "kv_conn_id",
         "run_root",
         "spark_engine",
     ]
@@ -141,6 +144,7 @@ def test_form_deletes_nothing_unless_told() -> None:
     assert params["mode"].value == "clean"
     assert params["min_age_hours"].value == 24
     assert params["unsafe_min_age_seconds"].value is None
+    assert params["keep_tags"].value is True
 
 
 @pytest.mark.parametrize(
@@ -157,6 +161,8 @@ def test_form_deletes_nothing_unless_told() -> None:
         ("max_delete_objects", -1),
         ("max_delete_objects", 1.5),
         ("max_delete_percent", 101),
+        ("keep_tags", None),
+        ("keep_tags", "yes"),
         ("spark_engine", "yarn"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,6 +76,38 @@ def test_plan_reads_rendered_values() -> None:
     config = operator.config()
     assert (config.dry_run, config.min_age_hours, config.max_delete_objects) == (False, 48.0, 10)
     assert (config.max_delete_percent, config.run_root, config.unsafe_min_age_seconds) == (2.5, None, None)
+
+
+def test_plan_takes_the_policy_itself_along_and_of_the_database_only_that_there_is_one() -> None:
+    operator = LakeFSPlanRunOperator(
+        task_id="plan",
+        repository="lake",
+        keep_tags="False",
+        retention_policy="version: 1\nkeep:\n  - {name: releases, branches: 'release-*', last: 3}\n",
+        kv_conn_id="lakefs_kv_default",
+        aws_conn_id=None,
+    )
+    config = operator.config()
+    assert config.keep_tags is False
+    assert config.read_kv is True
+    assert config.policy is not None
+    assert [rule.name for rule in config.policy.rules] == ["releases"]
+    assert "lakefs_kv_default" not in json.dumps(config.to_json())
+
+
+@pytest.mark.parametrize("empty", [None, "", "None", " "])
+def test_plan_without_a_policy_keeps_tags_and_asks_the_server_only(empty: str | None) -> None:
+    operator = LakeFSPlanRunOperator(task_id="plan", repository="lake", retention_policy=empty)
+    config = operator.config()
+    assert (config.keep_tags, config.policy, config.read_kv) == (True, None, False)
+
+
+def test_plan_names_the_line_of_a_policy_that_is_wrong() -> None:
+    operator = LakeFSPlanRunOperator(
+        task_id="plan", repository="lake", retention_policy="version: 1\nkeep:\n  - last: 0\n"
+    )
+    with pytest.raises(ConfigError, match=r"retention_policy:3: "):
+        operator.config()
 
 
 def test_plan_refuses_a_minimum_age_below_a_day() -> None:

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc import staged_kv
+from dredge.gc import staged, staged_kv
 from dredge.gc.staged_kv import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.graveler.addresses import AddressType
+from dredge.graveler.committed.entries import Entry as EntryOf
+from dredge.graveler.committed.values import Value
 from dredge.graveler.refs.records import (
     REPOSITORIES_PARTITION,
     Branch,
@@ -18,6 +21,7 @@ from dredge.graveler.refs.records import (
     branch_key,
     repository_key,
 )
+from dredge.graveler.staging.area import Staged
 from dredge.kv.dynamodb import AwsKeys
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
@@ -150,13 +154,18 @@ def test_a_branch_that_the_store_does_not_have_stops_the_run(
     assert orphan in world.data()
 
 
-@pytest.mark.parametrize("where", ["record", "entry", "schema", "deletion"])
-def test_what_cannot_be_read_stops_the_run(world: World, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [("record", "b"), ("entry", "b"), ("schema", "schema version 5"), ("deletion", "being deleted")],
+)
+def test_what_cannot_be_read_stops_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, where: str, words: str
+) -> None:
     orphan = world.orphan("data/orphan")
     world.upload("a", b"1")
     world.age(days=2)
-    store_of(world, monkeypatch)
-    context, kv = world.plan(), world.lake.kv
+    store, kv = store_of(world, monkeypatch), world.lake.kv
+    context = world.plan()
     (token,) = world.lake.tokens()
 
     def damage() -> None:
@@ -171,18 +180,29 @@ def test_what_cannot_be_read_stops_the_run(world: World, monkeypatch: pytest.Mon
             record = Repository.decode(kv.get(REPOSITORIES_PARTITION, key))
             kv.set(REPOSITORIES_PARTITION, key, replace(record, state="in-deletion").encode())
 
-    honest = staged_kv._heads
-
-    def heads(context: object) -> dict[str, str]:
-        found = honest(context)  # type: ignore[arg-type]
-        damage()
-        return found
-
-    monkeypatch.setattr(staged_kv, "_heads", heads)
-    with pytest.raises((FormatError, RefusedError)):
+    store.before = lambda partition: damage() if len(store.scanned) == 1 else None
+    with pytest.raises((FormatError, RefusedError), match=words):
         world.run(context)
     assert orphan in world.data()
     assert context.folder.read_failure("staged") is not None
+
+
+def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_of(world, monkeypatch)
+    old = world.orphan("data/slice/old", b"same")
+    (token,) = world.lake.tokens()
+    entry = Staged(
+        b"a", Value(b"i" * 32, EntryOf(f"{world.lake.namespace}/{old}", AddressType.FULL).encode())
+    )
+    world.age(days=2)
+    context = world.plan()
+    # Past the server, which would show it: only the records may keep it.
+    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
+    world.lake.kv.set(token.encode(), b"a", entry.encode())
+    world.run(context)
+    assert old in world.data()
 
 
 def test_many_records_are_written_in_several_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
