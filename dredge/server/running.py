@@ -274,6 +274,11 @@ class ThreadedServer:
         return self._running.backend.catalog
 
     @property
+    def accounts(self) -> Accounts:
+        """Users, keys and rights, to look at or to change beside the clients."""
+        return self._running.backend.accounts
+
+    @property
     def kv(self) -> Store:
         """The key-value store."""
         return self._running.kv

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
-from typing import Any
 
 import pytest
 import urllib3
 
-from dredge.server.bodies import BOOLEAN, INTEGER, TEXT, Kind, ListOf, MapOfText, Schema
 from dredge.server.endpoint import Operation
 from dredge.server.hooks import Answer
 from dredge.server.routes import OPERATIONS, UNBUILT
+from tests.support.api_calls import QUERY, concrete, name, sample
 from tests.support.lakefs_server import Lake
 
-QUERY = {"path": "a/b", "id": "GCPCaaaaaaaaaaaaaaaaaaaa", "ref": "main", "dest_path": "c"}
 PUBLIC = [each for each in OPERATIONS if each.public]
 GUARDED = [each for each in OPERATIONS if not each.public]
 OF_A_REPOSITORY = [each for each in GUARDED if "{repository}" in each.path]
 WITH_A_BODY = [each for each in GUARDED if each.body is not None]
-
-
-def name(operation: Operation) -> str:
-    return f"{operation.method} {operation.path}"
-
-
-def concrete(path: str) -> str:
-    path = path.replace("{repository}", "no-such-repository")
-    return re.sub(r"{\w+}", "main", path)
-
-
-def sample(kind: Kind | None) -> Any:
-    """The smallest body of a kind."""
-    match kind:
-        case Schema():
-            return {key: sample(inner) for key, inner in kind.required.items()}
-        case ListOf():
-            return [sample(kind.item)]
-        case MapOfText():
-            return {}
-        case "string" | "integer" | "boolean":
-            return {TEXT: "reset", INTEGER: 1, BOOLEAN: False}[kind]
-    return None
 
 
 def assert_error(response: urllib3.BaseHTTPResponse, status: int) -> str:
