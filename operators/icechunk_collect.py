@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.collection import sweeping
 from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig
@@ -16,12 +16,12 @@ from dredge.icechunk.collection.plan import plan_collection
 from dredge.icechunk.collection.report import REPORT as REPORT_JSON
 from dredge.icechunk.collection.steps import run_steps, save_report
 from dredge.runs.tasks import LocalRunner
-from operators.base import told
+from operators.base import tasks_environment, told
 from operators.hooks.storage import storage_options
 from operators.icechunk_base import IcechunkOperator, granted
 from operators.plan import number, truth
 from operators.save_report import REPORT, ReportLink
-from operators.spark import LakeFSSparkOperator
+from operators.spark import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -127,7 +127,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         }
 
 
-class IcechunkCollectOperator(LakeFSSparkOperator):
+class IcechunkCollectOperator(SparkJobOperator):
     """Mark, look for candidates, ask the guards, sweep and verify: on Spark, or in this worker.
 
     The only task that deletes. Killed or failed, it goes on where it stopped.
@@ -135,12 +135,12 @@ class IcechunkCollectOperator(LakeFSSparkOperator):
     :param plan: what the plan task returned (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
 
-    Further parameters are those of ``LakeFSSparkOperator``; no lakeFS is needed.
+    Further parameters are those of ``SparkJobOperator``.
     """
 
     step = "icechunk_collect"
     folder = sweeping.STEP
-    template_fields: Sequence[str] = (*LakeFSSparkOperator.template_fields, "plan")
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "plan")
 
     def __init__(self, *, plan: Any, **kwargs: Any) -> None:
         super().__init__(**{"run_uri": "", **kwargs})
@@ -159,21 +159,11 @@ class IcechunkCollectOperator(LakeFSSparkOperator):
             )
         run = Run.open(self.run_uri, storage_options(self.aws_conn_id))
         if self.plan["mode"] == "local":
-            return told(self.step, run_steps(run, LocalRunner()), run.plan.uri)
-        secrets = run.options.to_env() if run.options is not None else {}
-        match self.spark_engine:
-            case "submit":
-                self.submit(context, secrets)
-            case "connect":
-                self.connect(secrets)
-            case other:
-                raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
-        summary = run.folder.read_summary(self.folder)
-        if summary is None:
-            raise FormatError(
-                f"run {run.plan.run_id}: the job {self.step} left no summary in {run.folder.uri}."
-                " Nothing may be concluded from it; clear the task."
-            )
+            with tasks_environment(cast(Any, run)):  # all it asks for are the options
+                summary = run_steps(run, LocalRunner())
+        else:
+            secrets = run.options.to_env() if run.options is not None else {}
+            summary = self.run_job(context, run.folder, secrets)
         return told(self.step, summary, run.plan.uri)
 
 

@@ -22,6 +22,8 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dredge.errors import ConfigError, DredgeError, FormatError
 from dredge.gc.steps import Context as Run
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import StepSummary
 from operators.base import open_run, told
 from operators.connect import ConnectJob
 from operators.hooks.lakefs import LakeFSHook
@@ -39,8 +41,8 @@ _CONF_SECONDS_MAX = 240
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
 
-class LakeFSSparkOperator(SparkSubmitOperator):
-    """Do one step of a planned run on Spark, and return its figures.
+class SparkJobOperator(SparkSubmitOperator):
+    """Do one step of a planned run on Spark.
 
     The job is a file of ``spark_jobs`` that reads everything from the run's folder. Credentials reach it
     through its environment only, never through arguments, Spark settings or rendered fields. Killing the task
@@ -48,7 +50,6 @@ class LakeFSSparkOperator(SparkSubmitOperator):
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     :param spark_conn_id: connection that names the Spark master; must exist
     :param spark_connect_conn_id: connection that names the Spark Connect server
@@ -66,7 +67,6 @@ class LakeFSSparkOperator(SparkSubmitOperator):
         *,
         run_uri: str,
         spark_engine: str = "submit",
-        lakefs_conn_id: str = LakeFSHook.default_conn_name,
         aws_conn_id: str | None = "aws_default",
         spark_conn_id: str = "spark_default",
         spark_connect_conn_id: str = SparkConnectHook.default_conn_name,
@@ -77,37 +77,31 @@ class LakeFSSparkOperator(SparkSubmitOperator):
         super().__init__(conn_id=spark_conn_id, conf=conf, **kwargs)
         self.run_uri = run_uri
         self.spark_engine = spark_engine
-        self.lakefs_conn_id = lakefs_conn_id
         self.aws_conn_id = aws_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
         self._connect_job: ConnectJob | None = None
 
-    @cached_property
-    def hook(self) -> LakeFSHook:
-        """The lakeFS hook."""
-        return LakeFSHook(self.lakefs_conn_id)
+    def run_job(self, context: Context, folder: RunFolder, secrets: Mapping[str, str]) -> StepSummary:
+        """Run the job and return the summary that its step left.
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the job and return the figures of its step."""
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        :param context: of the task
+        :param folder: of the run
+        :param secrets: variables that let the job reach what it works on
+        """
         match self.spark_engine:
             case "submit":
-                self.submit(context, self.secrets(run))
+                self.submit(context, secrets)
             case "connect":
-                self.connect(self.secrets(run))
+                self.connect(secrets)
             case other:
                 raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
-        summary = run.folder.read_summary(self.folder)
+        summary = folder.read_summary(self.folder)
         if summary is None:
             raise FormatError(
-                f"run {run.plan.run_id}: the job {self.step} left no summary in {run.folder.uri}."
+                f"run {folder.run_id}: the job {self.step} left no summary in {folder.uri}."
                 " Nothing may be concluded from it; clear the task."
             )
-        return told(self.step, summary, run.plan.repository)
-
-    def secrets(self, run: Run) -> dict[str, str]:
-        """Return the variables that let the job reach the lakeFS server and the object store."""
-        return self.hook.env() | (run.options.to_env() if run.options is not None else {})
+        return summary
 
     def submit(self, context: Context, secrets: Mapping[str, str]) -> None:
         """Run the job through spark-submit."""
@@ -163,6 +157,34 @@ class LakeFSSparkOperator(SparkSubmitOperator):
         path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
         env = {"PYSPARK_PYTHON": python, "PATH": path, **own_spark_home(path)}
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
+
+
+class LakeFSSparkOperator(SparkJobOperator):
+    """Do one step of a planned lakeFS collection on Spark, and return its figures.
+
+    :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+
+    Further parameters are those of ``SparkJobOperator``.
+    """
+
+    def __init__(self, *, lakefs_conn_id: str = LakeFSHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lakefs_conn_id = lakefs_conn_id
+
+    @cached_property
+    def hook(self) -> LakeFSHook:
+        """The lakeFS hook."""
+        return LakeFSHook(self.lakefs_conn_id)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the job and return the figures of its step."""
+        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        return told(self.step, self.run_job(context, run.folder, self.secrets(run)), run.plan.repository)
+
+    def secrets(self, run: Run) -> dict[str, str]:
+        """Return the variables that let the job reach the lakeFS server and the object store."""
+        return self.hook.env() | (run.options.to_env() if run.options is not None else {})
 
 
 def own_spark_home(path: str) -> dict[str, str]:

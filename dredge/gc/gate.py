@@ -1,9 +1,7 @@
-"""What stands between a worker and each delete request: the lease, and the driver's watch over branches.
+"""The driver's watch over branches while workers delete; `dredge.runs.gate` is the workers' side.
 
-The driver looks at branch heads every few seconds while workers delete, and writes down after each look that
-the gate is open. When a head is a commit that nothing was subtracted for, or when it cannot look, it writes
-that the gate is closed. Workers read this before each request; what was written too long ago is closed as
-well, so a driver that died or hangs stops its workers by its silence.
+It looks at branch heads every few seconds, and writes down after each look that the gate is open. When a head
+is a commit that nothing was subtracted for, or when it cannot look, it writes that the gate is closed.
 """
 
 from __future__ import annotations
@@ -12,59 +10,14 @@ import logging
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 
-from dredge.errors import DredgeError, NotFoundError, UnavailableError
+from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.context import Context
-from dredge.runs.clock import running_seconds
-from dredge.runs.folder import RunFolder
-from dredge.runs.lease import LEASE, LeaseGrant, check_lease
-from dredge.runs.tasks import Json
-from dredge.storage import ObjectWriter, store_clock
+from dredge.runs.gate import Gate, write_look
 
 log = logging.getLogger("dredge")
 
-
-class Gate:
-    """A worker's side.
-
-    Args:
-        folder: of the run.
-        state: the folder of the lease.
-        config: `lease`, `watch` (key of what the driver writes), `gate_seconds`, `watch_seconds`.
-    """
-
-    def __init__(self, folder: RunFolder, state: ObjectWriter, config: Json) -> None:
-        self._folder = folder
-        self._state = state
-        self._grant = LeaseGrant.from_json(config["lease"])
-        self._watch: str = config["watch"]
-        self._trusted = config["gate_seconds"]
-        self._silence = timedelta(seconds=config["watch_seconds"])
-        self._looked: float | None = None
-
-    def is_open(self) -> bool:
-        """Whether the next request may be sent. A look is trusted for a few seconds.
-
-        Raises:
-            LeaseHeldError: the right to delete is lost.
-        """
-        now = running_seconds()
-        if self._looked is not None and now - self._looked < self._trusted:
-            return True
-        store_now = store_clock(self._state, "")
-        check_lease(self._state, LEASE, self._grant, store_now)
-        if not self._is_watched(store_now):
-            return False
-        self._looked = now
-        return True
-
-    def _is_watched(self, store_now: datetime) -> bool:
-        try:
-            written = self._folder.writer.stat(self._watch).last_modified
-            return bool(self._folder.read_json(self._watch)["open"]) and store_now - written < self._silence
-        except NotFoundError:
-            return False
+__all__ = ["Gate", "Watch", "moved_ref", "watching"]
 
 
 class Watch:
@@ -93,7 +46,7 @@ class Watch:
         if not is_open:
             log.warning("the sweep stops: %s", self.reason)
         try:
-            self._context.folder.write_json(self._key, {"open": is_open, "reason": self.reason})
+            write_look(self._context.folder, self._key, is_open, self.reason)
         except DredgeError as error:
             self.error = self.error or error  # workers will stop at the silence
             return False

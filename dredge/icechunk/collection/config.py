@@ -23,6 +23,7 @@ class Safety:
         mark_age_hours_max: a mark older than this cannot be swept.
         lease_seconds: how long a lease lives without being renewed.
         gate_every_seconds: while deleting, how long a worker trusts its last look at lease and refs.
+        watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
         canary_chunks: chunks a ref that are looked up by another way before and after deleting.
     """
 
@@ -30,6 +31,7 @@ class Safety:
     mark_age_hours_max: float = 12
     lease_seconds: float = 3600
     gate_every_seconds: float = 3
+    watch_silence_seconds_max: float = 60
     canary_chunks: int = 20
 
 

@@ -7,20 +7,20 @@ on a released snapshot, and then nothing of the mark can be trusted any more.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dredge.errors import DredgeError, NotFoundError, RefusedError
+from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.marking import manifest_rows, snapshot_rows
 from dredge.icechunk.collection.plan import Context
 from dredge.icechunk.format.repo_info import REPO_KEY, parse_repo_info
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.repository import SNAPSHOTS, read_refs
+from dredge.runs.gate import write_look
 from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")
@@ -98,38 +98,64 @@ def newly_live(reader: ObjectReader, since: Since) -> dict[str, sets.Ids]:
 
 
 class Watch:
-    """What the driver saw while workers deleted."""
+    """The driver's side of the gate: what it saw.
 
-    def __init__(self) -> None:
+    Attributes:
+        error: why the sweep must stop; None while it may go on.
+    """
+
+    def __init__(self, context: Context, known: Collection[str], doomed: Collection[str], key: str) -> None:
         self.error: DredgeError | None = None
+        self._context = context
+        self._known = known
+        self._doomed = doomed
+        self._key = key
+
+    def look(self) -> bool:
+        """Look at the refs, and write down whether the gate is open."""
+        context = self._context
+        try:
+            since = look_again(context.reader, context.plan.spec_version, self._known, self._doomed)
+            refuse_risen(context, since)
+        except DredgeError as error:
+            self.error = error
+        except Exception as error:
+            # Whatever it is: nobody looks now, so nobody may delete.
+            self.error = UnavailableError(
+                f"run {context.plan.run_id}: refs could not be looked at ({error}). What was deleted is in the"
+                " ledger. Run the step again; it goes on where it stopped."
+            )
+        if self.error is not None:
+            log.warning("the sweep stops: %s", self.error)
+        try:
+            write_look(context.folder, self._key, self.error is None, str(self.error or ""))
+        except DredgeError as error:
+            self.error = self.error or error  # workers will stop at the silence
+        return self.error is None
 
 
 @contextmanager
-def watching(context: Context, known: Collection[str], doomed: Collection[str], stop: str) -> Iterator[Watch]:
-    """Look again every few seconds while workers delete; write a stop marker when something doomed rose.
+def watching(context: Context, known: Collection[str], doomed: Collection[str], key: str) -> Iterator[Watch]:
+    """Look again while workers delete: at once, and then every few seconds.
 
     Args:
         context: of the run.
         known: snapshots that count as live.
         doomed: snapshots that are being deleted.
-        stop: key of the marker in the run's folder.
+        key: what to write down the looks as, in the run's folder.
     """
-    watch, done = Watch(), threading.Event()
+    watch, done = Watch(context, known, doomed, key), threading.Event()
 
     def look() -> None:
-        while not done.wait(context.plan.config.safety.gate_every_seconds):
-            try:
-                refuse_risen(context, look_again(context.reader, context.plan.spec_version, known, doomed))
-            except DredgeError as error:
-                watch.error = error
-                log.warning("the sweep stops: %s", error)
-                context.folder.writer.put(stop, json.dumps({"reason": str(error)}).encode())
-                return
+        while not done.wait(context.plan.config.safety.gate_every_seconds) and watch.look():
+            pass
 
     thread = threading.Thread(target=look, name="refs", daemon=True)
-    thread.start()
+    if watch.look():
+        thread.start()
     try:
         yield watch
     finally:
         done.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()

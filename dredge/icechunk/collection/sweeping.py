@@ -24,7 +24,6 @@ from dredge.errors import (
     ConflictError,
     DredgeError,
     FormatError,
-    NotFoundError,
     RefusedError,
     UnavailableError,
 )
@@ -37,14 +36,13 @@ from dredge.icechunk.format.repo_info import REPO_KEY, parse_repo_info
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import OVERWRITTEN as OVERWRITTEN_FOLDER
 from dredge.runs import ledger
-from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
-from dredge.runs.lease import LEASE, LeaseGrant, check_lease
+from dredge.runs.gate import Gate
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
-from dredge.storage import ObjectReader, open_deleter, open_reader, open_writer
+from dredge.storage import open_deleter, open_writer
 
 log = logging.getLogger("dredge")
 
@@ -120,16 +118,17 @@ def _delete(
         for kind, ids in newly_live(context.reader, since).items()
     }
     record.counts["new_since_mark"] = len(since.new)
-    stop = f"{STEP}/_stop/{attempt:03d}.json"
+    watched = f"{STEP}/_watch/{attempt:03d}.json"
     config = {
         "lease": plan.lease.to_json(),
         "gate_seconds": plan.config.safety.gate_every_seconds,
-        "stop": stop,
+        "watch": watched,
+        "watch_seconds": plan.config.safety.watch_silence_seconds_max,
         "attempt": attempt,
         "delete_keys": plan.config.tuning.delete_keys,
         "alive": alive,
     }
-    with watching(context, known | since.new, doomed, stop) as watch:
+    with watching(context, known | since.new, doomed, watched) as watch:
         for kind in ORDER:
             hands = deal([part.to_json() for part in parts[kind]], runner.default_parallelism)
             tasks = [
@@ -138,7 +137,10 @@ def _delete(
             ]
             results = context.spread(runner, STEP, delete_parts, config, tasks, "objects")
             if any(result["stopped"] for result in results):
-                raise watch.error or RefusedError(f"run {plan.run_id}: the sweep was stopped")
+                raise watch.error or UnavailableError(
+                    f"run {plan.run_id}: the sweep stopped, because nobody had looked at the refs for too long."
+                    " What was deleted is in the ledger. Run the step again; it goes on where it stopped."
+                )
             failed = sum(result["failed"] for result in results)
             if failed:
                 log.warning("%d %s could not be deleted; the kinds after them are left alone", failed, kind)
@@ -163,31 +165,6 @@ def _next_attempt(folder: RunFolder) -> int:
             return attempt
 
 
-class Gate:
-    """What stands between a worker and each delete request: the lease, and the driver's stop marker."""
-
-    def __init__(self, folder: RunFolder, state: ObjectReader, config: Json) -> None:
-        self._folder = folder
-        self._state = state
-        self._grant = LeaseGrant.from_json(config["lease"])
-        self._stop: str = config["stop"]
-        self._seconds: float = config["gate_seconds"]
-        self._looked: float | None = None
-
-    def is_open(self) -> bool:
-        """Whether the next request may be sent; raises LeaseHeldError when the right to delete is lost."""
-        now = running_seconds()
-        if self._looked is not None and now - self._looked < self._seconds:
-            return True
-        check_lease(self._state, LEASE, self._grant)
-        try:
-            self._folder.writer.stat(self._stop)
-        except NotFoundError:
-            self._looked = now
-            return True
-        return False
-
-
 def delete_parts(config: Json, task: Json) -> Json:
     """Delete the candidates of some parts that are not alive again and not done. A partition function.
 
@@ -200,7 +177,7 @@ def delete_parts(config: Json, task: Json) -> Json:
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     progress = Progress(folder, config["progress"], task["name"])
-    gate = Gate(folder, open_reader(config["state_uri"]), config)
+    gate = Gate(folder, open_writer(config["state_uri"]), config)
     deleter = open_deleter(config["uri"])
     fencing = config["lease"]["fencing"]
     failed = 0

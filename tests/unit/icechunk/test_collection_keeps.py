@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, LeaseHeldError, RefusedError, UnavailableError
-from dredge.icechunk.collection import guards, listing, marking, sweeping, verifying
+from dredge.icechunk.collection import guards, listing, marking, recheck, sweeping, verifying
 from dredge.icechunk.collection.config import CollectConfig, Safety, Tuning
 from dredge.icechunk.collection.plan import Context, plan_collection
 from dredge.icechunk.collection.recheck import look_again
@@ -22,6 +23,7 @@ from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import ROOT_ID
 from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
+from dredge.runs import gate
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_deleter, open_reader
 from tests.support.icechunk import (
@@ -168,6 +170,83 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
         sweeping.sweep(context, HERE)
     assert make_report(context)["kinds"]["chunks"].get("deleted_objects", 0) == 0
     assert make_report(context)["outcome"] == "partial"
+
+
+class Dies:
+    """A deleter whose driver says nothing any more after its first request."""
+
+    def __init__(self, uri: str, happens: Callable[[], object]) -> None:
+        self.inner, self.happens = open_deleter(uri), happens
+        self.requests = 0
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        self.requests += 1
+        found = self.inner.delete(keys)
+        self.happens()
+        return found
+
+
+def test_when_nobody_looks_at_refs_any_more_workers_stop_by_themselves(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A driver that was killed or hangs writes nothing; its workers must not go on for long.
+    safety = Safety(gate_every_seconds=1000, watch_silence_seconds_max=60)
+    context = repo.marked(tuning=Tuning(delete_keys=1), safety=safety)
+    monkeypatch.setattr(gate.Gate, "is_open", always_look(gate.Gate.is_open))
+
+    def minutes_pass() -> None:
+        for path in Path(context.folder.uri.removeprefix("file://"), "ledger/_watch").iterdir():
+            before = path.stat().st_mtime - 61
+            os.utime(path, (before, before))
+
+    workers: list[Dies] = []
+    monkeypatch.setattr(
+        sweeping, "open_deleter", lambda uri: workers.append(Dies(uri, minutes_pass)) or workers[-1]
+    )
+    with pytest.raises(UnavailableError, match="nobody had looked at the refs for too long"):
+        sweeping.sweep(context, HERE)
+    assert sum(worker.requests for worker in workers) == 1
+    assert make_report(context)["deleted"]["objects"] == 1
+    monkeypatch.undo()
+    sweeping.sweep(context, HERE)
+    verifying.verify(context)
+
+
+def always_look(is_open: Callable[[gate.Gate], bool]) -> Callable[[gate.Gate], bool]:
+    def look(self: gate.Gate) -> bool:
+        self._trusted = 0
+        return is_open(self)
+
+    return look
+
+
+def test_when_refs_cannot_be_looked_at_the_sweep_stops(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = repo.marked()
+    before = objects(repo.folder)
+
+    def look(*_: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(recheck, "look_again", look)  # the watch's look; the sweep's own is another
+    with pytest.raises(UnavailableError, match="refs could not be looked at"):
+        sweeping.sweep(context, HERE)
+    assert objects(repo.folder) == before
+
+
+def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
+    context = repo.marked()
+    config = {
+        "lease": context.plan.lease.to_json(),
+        "watch": "ledger/_watch/001.json",
+        "gate_seconds": 0,
+        "watch_seconds": 60,
+    }
+    door = gate.Gate(context.folder, context.state, config)
+    assert not door.is_open()
+    gate.write_look(context.folder, config["watch"], True, "")
+    assert door.is_open()
+    gate.write_look(context.folder, config["watch"], False, "something rose")
+    assert not door.is_open()
 
 
 def test_released_snapshot_cannot_come_back_on_spec_2_unnoticed(repo: Repo) -> None:
@@ -473,7 +552,8 @@ def test_candidates_outside_their_folder_are_never_deleted(repo: Repo) -> None:
         "progress": "x",
         "lease": context.plan.lease.to_json(),
         "gate_seconds": 0,
-        "stop": "x",
+        "watch": "x",
+        "watch_seconds": 60,
         "attempt": 1,
         "delete_keys": 10,
         "alive": {},

@@ -1,0 +1,64 @@
+"""What stands between a worker and each delete request: the lease, and the driver's watch.
+
+While workers delete, the driver looks every few seconds at what must not have changed, and writes down after
+each look whether the gate is open. Workers read this before each request. What was written too long ago is
+closed as well, so a driver that died or hangs stops its workers by its silence.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from dredge.errors import NotFoundError
+from dredge.runs.clock import running_seconds
+from dredge.runs.folder import RunFolder
+from dredge.runs.lease import LEASE, LeaseGrant, check_lease
+from dredge.runs.tasks import Json
+from dredge.storage import ObjectWriter, store_clock
+
+
+def write_look(folder: RunFolder, key: str, is_open: bool, reason: str) -> None:
+    """Write down what the driver saw; `reason` says why the gate is closed."""
+    folder.write_json(key, {"open": is_open, "reason": reason})
+
+
+class Gate:
+    """A worker's side.
+
+    Args:
+        folder: of the run.
+        state: the folder of the lease.
+        config: `lease`, `watch` (key of what the driver writes), `gate_seconds`, `watch_seconds`.
+    """
+
+    def __init__(self, folder: RunFolder, state: ObjectWriter, config: Json) -> None:
+        self._folder = folder
+        self._state = state
+        self._grant = LeaseGrant.from_json(config["lease"])
+        self._watch: str = config["watch"]
+        self._trusted = config["gate_seconds"]
+        self._silence = timedelta(seconds=config["watch_seconds"])
+        self._looked: float | None = None
+
+    def is_open(self) -> bool:
+        """Whether the next request may be sent. A look is trusted for a few seconds.
+
+        Raises:
+            LeaseHeldError: the right to delete is lost.
+        """
+        now = running_seconds()
+        if self._looked is not None and now - self._looked < self._trusted:
+            return True
+        store_now = store_clock(self._state, "")
+        check_lease(self._state, LEASE, self._grant, store_now)
+        if not self._is_watched(store_now):
+            return False
+        self._looked = now
+        return True
+
+    def _is_watched(self, store_now: datetime) -> bool:
+        try:
+            written = self._folder.writer.stat(self._watch).last_modified
+            return bool(self._folder.read_json(self._watch)["open"]) and store_now - written < self._silence
+        except NotFoundError:
+            return False
