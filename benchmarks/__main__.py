@@ -7,6 +7,8 @@ import json
 import click
 
 from benchmarks.collect import ENGINES, run
+from benchmarks.server import USERS
+from benchmarks.server import run as run_server
 from benchmarks.shapes import SHAPES
 
 
@@ -46,6 +48,19 @@ def gc(shapes: tuple[str, ...], engines: tuple[str, ...], cold: bool, warm: bool
     for row in rows:
         parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
         click.echo(f"{row['shape']} {row['engine']} {row['index']}: {parts}")
+
+
+@main.command()
+@click.option("--clients", default=8, show_default=True, help="Connections at once.")
+@click.option("--seconds", default=5.0, show_default=True, help="Length of each load.")
+@click.option("--user", "users", multiple=True, type=click.Choice(USERS), default=USERS)
+def server(clients: int, seconds: float, users: tuple[str, ...]) -> None:
+    """Upload to and stat from the embedded lakeFS: requests a second."""
+    click.echo(f"{'user':>10} {'load':>8} {'a second':>10} {'median ms':>10} {'p99 ms':>10}")
+    for load in run_server(clients, seconds, users):
+        click.echo(
+            f"{load.user:>10} {load.name:>8} {load.rate:>10,.0f} {load.median_ms:>10.2f} {load.p99_ms:>10.2f}"
+        )
 
 
 if __name__ == "__main__":
