@@ -46,7 +46,7 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when a step is missing."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        summary = steps.save_report(run)
+        summary = steps.finish_run(run)
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
         figures = told(self.step, summary, run.plan.repository)

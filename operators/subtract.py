@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc import subtract
+from dredge.gc import judge
 from operators.spark import LakeFSSparkOperator
 
 
@@ -18,4 +18,4 @@ class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
     """
 
     step = "subtract"
-    folder = subtract.STEP
+    folder = judge.STEP

@@ -141,7 +141,11 @@ class CountedSet:
         return [part for layer in self.layers for part in layer.values()]
 
     def find(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether any active range names it.
+        """Tell for each wanted hash whether any active range names it; see `counts`."""
+        return [found > 0 for found in self.counts(folder, wanted)]
+
+    def counts(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.int64]]:
+        """Tell for each wanted hash how many active ranges name it.
 
         Args:
             folder: where the files are.
@@ -154,14 +158,14 @@ class CountedSet:
             FormatError: a file is not as it was written, or the layers do not belong together: an address was
                 taken away more often than it was there.
         """
-        answers = [np.zeros(len(hashes), bool) for hashes in wanted]
+        answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard in sorted({shard for layer in self.layers for shard in layer}):
             layers = [read_counted(folder, layer[shard]) for layer in self.layers if shard in layer]
             _check(layers, shard)
             for hashes, place, answer in zip(wanted, places, answers, strict=True):
                 here = place == shard if self.bits else slice(None)
-                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers) > 0
+                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers)
         return answers
 
     def to_json(self) -> dict[str, Any]:

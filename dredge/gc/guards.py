@@ -16,6 +16,7 @@ from dredge.gc.history import foreign_runs, previous
 from dredge.gc.identical import CLEARED, STEP, Resolution, resolve
 from dredge.gc.namespaces import check_namespaces
 from dredge.gc.staged import STEP as STAGED
+from dredge.gc.state.base import base_of
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -47,7 +48,11 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     config = context.plan.config
     limits = Limits(config.max_delete_objects, config.max_delete_bytes, config.max_delete_percent)
     listing = record.inputs["listing"].counts
-    findings.extend(limits.check(objects, size_bytes, listing["old_objects"] + listing["young_objects"]))
+    base = base_of(context)
+    # An optimized run lists a part of the namespace, but its share of the whole is what counts.
+    listed = listing["old_objects"] + listing["young_objects"]
+    everything = listed if base is None else max(listed, base.state.objects)
+    findings.extend(limits.check(objects, size_bytes, everything))
     verdict = worst(findings)
     context.folder.write_json(
         GUARD,

@@ -34,6 +34,7 @@ log = logging.getLogger("dredge")
 STEP = "report"
 REPORT, PAGE, SUMMARY = "report.json", "report.html", "summary.json"
 STEPS = ("listing", "staged", "committed", "candidates", "guard", "ledger", "verify")
+STATE = "state"
 NAMES = {
     "listing": "slice listing",
     "staged": "mark uncommitted",
@@ -42,6 +43,7 @@ NAMES = {
     "guard": "check limits",
     "ledger": "bulk delete",
     "verify": "verify",
+    "state": "save state",
 }
 
 
@@ -77,7 +79,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         folder: of the run.
         plan: of the run.
     """
-    found = {step: _state(folder, step) for step in STEPS}
+    found = {step: _state(folder, step) for step in (STEPS if plan.dry_run else (*STEPS, STATE))}
     summaries = {step: state.summary for step, state in found.items() if state.summary is not None}
     problems = [state.problem for state in found.values() if state.problem]
     outcome = _outcome(plan, found)
@@ -203,7 +205,7 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
     committed = summaries.get("committed")
     facts = [
         ["Repository", f"{plan.repository} ({plan.namespace})"],
-        ["Run", f"{plan.run_id}, {plan.mode}{', dry run' if plan.dry_run else ''}"],
+        ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"],
         ["Started", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC (store's clock)"],
         ["Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC: younger objects are left alone"],
         ["Time taken", f"{seconds:.1f} s in its steps"],
@@ -230,9 +232,8 @@ def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str
         return
     counts = listing.counts
     if candidates is not None:
-        live = counts["old_bytes"] - candidates.counts["candidates_bytes"]
         why = "a branch's staging or an active commit names it"
-        yield _row("live", "kept", why, candidates.counts["live_objects"], live)
+        yield _row("live", "kept", why, candidates.counts["live_objects"], candidates.counts["live_bytes"])
     yield _row("young", "kept", "not older than the cutoff", counts["young_objects"], counts["young_bytes"])
     if counts["root_objects"]:
         why = "directly in the namespace root, not below data/"

@@ -10,11 +10,12 @@
     check_limits(context)                             guards
     bulk_delete(context, runner)                      re-check, then sweep (only reports in a dry run)
     verify(context)                                   what was deleted is gone, what lives is there
-    save_report(context)                              report.json, report.html, summary.json; also for failed
-    runs release_lease(context)
+    finish_run(context)                               state, report.json, report.html, summary.json
+    release_lease(context)
 
-Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed.
-It raises an error of `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
+The end writes the report of failed runs too; only a complete run moves the state on. Every step is idempotent: it
+returns its stored summary when it is complete and what it read has not changed. It raises an error of
+`dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from dredge.gc.committed import list_committed
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
+from dredge.gc.finish import finish_run
 from dredge.gc.guards import check_limits
 from dredge.gc.listing import slice_listing
 from dredge.gc.plan import Plan
@@ -45,6 +47,7 @@ __all__ = [
     "bulk_delete",
     "check_limits",
     "collect",
+    "finish_run",
     "list_committed",
     "mark_uncommitted",
     "plan_run",
@@ -76,9 +79,9 @@ def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
         bulk_delete(context, runner)
         verify(context, runner)
     except Exception:
-        save_report(context)
+        finish_run(context)
         raise
-    return save_report(context)
+    return finish_run(context)
 
 
 def collect(

@@ -46,11 +46,13 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     committed = record.inputs["committed"]
     parts = record.inputs["listing"].parts_below("listing/part-")
     expired = ShardedSet.of(committed.parts_below(f"committed/{EXPIRED}-"), committed.details["bits"])
+    # Where everything that any branch has staged was read and is live, whatever its content, nobody is suspect.
+    exact = record.inputs["staged"].details.get("kv", {}).get("exact", False)
     comparable = etags_are_contents(context, committed)
     config = {
         "live": committed.details["live"],
-        "heads": committed.details["heads"],
-        "sizes": committed.details["sizes"],
+        "heads": [] if exact else committed.details["heads"],
+        "sizes": [] if exact else committed.details["sizes"],
         "expired": expired.to_json(),
         "comparable": comparable,
         "candidate_rows": tuning.candidate_rows,
@@ -68,12 +70,14 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     if totals["rows"] != rows:
         raise FormatError(f"{totals['rows']} rows were compared, {rows} were listed. Nothing was deleted.")
     live_objects = rows - totals["objects"]
+    live_bytes = record.inputs["listing"].counts["old_bytes"] - totals["bytes"]
     for result in known.look_into(context, runner, record, config):
         totals.update(result["counts"])
         record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
     record.counts.update(
         listed_objects=rows,
         live_objects=live_objects,
+        live_bytes=live_bytes,
         known_objects=totals["known"],
         gone_objects=totals["gone"],
         young_objects=totals["young"],

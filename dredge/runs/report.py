@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import jinja2
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -17,16 +21,21 @@ def render_html(report: Mapping[str, Any]) -> str:
         report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (kind,
             verdict, why, objects, size_bytes), `problems`, `failures`, `warnings`, `findings`, `steps`.
     """
+    rows = [
+        {**row, "size": size_text(row["size_bytes"]), "colour": _colour(row["verdict"])}
+        for row in report["rows"]
+    ]
+    return _template().render({**report, "rows": rows})
+
+
+@cache
+def _template() -> jinja2.Template:
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    rows = [
-        {**row, "size": size_text(row["size_bytes"]), "colour": _colour(row["verdict"])}
-        for row in report["rows"]
-    ]
-    return environment.get_template("report.html.j2").render({**report, "rows": rows})
+    return environment.get_template("report.html.j2")
 
 
 def size_text(size_bytes: int | None) -> str:

@@ -1,0 +1,68 @@
+"""The end of a run, good or bad: the state moves on when all went well, and the report is written."""
+
+from __future__ import annotations
+
+import logging
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.config import OPTIMIZED
+from dredge.gc.context import Context
+from dredge.gc.report import save_report
+from dredge.gc.state.advance import INPUTS, advance_state
+from dredge.gc.state.store import StateStore
+from dredge.runs.summary import StepSummary
+
+log = logging.getLogger("dredge")
+
+_READ_THE_STATE = ("committed", "candidates")
+
+
+def finish_run(context: Context) -> StepSummary:
+    """Let the state move on when the run is complete, and write the report.
+
+    Args:
+        context: of the run.
+
+    Returns:
+        The summary of the report.
+
+    Raises:
+        DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
+    """
+    error: DredgeError | None = None
+    try:
+        if not context.plan.dry_run and _is_complete(context):
+            advance_state(context)
+    except DredgeError as found:
+        log.exception("the state was not moved on")
+        error = found
+    _distrust(context)
+    summary = save_report(context)
+    if error is not None:
+        raise error
+    return summary
+
+
+def _is_complete(context: Context) -> bool:
+    try:
+        return all(context.folder.read_summary(step) is not None for step in INPUTS)
+    except FormatError:
+        return False
+
+
+def _distrust(context: Context) -> None:
+    """Let no run build on a state again that one could not read."""
+    plan = context.plan
+    if plan.mode != OPTIMIZED or plan.state is None:
+        return
+    for step in _READ_THE_STATE:
+        failure = context.folder.read_failure(step)
+        if (
+            failure is not None
+            and failure["kind"] == FormatError.kind
+            and context.folder.read_summary(step) is None
+        ):
+            log.error(
+                "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name
+            )
+            StateStore(context.state, context.options).distrust(plan.state, failure["message"])

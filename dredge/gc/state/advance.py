@@ -1,0 +1,156 @@
+"""The last step of a run that deleted: say what the next run may build on.
+
+    carry = candidates that are still there ∪ objects that nothing names and that are young
+
+Only a verified, complete run comes this far. The state moves on under the lease, from the version that the
+plan was made on, or not at all; a run that could not move it on has deleted rightly all the same, and the next
+one builds on the older state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.gc.context import Context
+from dredge.gc.counted import CountedSet
+from dredge.gc.known import YOUNG
+from dredge.gc.live import LocatedSet
+from dredge.gc.plan import Plan
+from dredge.gc.settle import stem_of
+from dredge.gc.state.base import Base, base_of
+from dredge.gc.state.coverage import Coverage
+from dredge.gc.state.model import RunState
+from dredge.gc.state.store import Current, StateStore
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.storage import open_writer
+
+STEP = "state"
+INPUTS = ("listing", "staged", "committed", "candidates", "guard", ledger.STEP, "verify")
+SAVED = "_lakefs/retention/gc/uncommitted"
+"""Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
+
+
+def advance_state(context: Context) -> StepSummary:
+    """Write what this run leaves for the next one, and let the pointer name it.
+
+    Raises:
+        RefusedError: a step is not complete.
+        ConflictError: another run has moved the state on.
+        LeaseHeldError: another run has taken over.
+    """
+    return context.step(STEP, INPUTS, lambda record: _advance(context, record))
+
+
+def _advance(context: Context, record: StepRecord) -> None:
+    plan, base = context.plan, base_of(context)
+    carry = list(_carry(context, record))
+    record.parts.extend(carry)
+    carry += record.inputs["candidates"].parts_below(YOUNG)
+    state = _state(plan, base, record, carry)
+    before = Current(plan.state_etag, plan.state, None)
+    version = StateStore(context.state, context.options).advance(state, before)
+    _save_for_people(context, record, state)
+    record.counts.update(
+        carried_objects=sum(part.rows for part in carry),
+        optimized_runs=state.optimized_runs,
+        covered_intervals=len(state.covered.intervals),
+    )
+    record.details.update(version=version.to_json(), covered=state.covered.to_json())
+
+
+def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
+    listing, staged, committed = (record.inputs[name] for name in ("listing", "staged", "committed"))
+    since = _since_clean(plan, base)
+    begin, end = plan.window
+    covered = (
+        plan.covered.add(begin, min(end, plan.covers_until)) if begin < plan.covers_until else plan.covered
+    )
+
+    def part(kind: str) -> PartInfo:
+        return committed.part(f"committed/{kind}-00000.parquet")
+
+    deleted = record.inputs[ledger.STEP].counts.get("deleted_objects", 0)
+    listed = listing.counts["old_objects"] + listing.counts["young_objects"]
+    return RunState(
+        repository=plan.repository,
+        namespace=plan.namespace,
+        run_id=plan.run_id,
+        run_uri=plan.run_uri,
+        previous="" if base is None else base.state.run_id,
+        mode=plan.mode,
+        started_at=plan.created_at,
+        cutoff=plan.cutoff,
+        clean_run_id=since.run_id,
+        clean_at=since.at,
+        optimized_runs=since.runs,
+        all_commits=committed.details["all_commits"],
+        policy_digest=plan.config.policy_digest,
+        first_slice=listing.details["first_slice"],
+        objects=listed - deleted if base is None else base.state.objects,
+        staged=tuple(staged.parts_below("staged/addresses-")),
+        commits=part("commits"),
+        ranges=part("ranges"),
+        named_ranges=part("named-ranges"),
+        named=part("metaranges"),
+        looked_at=part("files"),
+        carry=tuple(carry),
+        covered=covered,
+        counted=CountedSet.from_json(committed.details["counted"]),
+        heads=tuple(LocatedSet.from_json(value) for value in committed.details["heads"]),
+        sizes=tuple(LocatedSet.from_json(value) for value in committed.details["sizes"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SinceClean:
+    run_id: str
+    at: datetime
+    runs: int
+
+
+def _since_clean(plan: Plan, base: Base | None) -> _SinceClean:
+    if base is None:
+        return _SinceClean(plan.run_id, plan.created_at, 0)
+    return _SinceClean(base.state.clean_run_id, base.state.clean_at, base.state.optimized_runs + 1)
+
+
+def _carry(context: Context, record: StepRecord) -> Iterator[PartInfo]:
+    """Candidates that were not deleted, whatever the reason, one file after the other."""
+    folder = context.folder
+    settled = {part.name: part for part in record.inputs[ledger.STEP].parts}
+    gone = pa.array([ledger.DELETED, ledger.MISSING])
+    for index, part in enumerate(record.inputs["candidates"].parts_below("candidates/part-")):
+        rows = folder.read_part(part, ["address", "size", "last_modified", "etag", "reason"])
+        outcomes = folder.read_part(settled[f"{ledger.STEP}/{stem_of(part)}.parquet"], ["address", "outcome"])
+        deleted = outcomes.filter(pc.is_in(outcomes["outcome"], gone))["address"]
+        left = rows.filter(pc.invert(pc.is_in(rows["address"], deleted.combine_chunks())))
+        if left.num_rows:
+            yield folder.write_table(STEP, index, left, "carry")
+
+
+def _save_for_people(context: Context, record: StepRecord, state: RunState) -> None:
+    """Put the saved information where the design of uncommitted collection has it."""
+    saved = {
+        "run_id": state.run_id,
+        "run_uri": state.run_uri,
+        "mode": state.mode,
+        "start_time": state.started_at.isoformat(),
+        "cutoff_time": state.cutoff.isoformat(),
+        "last_read_slice": state.first_slice,
+        "covered_slices": Coverage.to_json(state.covered),
+        "report": f"{state.run_uri}/report.json",
+    }
+    server_run = record.inputs["staged"].details["server_runs"][-1]
+    uri = f"{context.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
+    RunFolder(open_writer(uri, context.options), state.run_id).writer.put(
+        "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()
+    )
