@@ -56,10 +56,11 @@ def gc(shapes: tuple[str, ...], engines: tuple[str, ...], cold: bool, warm: bool
 @click.option("--user", "users", multiple=True, type=click.Choice(USERS), default=USERS)
 def server(clients: int, seconds: float, users: tuple[str, ...]) -> None:
     """Upload to and stat from the embedded lakeFS: requests a second."""
-    click.echo(f"{'user':>10} {'load':>8} {'a second':>10} {'median ms':>10} {'p99 ms':>10}")
+    click.echo(f"{'user':>10} {'load':>8} {'a second':>10} {'median ms':>10} {'p99 ms':>10} {'cpu us':>8}")
     for load in run_server(clients, seconds, users):
         click.echo(
-            f"{load.user:>10} {load.name:>8} {load.rate:>10,.0f} {load.median_ms:>10.2f} {load.p99_ms:>10.2f}"
+            f"{load.user:>10} {load.name:>8} {load.rate:>10,.0f} {load.median_ms:>10.2f} {load.p99_ms:>10.2f} "
+            f"{load.cpu_us:>8.0f}"
         )
 
 

@@ -26,6 +26,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+import psutil
+
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "server"
 REPOSITORY = "bench"
 BODY = b"x" * 100
@@ -43,6 +45,7 @@ class Load:
         seconds: how long it took.
         median_ms: of one request.
         p99_ms: of one request.
+        cpu_us: the server's processor time for one request; other work on the machine hardly changes it.
     """
 
     user: str
@@ -51,6 +54,7 @@ class Load:
     seconds: float
     median_ms: float
     p99_ms: float
+    cpu_us: float
 
     @property
     def rate(self) -> float:
@@ -65,10 +69,12 @@ class Served:
     Attributes:
         port: on this machine.
         pair: the owner's key pair.
+        process: to measure.
     """
 
     port: int
     pair: tuple[str, str]
+    process: psutil.Process
 
     def call(self, method: str, path: str, body: object = None) -> object:
         """One request as the owner, for the preparation; gives the decoded answer."""
@@ -116,7 +122,7 @@ def serving(folder: Path) -> Iterator[Served]:
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"the server did not start; see {log.name}")
-        yield Served(urlsplit(json.loads(line)["url"]).port or 0, pair)
+        yield Served(urlsplit(json.loads(line)["url"]).port or 0, pair, psutil.Process(process.pid))
     finally:
         process.terminate()
         process.wait(30)
@@ -171,9 +177,10 @@ def _measure(
         return f"GET {path} HTTP/1.1\r\n{header}\r\n".encode()
 
     make, good = (upload, b"201") if name == "upload" else (stat, b"200")
-    began = time.perf_counter()
+    used, began = sum(server.process.cpu_times()[:2]), time.perf_counter()
     times = asyncio.run(_drive(server.port, clients, seconds, make, good))
     elapsed = time.perf_counter() - began
+    used = sum(server.process.cpu_times()[:2]) - used
     return Load(
         user,
         name,
@@ -181,6 +188,7 @@ def _measure(
         elapsed,
         statistics.median(times) * 1000,
         statistics.quantiles(times, n=100)[98] * 1000,
+        used / len(times) * 1e6,
     )
 
 
