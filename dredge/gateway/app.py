@@ -14,7 +14,7 @@ from datetime import datetime
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gateway import answers, routes
@@ -62,7 +62,14 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
         began = time.perf_counter()
-        request = Request(scope, receive)
+        body_asked = False
+
+        async def receiving() -> Message:
+            nonlocal body_asked
+            body_asked = True
+            return await receive()
+
+        request = Request(scope, receiving)
         raw = RawRequest(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
         request_id = answers.new_request_id()
         try:
@@ -79,6 +86,10 @@ class Gateway:
                 with_body=raw.method != "HEAD",
             )
         response.headers["x-amz-request-id"] = request_id
+        if not body_asked and request.headers.get("expect", "").lower() == "100-continue":
+            # The client holds its body back and may never send it: what comes next on this connection could
+            # be read as either.
+            response.headers["connection"] = "close"
         await response(scope, receive, send)
         self._log(raw, response.status_code, began, request_id)
 

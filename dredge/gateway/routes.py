@@ -13,6 +13,7 @@ from starlette.responses import Response
 from dredge.gateway.failures import S3Error
 from dredge.gateway.handlers import buckets, listing, multipart, reading, writing
 from dredge.gateway.requests import S3Request, Target
+from dredge.graveler.refs.names import PATH_BYTES_MAX
 
 type Handler = Callable[[S3Request], Response]
 
@@ -89,6 +90,8 @@ def find(method: str, target: Target, query: Mapping[str, str]) -> Handler:
     if place == BUCKET and target.ref:
         # "/<repository>/main" and "/<repository>/main/" are no objects, and could never be any.
         raise S3Error("NoSuchKey" if method in ("GET", "HEAD") else "InvalidURI", "A key is <branch>/<path>.")
+    if place == OBJECT and len(target.path.encode()) > PATH_BYTES_MAX:
+        raise S3Error("KeyTooLongError")
     for row_method, row_place, parameter, handler in OPERATIONS:
         if (row_method, row_place) != (method, place) or (parameter and parameter not in query):
             continue

@@ -1,0 +1,31 @@
+"""One server for a module, a repository for a test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.lakefs_server import Lake, lakefs_server
+from tests.support.s3_gateway import s3_client
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with lakefs_server(tmp_path_factory.mktemp("lake")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def s3(lake: Lake) -> Any:
+    return s3_client(lake)
+
+
+@pytest.fixture
+def repo(lake: Lake) -> str:
+    """A fresh repository with the branch main."""
+    name = f"repo-{uuid.uuid4().hex[:8]}"
+    lake.server.catalog.create_repository(name, lake.namespace(name))
+    return name
