@@ -154,14 +154,16 @@ def _by_policy(context: Context, branches: list[Ref], graph: Graph, warnings: li
     return sets
 
 
-def path_commits(active: ActiveCommits) -> set[str]:
-    """Commits of which a policy keeps some entries."""
-    return set[str]().union(*(found.commits for found in active.kept if found.paths))
+def path_commits(active: ActiveCommits) -> set[tuple[str, str]]:
+    """Name of each set about paths, with each of its commits."""
+    return {(found.name, commit) for found in active.kept if found.paths for commit in found.commits}
 
 
 def write_path_commits(context: Context, where: str, active: ActiveCommits) -> PartInfo:
     """Write the commits of which a policy keeps some entries as `<where>/path_commits-00000.parquet`."""
-    table = pa.table({"commit_id": pa.array(sorted(path_commits(active)), pa.string())})
+    rows = sorted(path_commits(active))
+    columns = {"set": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]}
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
     return context.folder.write_table(where, 0, table, PATH_COMMITS)
 
 

@@ -97,7 +97,7 @@ class Collected:
         parts: files of the result, named `<where>/<kind>-<shard>.u64`.
         bits: 2**bits shards.
         counts: figures for the summary.
-        counted: files of counts, in the folder of lease and index.
+        counted: files of counts, in the folder of lease and index, or in the run's own.
         undropped: dropped ranges that cannot be read any more. They were not taken away and still count.
     """
 
@@ -116,6 +116,7 @@ def collect(
     staged: Sequence[PartInfo],
     counted_bits: int | None = None,
     keep_counts: bool = False,
+    count_here: bool = False,
 ) -> Collected:
     """Make sure that the index knows every range, and unite what the active ones and staging name.
 
@@ -128,6 +129,7 @@ def collect(
         counted_bits: what is collected is a difference to a counted set of so many shards; the live set is
             then only what is staged.
         keep_counts: write counts that a later run can build on.
+        count_here: write counts for this run alone, into its own folder.
 
     Raises:
         RefusedError: a range is missing.
@@ -165,6 +167,7 @@ def collect(
         lost = {name: facts for name, facts in lost.items() if index.places[name][0] in damaged}
         tasks = _tasks(context, runner, where, "again", lost, [], 0)
     merge = {"bits": bits, "is_difference": counted_bits is not None, "keep_counts": keep_counts}
+    merge["count_here"] = count_here
     parts, counted = _merge(context, runner, where, partials, staged, merge)
     counts.update(
         ranges=len(roles.active) + len(roles.known),
@@ -447,11 +450,11 @@ def merge_shards(config: Json, task: Json) -> Json:
 
     Args:
         config: doors, `where`, `bits`, `is_difference` (counts are no live set by themselves),
-            `keep_counts`.
+            `keep_counts`, `count_here`.
         task: `merges`: kind, shard, `parts` of that shard, and `whole` files of which only the shard counts.
 
     Returns:
-        `parts` in the run folder, and `counted` in the folder of lease and index.
+        `parts` in the run folder, and `counted` in the folder of lease and index, or in the run folder.
     """
     folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
     state = RunFolder(open_writer(config["state_uri"]), config["run_id"])
@@ -464,7 +467,10 @@ def merge_shards(config: Json, task: Json) -> Json:
             parts.append(write_hashes(folder, name, united).to_json())
             continue
         total = Counted.sum([read_counted(folder, part) for part in files])
-        if config["keep_counts"] and len(total.hashes):
+        if config["count_here"] and len(total.hashes):
+            name = f"{config['where']}/{COUNTS}-{merge['shard']:04d}.counts"
+            counted.append(write_counted(folder, name, total).to_json())
+        elif config["keep_counts"] and len(total.hashes):
             name = f"{COUNTED}/{config['run_id']}-{config['where'].replace('/', '-')}-{merge['shard']:04d}.counts"
             counted.append(write_counted(state, name, total).to_json())
         live = [] if config["is_difference"] else [total.hashes[total.counts > 0]]

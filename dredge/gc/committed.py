@@ -7,10 +7,11 @@ import logging
 import pyarrow as pa
 
 from dredge.errors import DredgeError
-from dredge.gc.active import ActiveCommits, find_active
+from dredge.gc.active import ActiveCommits, find_active, write_path_commits
 from dredge.gc.collect import HEADS, LIVE, SIZES, Roles, collect
 from dredge.gc.context import Context
 from dredge.gc.counted import CountedSet
+from dredge.gc.kept import Extra, collect_paths, count_kept, find_extra
 from dredge.gc.live import LiveSet, LocatedSet
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.ranges import (
@@ -67,10 +68,12 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     layers_max = context.plan.config.tuning.counted_layers_max
     if base is not None and len(base.state.counted.layers) >= layers_max:
         roles, base = Roles(ranges, roles.dropped), None
-    undropped = _collect(context, runner, record, roles, base)
+    extras = find_extra(context, runner, STEP, active, named)
+    undropped = _collect(context, runner, record, roles, base, extras)
     record.parts.append(write_commits(context, STEP, active))
     record.parts.append(write_ranges(context, STEP, ranges | undropped))
     record.parts.append(write_branches(context, STEP, active))
+    record.parts.append(write_path_commits(context, STEP, active))
     named_ranges, rows = named.to_table(active.metaranges.values())
     record.parts.append(context.folder.write_table(STEP, 0, named_ranges, NAMED_RANGES))
     record.parts.append(context.folder.write_table(STEP, 0, rows, METARANGES))
@@ -112,7 +115,12 @@ def _take_in_all_files(
 
 
 def _collect(
-    context: Context, runner: TaskRunner, record: StepRecord, roles: Roles, base: Base | None
+    context: Context,
+    runner: TaskRunner,
+    record: StepRecord,
+    roles: Roles,
+    base: Base | None,
+    extras: list[Extra],
 ) -> Ranges:
     """Unite what ranges and staging name, and say where later steps and later runs find it.
 
@@ -121,6 +129,8 @@ def _collect(
     """
     staged = record.inputs["staged"].parts_below("staged/hashes-")
     before = None if base is None else base.state
+    keep_counts = before is not None or not context.plan.dry_run
+    count_here = not keep_counts and any(extra.ranges for extra in extras)
     collected = collect(
         context,
         runner,
@@ -128,7 +138,8 @@ def _collect(
         roles,
         staged,
         counted_bits=None if before is None else before.counted.bits,
-        keep_counts=before is not None or not context.plan.dry_run,
+        keep_counts=keep_counts,
+        count_here=count_here,
     )
     record.parts.extend(collected.parts)
     record.counts.update(collected.counts)
@@ -145,7 +156,13 @@ def _collect(
         whole = counted = before.counted.then(collected.counted)
         record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
         record.counts["dropped_ranges"] = len(roles.dropped)
-    live = LiveSet((located(LIVE),), counted, context.state.uri)
+    paths = collect_paths(context, runner, STEP, extras)
+    record.parts.extend(paths)
+    by_path = [LocatedSet(context.plan.run_uri, ShardedSet(0, {0: part})) for part in paths]
+    live = LiveSet((located(LIVE), *by_path), counted, context.state.uri)
+    listed = record.inputs["listing"].parts_below("listing/part-")
+    whole_uri = context.plan.run_uri if count_here else context.state.uri
+    record.details["kept"] = count_kept(context, runner, STEP, extras, listed, staged, whole, whole_uri)
     record.details.update(
         bits=collected.bits,
         live=live.to_json(),

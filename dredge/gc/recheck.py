@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from dredge.gc.active import ActiveCommits, find_active
+from dredge.gc.active import PATH_COMMITS, ActiveCommits, find_active, path_commits
 from dredge.gc.collect import LIVE, Roles, collect
 from dredge.gc.committed import COMMITS, RANGES
 from dredge.gc.context import Context
+from dredge.gc.kept import collect_paths, find_extra
 from dredge.gc.lookup import ShardedSet
-from dredge.gc.ranges import Ranges, find_range_files, read_ranges
+from dredge.gc.ranges import Metaranges, Ranges, find_range_files, read_ranges
 from dredge.gc.staged import scan_staging
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -30,11 +31,13 @@ class Known:
     Attributes:
         commits: metarange id by id of each active commit.
         ranges: ids of ranges.
+        by_path: kept sets about paths, each with its commits.
         live: what was found alive since the mark.
     """
 
     commits: dict[str, str]
     ranges: set[str]
+    by_path: set[tuple[str, str]]
     live: list[ShardedSet] = field(default_factory=list)
 
     @classmethod
@@ -44,7 +47,9 @@ class Known:
         commits = folder.read_part(committed.part(f"{committed.step}/{COMMITS}-00000.parquet"))
         ranges = folder.read_part(committed.part(f"{committed.step}/{RANGES}-00000.parquet"), ["range_id"])
         pairs = zip(commits["commit_id"].to_pylist(), commits["metarange_id"].to_pylist(), strict=True)
-        return cls(dict(pairs), set(ranges["range_id"].to_pylist()))
+        rows = folder.read_part(committed.part(f"{committed.step}/{PATH_COMMITS}-00000.parquet"))
+        by_path = set(zip(rows["set"].to_pylist(), rows["commit_id"].to_pylist(), strict=True))
+        return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path)
 
 
 def recheck(context: Context, runner: TaskRunner, known: Known, where: str) -> dict[str, int]:
@@ -78,6 +83,7 @@ def recheck(context: Context, runner: TaskRunner, known: Known, where: str) -> d
     known.live.append(ShardedSet.of(live, collected.bits))
     known.commits.update(new_commits)
     known.ranges.update(new_ranges)
+    _find_new_paths(context, runner, known, where, active)
     counts = {
         "staged_rows": scan.rows,
         "new_commits": len(new_commits),
@@ -86,6 +92,18 @@ def recheck(context: Context, runner: TaskRunner, known: Known, where: str) -> d
     }
     log.info("run %s: re-check: %s", context.plan.run_id, counts)
     return counts
+
+
+def _find_new_paths(
+    context: Context, runner: TaskRunner, known: Known, where: str, active: ActiveCommits
+) -> None:
+    """Add what the policy keeps of commits that it did not look at before, such as those of a new branch."""
+    new = path_commits(active) - known.by_path
+    if new:
+        extras = find_extra(context, runner, where, active, Metaranges(), known.ranges, new)
+        for part in collect_paths(context, runner, where, extras):
+            known.live.append(ShardedSet(0, {0: part}))
+    known.by_path |= new
 
 
 def _unnamed_files(context: Context, known: Known, active: ActiveCommits) -> Ranges:
