@@ -246,6 +246,7 @@ class Explored:
 class _Node:
     asleep: frozenset[str]
     todo: list[str]
+    pending: dict[str, str]
     done: set[str] = field(default_factory=set)
 
 
@@ -304,13 +305,20 @@ def _follow(stage: Stage, stack: list[_Node], crashes: int, faults: str, reduce:
             if not moves:
                 stage.abandon()
                 return False
-            stack.append(_Node(asleep, moves))
+            stack.append(_Node(asleep, moves, _names(pending)))
         node = stack[depth]
+        assert node.pending == _names(pending), (
+            f"the scene is not the same each time: after {stage.taken} {node.pending} became {_names(pending)}"
+        )
         move = node.todo[0]
         if reduce:
             asleep = frozenset(other for other in node.asleep | node.done if _commute(other, move, pending))
         stage.step(move)
     raise AssertionError  # count() never ends
+
+
+def _names(pending: Mapping[str, Operation]) -> dict[str, str]:
+    return {name: operation.name for name, operation in pending.items()}
 
 
 def _moves(pending: Mapping[str, Operation], taken: Sequence[str], crashes: int, faults: str) -> list[str]:
