@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from dredge.errors import NotFoundError
+from dredge.errors import ConfigError, NotFoundError
+from dredge.storage.keys import is_text
 from dredge.storage.model import ObjectInfo
 from dredge.storage.s3.errors import translated
 from dredge.storage.uploads import (
@@ -45,6 +46,8 @@ class S3Uploads:
 
     def begin(self, key: str) -> str:
         """Begin an upload and give its id."""
+        if not key or not is_text(key):
+            raise ConfigError(f"{key!r} cannot be the name of an object below {self._uri}; nothing was begun")
         with translated(f"beginning an upload of {key!r} in {self._uri}"):
             answer = self._client.create_multipart_upload(**self._target(key))
             return str(answer["UploadId"])

@@ -1,0 +1,183 @@
+"""What multipart uploads promise, on every store that takes them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, NotFoundError
+from dredge.storage import ObjectWriter, StorageOptions, forget_memory_store, open_writer
+from dredge.storage.uploads import UploadRefusedError, Uploads, open_uploads
+from tests.support.objectstore import make_bucket
+
+LARGE = b"x" * (5 << 20)
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWriter]:
+    if request.param == "local":
+        yield open_writer(f"file://{tmp_path}/space")
+    elif request.param == "memory":
+        name = uuid.uuid4().hex
+        yield open_writer(f"memory://{name}/space")
+        forget_memory_store(name)
+    else:
+        options: StorageOptions = request.getfixturevalue("moto_options")
+        yield open_writer(f"{make_bucket(options).uri}/space", options)
+
+
+@pytest.fixture
+def uploads(writer: ObjectWriter) -> Uploads:
+    return open_uploads(writer)
+
+
+def listed(writer: ObjectWriter) -> list[str]:
+    return [key for batch in writer.list() for key in batch["key"].to_pylist()]
+
+
+def test_an_object_is_seen_when_it_is_complete_and_not_before(writer: ObjectWriter, uploads: Uploads) -> None:
+    upload_id = uploads.begin("data/a/b")
+    first = uploads.put_part("data/a/b", upload_id, 1, iter([LARGE[:100], LARGE[100:]]))
+    second = uploads.put_part("data/a/b", upload_id, 2, [b"end"])
+    assert (first.number, first.size, first.etag) == (1, len(LARGE), hashlib.md5(LARGE).hexdigest())
+    assert listed(writer) == []
+    assert writer.list_level().folders == []
+    with pytest.raises(NotFoundError):
+        writer.get("data/a/b")
+    done = uploads.complete("data/a/b", upload_id, [(1, first.etag), (2, second.etag)])
+    assert writer.get("data/a/b") == LARGE + b"end"
+    assert listed(writer) == ["data/a/b"]
+    digests = hashlib.md5(LARGE).digest() + hashlib.md5(b"end").digest()
+    assert done.etag == f"{hashlib.md5(digests).hexdigest()}-2"
+    assert done.info == writer.stat("data/a/b")
+    assert uploads.open() == []
+
+
+def test_parts_are_told_by_number_with_size_hash_and_time(uploads: Uploads) -> None:
+    upload_id = uploads.begin("k")
+    for number in (30, 2, 10_000):
+        uploads.put_part("k", upload_id, number, [str(number).encode()])
+    uploads.put_part("k", upload_id, 2, [b"second"])
+    found = uploads.parts("k", upload_id)
+    assert [(part.number, part.size) for part in found] == [(2, 6), (30, 2), (10_000, 5)]
+    assert found[0].etag == hashlib.md5(b"second").hexdigest()
+    assert all(abs(part.last_modified - datetime.now(UTC)) < timedelta(minutes=1) for part in found)
+    uploads.abort("k", upload_id)
+
+
+def test_an_error_in_the_pieces_leaves_no_part(uploads: Uploads) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"some"
+        raise RuntimeError("gone")
+
+    upload_id = uploads.begin("k")
+    with pytest.raises(RuntimeError):
+        uploads.put_part("k", upload_id, 1, broken())
+    assert uploads.parts("k", upload_id) == []
+
+
+def test_a_wrong_list_is_refused_and_the_upload_stays(writer: ObjectWriter, uploads: Uploads) -> None:
+    upload_id = uploads.begin("k")
+    a = uploads.put_part("k", upload_id, 1, [LARGE]).etag
+    b = uploads.put_part("k", upload_id, 2, [b"b"]).etag
+    for parts, code in (
+        ([(2, b), (1, a)], "InvalidPartOrder"),
+        ([(1, b)], "InvalidPart"),
+        ([(3, a)], "InvalidPart"),
+        ([], "InvalidPart"),
+    ):
+        with pytest.raises(UploadRefusedError) as refused:
+            uploads.complete("k", upload_id, parts)
+        assert refused.value.code == code
+    for number in (0, 10_001):
+        with pytest.raises(UploadRefusedError):
+            uploads.put_part("k", upload_id, number, [b""])
+    uploads.complete("k", upload_id, [(1, a), (2, b)])
+    assert writer.get("k") == LARGE + b"b"
+
+
+def test_completing_replaces_what_was_there(writer: ObjectWriter, uploads: Uploads) -> None:
+    writer.put("k", b"before")
+    upload_id = uploads.begin("k")
+    part = uploads.put_part("k", upload_id, 1, [b"after"])
+    assert writer.get("k") == b"before"
+    uploads.complete("k", upload_id, [(1, part.etag)])
+    assert writer.get("k") == b"after"
+
+
+def test_what_is_over_or_of_another_key_is_not_found(writer: ObjectWriter, uploads: Uploads) -> None:
+    over, done, other = uploads.begin("over"), uploads.begin("done"), uploads.begin("other")
+    uploads.abort("over", over)
+    part = uploads.put_part("done", done, 1, [b"x"])
+    uploads.complete("done", done, [(1, part.etag)])
+    is_moto = writer.uri.startswith("s3://")  # it knows no NoSuchUpload on parts, and takes any key for an id
+    wrong = [("over", over), ("done", done)]
+    if not is_moto:
+        wrong += [("k", other), ("k", "nothing"), ("k", "../x")]
+    for key, upload_id in wrong:
+        if not is_moto:
+            with pytest.raises(NotFoundError):
+                uploads.put_part(key, upload_id, 1, [b"x"])
+        for call in (
+            lambda key=key, upload_id=upload_id: uploads.parts(key, upload_id),
+            lambda key=key, upload_id=upload_id: uploads.complete(key, upload_id, [(1, part.etag)]),
+            lambda key=key, upload_id=upload_id: uploads.abort(key, upload_id),
+        ):
+            with pytest.raises(NotFoundError):
+                call()
+    assert [each.upload_id for each in uploads.open()] == [other]
+    assert listed(writer) == ["done"]
+
+
+def test_open_uploads_are_listed_by_key(writer: ObjectWriter, uploads: Uploads) -> None:
+    begun = [(key, uploads.begin(key)) for key in ("b", "a/ü", "b")]
+    found = uploads.open()
+    assert [(each.key, each.upload_id) for each in found] == sorted(begun)
+    if not writer.uri.startswith("s3://"):  # moto: all in 2010
+        assert all(abs(each.begun - datetime.now(UTC)) < timedelta(minutes=1) for each in found)
+
+
+def test_two_uploads_of_one_key_do_not_mix(writer: ObjectWriter, uploads: Uploads) -> None:
+    one, two = uploads.begin("k"), uploads.begin("k")
+    first = uploads.put_part("k", one, 1, [b"one"])
+    second = uploads.put_part("k", two, 1, [b"two"])
+    uploads.complete("k", two, [(1, second.etag)])
+    assert writer.get("k") == b"two"
+    uploads.complete("k", one, [(1, first.etag)])
+    assert writer.get("k") == b"one"
+
+
+def test_parts_may_be_written_at_the_same_time(writer: ObjectWriter, uploads: Uploads) -> None:
+    upload_id = uploads.begin("k")
+    etags: dict[int, str] = {}
+
+    def put(number: int) -> None:
+        etags[number] = uploads.put_part("k", upload_id, number, [LARGE, b"%d" % number]).etag
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    uploads.complete("k", upload_id, sorted(etags.items()))
+    assert writer.get("k") == b"".join(LARGE + b"%d" % number for number in range(1, 5))
+
+
+@pytest.mark.parametrize("key", ["", "\ud800"])
+def test_a_key_that_cannot_be_is_refused_at_the_beginning(uploads: Uploads, key: str) -> None:
+    with pytest.raises(ConfigError):
+        uploads.begin(key)
+
+
+def test_a_store_without_uploads_says_so() -> None:
+    class Plain:
+        uri = "gs://bucket"
+
+    with pytest.raises(ConfigError, match="gs://bucket"):
+        open_uploads(Plain())  # type: ignore[arg-type]
