@@ -144,6 +144,14 @@ COMMIT = Schema(
     {"message": TEXT},
     {"metadata": MapOfText(), "date": INTEGER, "allow_empty": BOOLEAN, "force": BOOLEAN},
 )
+IMPORT = Schema(
+    "ImportCreation",
+    {
+        "paths": ListOf(Schema("ImportLocation", {"type": TEXT, "path": TEXT, "destination": TEXT})),
+        "commit": COMMIT,
+    },
+    {"force": BOOLEAN},
+)
 COMMIT_RECORD = Schema(
     "CommitRecordCreation",
     {

@@ -12,7 +12,16 @@ from dredge.server import bodies
 from dredge.server.endpoint import Operation
 from dredge.server.handlers import auth_people as people
 from dredge.server.handlers import auth_policies as policies
-from dredge.server.handlers import branches, commits, garbage, general, objects, reading, repositories
+from dredge.server.handlers import (
+    branches,
+    commits,
+    garbage,
+    general,
+    imports,
+    objects,
+    reading,
+    repositories,
+)
 from dredge.server.needs import (
     BRANCH,
     GROUP,
@@ -41,6 +50,7 @@ METADATA = fs(Action.LIST_OBJECTS, REPOSITORY) + fs(Action.READ_REPOSITORY, REPO
 COPY = fs(Action.READ_OBJECT, REPOSITORY + "/object/{.src_path}") + fs(
     Action.WRITE_OBJECT, REPOSITORY + "/object/{?dest_path}"
 )
+IMPORT = fs(Action.WRITE_OBJECT, BRANCH) + fs(Action.CREATE_COMMIT, BRANCH)  # and more for each source
 CREATE = fs(Action.CREATE_REPOSITORY, "repository/{.name}") + fs(
     Action.ATTACH_STORAGE_NAMESPACE, "namespace/{.storage_namespace}"
 )
@@ -96,6 +106,9 @@ OPERATIONS: tuple[Operation, ...] = (
         fs(Action.CREATE_COMMIT, BRANCH) + fs(Action.READ_COMMIT, REPOSITORY),
         bodies.CHERRY_PICK,
     ),
+    Operation("POST", B + "/import", imports.import_start, IMPORT, bodies.IMPORT),
+    Operation("GET", B + "/import", imports.import_status, fs(Action.READ_BRANCH, BRANCH)),
+    Operation("DELETE", B + "/import", imports.import_cancel, fs(Action.IMPORT_CANCEL, BRANCH)),
     Operation("GET", R + "/commits/{commit_id}", commits.get_commit, fs(Action.READ_COMMIT, REPOSITORY)),
     Operation(
         "POST",
@@ -290,9 +303,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("DELETE", B + "/staging/pmpu/{upload}"),
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}"),
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}/copy"),
-    ("GET", B + "/import"),
-    ("POST", B + "/import"),
-    ("DELETE", B + "/import"),
     ("PUT", R + "/refs/dump"),
     ("PUT", R + "/refs/restore"),
     ("GET", R + "/dump"),

@@ -30,6 +30,7 @@ class ServerSettings:
         kv_url: `memory://`, `sqlite:///abs/path.db` or whatever else `dredge.kv.open_store` opens.
         blockstore: where objects lie: "local" (a folder) or "s3".
         local_base: absolute folder that every local namespace must be below; required for "local".
+        local_import: let local servers import, from folders below `local_base`; S3 servers always may.
         storage: how to reach S3; None reads the usual AWS variables.
         credentials: the one key pair; None starts without any, for `POST /setup_lakefs` to make.
         signing_key: signs login tokens and handed-out addresses. Change it and both end.
@@ -44,6 +45,7 @@ class ServerSettings:
     kv_url: str = "memory://"
     blockstore: Literal["local", "s3"] = "local"
     local_base: str | None = None
+    local_import: bool = False
     storage: StorageOptions | None = None
     credentials: Credentials | None = None
     signing_key: str = field(default="local-signing-secret", repr=False)

@@ -19,6 +19,7 @@ from dredge.graveler.catalog import (
     Commit,
     DeleteError,
     Diff,
+    ImportStatus,
     MergeBase,
     ObjectStats,
     PreparedCommits,
@@ -160,6 +161,18 @@ def prepare_status(value: PrepareStatus) -> Shape:
     if value.result is not None:
         shape["result"] = prepared_commits(value.result, presigned_url=None)
     return shape
+
+
+def import_status(value: ImportStatus) -> Shape:
+    """An ImportStatus; what is not known yet is not there."""
+    shape: Shape = {
+        "completed": value.completed,
+        "ingested_objects": value.ingested_objects,
+        "update_time": rfc3339(value.update_time),
+    }
+    if value.commit is not None:
+        shape |= {"commit": commit(value.commit), "metarange_id": value.metarange_id}
+    return shape if value.error is None else {**shape, "error": {"message": value.error}}
 
 
 def prepared_uncommitted(value: PreparedUncommitted) -> Shape:

@@ -8,7 +8,7 @@ import threading
 
 from dredge.graveler.errors import InvalidValueError
 from dredge.server.settings import ServerSettings
-from dredge.storage import ObjectWriter, StorageOptions, open_writer
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
 _LOCAL_NAMESPACE = re.compile(r"^(?:local|file)://(/[^?#%]+)$", re.DOTALL)
 _S3_NAMESPACE = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)"
@@ -32,6 +32,7 @@ class Namespaces:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.blockstore = settings.blockstore
+        self.can_import = settings.blockstore == "s3" or settings.local_import
         self._base = os.path.realpath(settings.local_base) if settings.local_base else ""
         self._options = settings.storage or StorageOptions.from_env()
         self._writers: dict[str, ObjectWriter] = {}
@@ -73,6 +74,15 @@ class Namespaces:
         writer = open_writer(uri, self._options)
         with self._lock:
             return self._writers.setdefault(uri, writer)
+
+    def open_source(self, uri: str) -> ObjectReader:
+        """Give a reader of a folder to import from.
+
+        Raises:
+            NamespaceRefusedError: 400.
+        """
+        self.check(uri)
+        return open_reader(uri, self._options)
 
     def _is_local(self, uri: str) -> bool:
         match = _LOCAL_NAMESPACE.match(uri)

@@ -7,6 +7,7 @@ knows its HTTP status, and answers with a value of `results`.
 from __future__ import annotations
 
 from dredge.graveler.catalog.catalog import Catalog
+from dredge.graveler.catalog.imports import ImportPath, ImportStatus
 from dredge.graveler.catalog.results import (
     CommitOverrides,
     DeleteError,
@@ -31,6 +32,8 @@ __all__ = [
     "CommitOverrides",
     "DeleteError",
     "Diff",
+    "ImportPath",
+    "ImportStatus",
     "MergeBase",
     "ObjectContent",
     "ObjectStats",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dredge.graveler.catalog.branches import BranchCalls
 from dredge.graveler.catalog.commits import CommitCalls
 from dredge.graveler.catalog.garbage import GarbageCalls
+from dredge.graveler.catalog.imports import ImportCalls
 from dredge.graveler.catalog.merges import MergeCalls
 from dredge.graveler.catalog.multiparts import MultipartCalls
 from dredge.graveler.catalog.repositories import RepositoryCalls
@@ -21,6 +22,7 @@ class Catalog(
     CommitCalls,
     TagCalls,
     MergeCalls,
+    ImportCalls,
     MultipartCalls,
     GarbageCalls,
 ):

@@ -107,7 +107,7 @@ def _version_config() -> dict[str, Any]:
 
 
 def _storage_config(call: Call) -> dict[str, Any]:
-    """Nothing is pre-signed here and no import is offered, so clients send bytes through the server."""
+    """Nothing is pre-signed here, so clients send bytes through the server."""
     namespaces = call.backend.namespaces
     return {
         "blockstore_description": "",
@@ -116,7 +116,7 @@ def _storage_config(call: Call) -> dict[str, Any]:
         "blockstore_namespace_example": namespaces.example,
         "blockstore_type": namespaces.blockstore,
         "default_namespace_prefix": "",
-        "import_support": False,
+        "import_support": namespaces.can_import,
         "import_validity_regex": namespaces.pattern,
         "pre_sign_multipart_upload": False,
         "pre_sign_support": False,

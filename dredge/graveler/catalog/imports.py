@@ -1,0 +1,302 @@
+"""Imports: objects that lie elsewhere become a commit, where they lie.
+
+    status record → sources listed → ranges and metarange → commit on the branch → status completed
+
+No byte is copied: entries have the full address of what they were made from. A folder that is imported
+replaces the folder on the branch; everything else stays as it is.
+
+Source: lakeFS pkg/catalog/catalog.go (Import, importAsync), pkg/catalog/import.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from dredge.errors import DredgeError
+from dredge.graveler import messages
+from dredge.graveler.addresses import AddressType
+from dredge.graveler.catalog.core import CatalogCore, CommitWords
+from dredge.graveler.catalog.entries import path_bytes
+from dredge.graveler.catalog.merges import STRATEGY_KEY
+from dredge.graveler.committed import Entry, Strategy, Value
+from dredge.graveler.committed.replace import replace_below
+from dredge.graveler.errors import (
+    InvalidValueError,
+    MergeConflictError,
+    NotUniqueError,
+    TaskNotFoundError,
+)
+from dredge.graveler.refs.records import Commit, Repository
+from dredge.graveler.xid import new_xid
+from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.storage import ObjectReader
+
+log = logging.getLogger(__name__)
+
+CANCELED = "Canceled"
+DEFAULT_MESSAGE = "Import objects"
+_PROGRESS_EVERY = 10_000
+
+type OpenSource = Callable[[str], ObjectReader]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPath:
+    """One source of an import.
+
+    Attributes:
+        type: a single object, or everything whose URI begins with the path.
+        path: URI.
+        destination: path on the branch for an object, folder for a prefix ("" is the root).
+    """
+
+    type: Literal["object", "common_prefix"]
+    path: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportStatus:
+    """How far an import is. A completed one has a commit; one with an error has none and never will."""
+
+    id: str
+    completed: bool
+    update_time: datetime
+    ingested_objects: int = 0
+    metarange_id: str = ""
+    commit: Commit | None = None
+    error: str | None = None
+
+
+class ImportCanceledError(MergeConflictError):
+    """Somebody cancelled the import while it ran."""
+
+    default = CANCELED
+
+
+class ImportCompletedError(NotUniqueError):
+    """An import that has ended cannot be cancelled."""
+
+    default = "conflict found"
+
+
+class ImportCalls(CatalogCore):
+    """Start, watch, cancel."""
+
+    def import_start(
+        self,
+        repository: str,
+        branch: str,
+        paths: Sequence[ImportPath],
+        open_source: OpenSource,
+        *,
+        committer: str,
+        message: str = "",
+        metadata: Mapping[str, str] | None = None,
+        force: bool = False,
+    ) -> str:
+        """Begin an import in the background.
+
+        Args:
+            repository: its name.
+            branch: takes the commit; nothing may be uncommitted on it when the import ends.
+            paths: what to import; a path that comes from two sources is the later one's.
+            open_source: gives a reader for a folder URI.
+            committer: who.
+            message: why; "" gives a sentence of its own.
+            metadata: kept with the commit.
+            force: also in a read-only repository.
+
+        Returns:
+            Id of the import.
+
+        Raises:
+            InvalidValueError: 400; a source is in the namespace of the repository, or holds it.
+            ProtectedBranchError: 403.
+        """
+        found = self._writable(repository, force)
+        self._branches.current(found, branch)
+        self._protection.require_committable(found, branch)
+        for each in paths:
+            _check(found, each)
+        words = CommitWords(
+            committer,
+            message or DEFAULT_MESSAGE,
+            {**(metadata or {}), STRATEGY_KEY: Strategy.SOURCE_WINS.value},
+        )
+        status = messages.ImportStatusData(id=new_xid(self.clock()))
+        self._put_status(found, status)
+
+        def work() -> None:
+            try:
+                self._import(found, branch, paths, open_source, words, status)
+            except Exception as error:
+                log.warning("import %s of %s failed: %s", status.id, found.name, error)
+                status.error = str(error) if isinstance(error, DredgeError) else "internal error"
+                self._put_status(found, status)
+
+        if self.settings.background:
+            self._start(work)
+        else:
+            work()
+        return status.id
+
+    def import_status(self, repository: str, import_id: str) -> ImportStatus:
+        """How far an import is.
+
+        Raises:
+            TaskNotFoundError: 404.
+        """
+        status, _ = self._status(self._repositories.get(repository), import_id)
+        commit = None
+        if status.HasField("commit"):
+            commit = Commit.decode(messages.encode(status.commit))
+        return ImportStatus(
+            id=status.id,
+            completed=status.completed,
+            update_time=messages.from_timestamp(status.updated_at),
+            ingested_objects=status.progress,
+            metarange_id=status.metarange_id,
+            commit=commit,
+            error=status.error or None,
+        )
+
+    def import_cancel(self, repository: str, import_id: str) -> None:
+        """Ask an import to end without a commit.
+
+        Raises:
+            TaskNotFoundError: 404.
+            ImportCompletedError: 409.
+        """
+        found = self._repositories.get(repository)
+        while True:
+            status, raw = self._status(found, import_id)
+            if status.completed:
+                raise ImportCompletedError
+            status.error = CANCELED
+            status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+            try:
+                self._kv.set_if(found.partition, _key(import_id), messages.encode(status), raw)
+            except PredicateFailedError:
+                continue  # it made progress meanwhile
+            return
+
+    def _import(
+        self,
+        repository: Repository,
+        branch: str,
+        paths: Sequence[ImportPath],
+        open_source: OpenSource,
+        words: CommitWords,
+        status: messages.ImportStatusData,
+    ) -> None:
+        records: dict[bytes, Value] = {}
+        for each in paths:
+            for path, entry in _entries(each, open_source):
+                records[path_bytes(path)] = entry.value()
+                if len(records) % _PROGRESS_EVERY == 0:
+                    self._go_on(repository, status, len(records))
+        self._go_on(repository, status, len(records))
+        ordered = sorted(records.items())
+        replaced = [_folder(each.destination).encode() for each in paths if each.type == "common_prefix"]
+
+        def build(head: str) -> Commit:
+            parent = self._commits.get(repository, head)
+            ranges = self._namespace(repository).ranges
+            made = replace_below(ranges, parent.metarange_id, replaced, ordered, self._rule)
+            self._go_on(repository, status, len(ordered))
+            return self._add_commit(repository, words, made.id, (parent,))
+
+        done = self._protocol.commit_tree(
+            repository, branch, build, lambda present: self._is_dirty(repository, present)
+        )
+        self._dropper.queue(done.dropped)
+        status.completed = True
+        status.metarange_id = done.commit.metarange_id
+        status.commit.ParseFromString(done.commit.encode())
+        self._put_status(repository, status)
+
+    def _go_on(self, repository: Repository, status: messages.ImportStatusData, progress: int) -> None:
+        """Write down the progress, unless somebody cancelled.
+
+        Raises:
+            ImportCanceledError: somebody did.
+        """
+        before, raw = self._status(repository, status.id)
+        if before.error:
+            raise ImportCanceledError
+        status.progress = progress
+        status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+        try:
+            self._kv.set_if(repository.partition, _key(status.id), messages.encode(status), raw)
+        except PredicateFailedError:
+            raise ImportCanceledError from None
+
+    def _put_status(self, repository: Repository, status: messages.ImportStatusData) -> None:
+        status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+        self._kv.set(repository.partition, _key(status.id), messages.encode(status))
+
+    def _status(self, repository: Repository, import_id: str) -> tuple[messages.ImportStatusData, bytes]:
+        try:
+            raw = self._kv.get(repository.partition, _key(import_id))
+        except KeyNotFoundError:
+            raise TaskNotFoundError from None
+        return messages.decode(messages.ImportStatusData, raw, f"import {import_id}"), raw
+
+
+def _check(repository: Repository, source: ImportPath) -> None:
+    """Refuse what would make a repository's own files into its content, or its content into foreign files."""
+    namespace = repository.storage_namespace.rstrip("/") + "/"
+    if "://" not in source.path:
+        raise InvalidValueError(f"import path {source.path!r} is no URI: invalid import source")
+    if source.path.startswith(namespace) or source.path == namespace[:-1]:
+        raise InvalidValueError(
+            f"import path ({source.path}) in repository namespace ({repository.storage_namespace}) is "
+            "prohibited: invalid import source"
+        )
+    if source.type == "common_prefix" and namespace.startswith(source.path):
+        raise InvalidValueError(
+            f"prefix ({source.path}) contains repository namespace: ({repository.storage_namespace}), "
+            "invalid import source"
+        )
+    if source.type == "object" and not source.destination:
+        raise InvalidValueError("an object needs a destination: invalid value")
+
+
+def _entries(source: ImportPath, open_source: OpenSource) -> Iterator[tuple[str, Entry]]:
+    """The entries of a source, by path on the branch. What looks like a folder's marker is no object."""
+    folder, _, rest = source.path.rpartition("/")
+    reader = open_source(folder)
+    if source.type == "object":
+        info = reader.stat(rest)
+        yield source.destination, _entry(source.path, info.size, info.etag, info.last_modified)
+        return
+    into = _folder(source.destination)
+    for batch in reader.list(rest):
+        for row in batch.to_pylist():
+            if not row["key"].endswith("/"):
+                address = f"{folder}/{row['key']}"
+                yield into + row["key"], _entry(address, row["size"], row["etag"], row["last_modified"])
+
+
+def _entry(address: str, size: int, etag: str | None, last_modified: datetime) -> Entry:
+    return Entry(
+        address=address,
+        address_type=AddressType.FULL,
+        size=size,
+        etag=etag or "",
+        last_modified=last_modified,
+    )
+
+
+def _folder(destination: str) -> str:
+    """A destination as the beginning of paths: `dir` means `dir/`, never `directory`."""
+    return f"{destination}/" if destination and not destination.endswith("/") else destination
+
+
+def _key(import_id: str) -> bytes:
+    return f"imports/{import_id}".encode()
