@@ -148,8 +148,9 @@ def _by_policy(context: Context, branches: list[Ref], graph: Graph, warnings: li
         rule = keep.rule
         if not keep.branches:
             warnings.append(f"rule {rule.name!r} of the retention policy is about no branch that exists")
-        last = "any commit" if rule.last is None else f"the last {rule.last:,} commits"
-        why = f"of {last} of {len(keep.branches):,} branches" + (", by path" if rule.paths else "")
+        last = "all commits" if rule.last is None else f"the last {rule.last:,} commits"
+        what = "some paths of " if rule.paths else ""
+        why = f"a rule keeps {what}{last} of {len(keep.branches):,} branches"
         sets.append(KeptSet(f"policy: {rule.name}", why, keep.commits, rule.paths))
     return sets
 

@@ -101,6 +101,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "problems": problems,
         "failures": summaries["ledger"].details.get("failures", []) if "ledger" in summaries else [],
         "warnings": [text for summary in summaries.values() for text in summary.warnings],
+        "kept": summaries["committed"].details.get("kept", []) if "committed" in summaries else [],
         "findings": summaries["guard"].details["findings"] if "guard" in summaries else [],
         "steps": [_step(step, state) for step, state in found.items()],
     }
@@ -234,6 +235,7 @@ def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str
     if candidates is not None:
         why = "a branch's staging or an active commit names it"
         yield _row("live", "kept", why, candidates.counts["live_objects"], candidates.counts["live_bytes"])
+        yield from _kept_rows(summaries)
     yield _row("young", "kept", "not older than the cutoff", counts["young_objects"], counts["young_bytes"])
     if counts["root_objects"]:
         why = "directly in the namespace root, not below data/"
@@ -246,6 +248,15 @@ def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str
         yield from _swept_rows(swept)
     elif candidates is not None:
         yield from _candidate_rows(candidates, summaries.get("guard"), dry_run)
+
+
+def _kept_rows(summaries: dict[str, StepSummary]) -> Iterator[dict[str, Any]]:
+    """What is live only because something keeps more than lakeFS itself does."""
+    for found in summaries["committed"].details.get("kept", []) if "committed" in summaries else []:
+        if not found["objects"]:
+            continue
+        why = f"of these, as {found['why']}; {found['only_objects']:,} of them by nothing else"
+        yield _row(found["name"], "kept", why, found["objects"], found["bytes"])
 
 
 def _swept_rows(swept: StepSummary) -> Iterator[dict[str, Any]]:
