@@ -231,3 +231,10 @@ POLICY = Schema(
     },
     {"creation_date": INTEGER},
 )
+METADATA_SET = Schema("RepositoryMetadataSet", {"metadata": MapOfText()})
+METADATA_KEYS = Schema("RepositoryMetadataKeys", {"keys": ListOf(TEXT)})
+PATTERN = Schema("BranchProtectionRule", {"pattern": TEXT})
+STATISTICS = Schema(
+    "StatsEventsList",
+    {"events": ListOf(Schema("StatsEvent", {"class": TEXT, "name": TEXT, "count": INTEGER}))},
+)

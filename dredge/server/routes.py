@@ -71,6 +71,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("PUT", B + "/objects", objects.stage_object, fs(Action.WRITE_OBJECT, OBJECT), bodies.STAGE),
     Operation("DELETE", B + "/objects", objects.delete_object, fs(Action.DELETE_OBJECT, OBJECT)),
     Operation("POST", B + "/objects/delete", objects.delete_objects, SIGNED_IN, bodies.PATHS),
+    Operation(
+        "GET", B + "/objects/stage_allowed", objects.check_upload_allowed, fs(Action.WRITE_OBJECT, OBJECT)
+    ),
     Operation("POST", B + "/objects/copy", objects.copy_object, COPY, bodies.COPY),
     Operation(
         "PUT",
@@ -210,6 +213,46 @@ OPERATIONS: tuple[Operation, ...] = (
         fs(Action.SET_BRANCH_PROTECTION, REPOSITORY),
         bodies.BRANCH_PROTECTION,
     ),
+    Operation(
+        "POST",
+        R + "/metadata",
+        repositories.set_repository_metadata,
+        fs(Action.UPDATE_REPOSITORY, REPOSITORY),
+        bodies.METADATA_SET,
+    ),
+    Operation(
+        "DELETE",
+        R + "/metadata",
+        repositories.delete_repository_metadata,
+        fs(Action.UPDATE_REPOSITORY, REPOSITORY),
+        bodies.METADATA_KEYS,
+    ),
+    Operation(
+        "GET",
+        R + "/branch_protection",
+        repositories.get_branch_protection,
+        fs(Action.GET_BRANCH_PROTECTION, REPOSITORY),
+    ),
+    Operation(
+        "POST",
+        R + "/branch_protection",
+        repositories.add_branch_protection,
+        fs(Action.SET_BRANCH_PROTECTION, REPOSITORY),
+        bodies.PATTERN,
+    ),
+    Operation(
+        "DELETE",
+        R + "/branch_protection",
+        repositories.delete_branch_protection,
+        fs(Action.SET_BRANCH_PROTECTION, REPOSITORY),
+        bodies.PATTERN,
+    ),
+    Operation(
+        "GET",
+        R + "/branch_protection/set_allowed",
+        repositories.check_branch_protection_set_allowed,
+        fs(Action.SET_BRANCH_PROTECTION, REPOSITORY),
+    ),
     # users, groups, policies
     Operation("GET", "/auth/users", people.list_users, everywhere(Action.LIST_USERS)),
     Operation(
@@ -292,6 +335,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/user", general.get_user, SIGNED_IN),
     Operation("GET", "/config", general.get_config, SIGNED_IN),
     Operation("GET", "/config/storage", general.get_storage_config, everywhere(Action.READ_CONFIG)),
+    Operation("POST", "/statistics", general.post_statistics, SIGNED_IN, bodies.STATISTICS),
     Operation("GET", "/config/version", general.get_version, SIGNED_IN),
     Operation("GET", "/config/garbage-collection", general.get_garbage_collection_config, SIGNED_IN),
 )
@@ -310,13 +354,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", R + "/restore"),
     ("POST", R + "/restore"),
     ("POST", R + "/refs/{branch}/symlink"),
-    ("POST", R + "/metadata"),
-    ("DELETE", R + "/metadata"),
-    ("GET", R + "/branch_protection"),
-    ("POST", R + "/branch_protection"),
-    ("DELETE", R + "/branch_protection"),
-    ("GET", R + "/branch_protection/set_allowed"),
-    ("GET", B + "/objects/stage_allowed"),
     ("GET", R + "/pulls"),
     ("POST", R + "/pulls"),
     ("GET", R + "/pulls/{pull}"),
@@ -327,7 +364,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("GET", R + "/actions/runs/{run}/hooks"),
     ("GET", R + "/actions/runs/{run}/hooks/{hook_run}/output"),
     ("POST", "/setup_comm_prefs"),
-    ("POST", "/statistics"),
     ("GET", "/usage-report/summary"),
     ("POST", "/sts/login"),
     ("POST", "/auth/external/principal/login"),

@@ -115,14 +115,18 @@ class ImportCalls(CatalogCore):
             Id of the import.
 
         Raises:
-            InvalidValueError: 400; a source is in the namespace of the repository, or holds it.
+            InvalidValueError: 400; a source is in the namespace of a repository, or holds it. A real server
+                looks at the same repository only; but collecting another one's garbage would delete what
+                was imported from it.
             ProtectedBranchError: 403.
         """
         found = self._writable(repository, force)
         self._branches.current(found, branch)
         self._protection.require_committable(found, branch)
+        others = [each for each in self._repositories.listed("") if each.name != found.name]
         for each in paths:
-            _check(found, each)
+            for owner in (found, *others):
+                _check(owner, each)
         words = CommitWords(
             committer,
             message or DEFAULT_MESSAGE,
@@ -249,7 +253,7 @@ class ImportCalls(CatalogCore):
 
 
 def _check(repository: Repository, source: ImportPath) -> None:
-    """Refuse what would make a repository's own files into its content, or its content into foreign files."""
+    """Refuse what would make a repository's files into content, its own or another one's."""
     namespace = repository.storage_namespace.rstrip("/") + "/"
     if "://" not in source.path:
         raise InvalidValueError(f"import path {source.path!r} is no URI: invalid import source")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.graveler import messages
@@ -13,7 +14,7 @@ from dredge.graveler.errors import NamespaceInUseError, ReadOnlyError
 from dredge.graveler.refs.names import check_branch, check_namespace, check_repository
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.refs.repositories import METADATA_KEY
-from dredge.kv import KeyNotFoundError
+from dredge.kv import KeyNotFoundError, PredicateFailedError
 from dredge.storage import ObjectWriter
 
 CLAIM_KEY = "_lakefs/dummy"
@@ -107,6 +108,30 @@ class RepositoryCalls(CatalogCore):
         except KeyNotFoundError:
             return {}
         return dict(messages.decode(messages.RepoMetadata, raw, "repository metadata").metadata)
+
+    def update_repository_metadata(
+        self, repository: str, *, put: Mapping[str, str] | None = None, remove: Sequence[str] = ()
+    ) -> None:
+        """Change some of the metadata; the rest stays.
+
+        Args:
+            repository: its name; also a read-only one.
+            put: keys to add or replace.
+            remove: keys to drop, there or not.
+        """
+        partition = self._repositories.get(repository).partition
+        while True:
+            try:
+                raw = self._kv.get(partition, METADATA_KEY)
+                kept = dict(messages.decode(messages.RepoMetadata, raw, "repository metadata").metadata)
+            except KeyNotFoundError:
+                raw, kept = None, {}
+            for key in remove:
+                kept.pop(key, None)
+            changed = messages.encode(messages.RepoMetadata(metadata={**kept, **(put or {})}))
+            with suppress(PredicateFailedError):  # somebody else was faster: look again
+                self._kv.set_if(partition, METADATA_KEY, changed, raw)
+                return
 
     def get_branch_protection(self, repository: str) -> tuple[list[str], str]:
         """Patterns of protected branches, and an ETag of them."""

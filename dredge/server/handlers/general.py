@@ -101,6 +101,17 @@ def get_garbage_collection_config(call: Call) -> Response:
     return answers.answer(200, {"grace_period": int(expiry.total_seconds())})
 
 
+def post_statistics(call: Call) -> Response:
+    """POST /statistics: taken and thrown away, nothing is counted or sent anywhere."""
+    for event in call.body["events"]:
+        for name in ("class", "name"):
+            if not event[name]:
+                raise RequestError(f"invalid value: {name} is required")
+        if event["count"] < 0:
+            raise RequestError("invalid value: count must be a non-negative integer")
+    return answers.empty()
+
+
 @cache
 def _version_config() -> dict[str, Any]:
     return {"version": LAKEFS_VERSION, "version_context": f"Dredge {version('dredge')}, embedded lakeFS"}

@@ -137,6 +137,12 @@ def delete_objects(call: Call) -> Response:
     return answers.answer(200, {"errors": [shapes.delete_error(each) for each in failed]})
 
 
+def check_upload_allowed(call: Call) -> Response:
+    """GET …/branches/{branch}/objects/stage_allowed: whoever gets here may."""
+    call.catalog.get_repository(call.repository)
+    return answers.empty()
+
+
 def _may_delete(call: Call, path: str) -> bool:
     return call.allowed(Action.DELETE_OBJECT, object_arn(call.repository, path))
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from dredge.auth import Action, InsufficientPermissionsError, repository_arn
 from dredge.graveler.catalog import Repository
-from dredge.graveler.errors import GravelerError, NotUniqueError, UnsupportedError
+from dredge.graveler.errors import GravelerError, MissingError, NotUniqueError, UnsupportedError
 from dredge.server import answers, shapes
 from dredge.server.calls import Call
 
@@ -72,6 +72,18 @@ def get_repository_metadata(call: Call) -> Response:
     return answers.answer(200, dict(call.catalog.get_repository_metadata(call.repository)))
 
 
+def set_repository_metadata(call: Call) -> Response:
+    """POST …/metadata: adds and replaces keys."""
+    call.catalog.update_repository_metadata(call.repository, put=call.body["metadata"])
+    return answers.empty()
+
+
+def delete_repository_metadata(call: Call) -> Response:
+    """DELETE …/metadata: drops keys."""
+    call.catalog.update_repository_metadata(call.repository, remove=call.body["keys"])
+    return answers.empty()
+
+
 def get_branch_protection(call: Call) -> Response:
     """GET …/settings/branch_protection."""
     patterns, etag = call.catalog.get_branch_protection(call.repository)
@@ -83,6 +95,30 @@ def set_branch_protection(call: Call) -> Response:
     call.catalog.set_branch_protection(
         call.repository, [each["pattern"] for each in call.body], if_match=call.headers.get("if-match")
     )
+    return answers.empty()
+
+
+def add_branch_protection(call: Call) -> Response:
+    """POST …/branch_protection (deprecated): one pattern more."""
+    patterns, etag = call.catalog.get_branch_protection(call.repository)
+    if call.body["pattern"] not in patterns:
+        call.catalog.set_branch_protection(call.repository, [*patterns, call.body["pattern"]], if_match=etag)
+    return answers.empty()
+
+
+def delete_branch_protection(call: Call) -> Response:
+    """DELETE …/branch_protection (deprecated): one pattern less; 404 when it is not there."""
+    patterns, etag = call.catalog.get_branch_protection(call.repository)
+    if call.body["pattern"] not in patterns:
+        raise MissingError
+    rest = [each for each in patterns if each != call.body["pattern"]]
+    call.catalog.set_branch_protection(call.repository, rest, if_match=etag)
+    return answers.empty()
+
+
+def check_branch_protection_set_allowed(call: Call) -> Response:
+    """GET …/branch_protection/set_allowed: whoever gets here may."""
+    call.catalog.get_repository(call.repository)
     return answers.empty()
 
 

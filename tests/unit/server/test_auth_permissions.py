@@ -27,6 +27,7 @@ SIGNED_IN = {
     "get_config",
     "get_version",
     "get_garbage_collection_config",
+    "post_statistics",
     "list_repositories",
     "delete_objects",
 }

@@ -161,6 +161,18 @@ def test_a_source_inside_the_namespace_or_around_it_is_refused(outside: str) -> 
                 if key.startswith(b"imports/")]  # fmt: skip
 
 
+def test_a_source_in_another_repositorys_namespace_is_refused_because_its_collection_would_delete_it(
+    outside: str,
+) -> None:
+    lake = make_lake()
+    lake.catalog.create_repository("other", f"{outside}/other")
+    for bad in (prefix(f"{outside}/other/data/", "x/"), single(f"{outside}/other/data/a", "x"),
+                prefix(f"{outside}/", "x/")):  # fmt: skip
+        with pytest.raises(InvalidValueError, match="invalid import source"):
+            run(lake, bad)
+    assert run(lake, prefix(f"{outside}/sales/", "x/")).completed
+
+
 def test_who_may_not_commit_may_not_import(outside: str) -> None:
     lake = make_lake()
     with pytest.raises(BranchNotFoundError):
