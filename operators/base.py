@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.observability import stats
@@ -14,6 +14,7 @@ from airflow.sdk.observability import stats
 from dredge.errors import ConfigError
 from dredge.gc.steps import Context as Run
 from dredge.runs.summary import StepSummary
+from dredge.storage import StorageOptions
 from operators.hooks.lakefs import LakeFSHook
 from operators.hooks.storage import storage_options
 
@@ -82,8 +83,16 @@ def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
     return Run.open(run_uri, storage_options(aws_conn_id), hook.client)
 
 
+class HasOptions(Protocol):
+    """A run of any collection."""
+
+    @property
+    def options(self) -> StorageOptions | None:
+        """How its stores are reached; None when this process's environment says it already."""
+
+
 @contextmanager
-def tasks_environment(run: Run, more: Mapping[str, str] | None = None) -> Iterator[None]:
+def tasks_environment(run: HasOptions, more: Mapping[str, str] | None = None) -> Iterator[None]:
     """Let a step's tasks, which read the environment wherever they run, reach the object store from here.
 
     :param run: opened with the options of the store

@@ -10,12 +10,10 @@ from dredge.runs import ledger
 from dredge.runs.tasks import LocalRunner
 from operators.base import open_run, tasks_environment, told
 from operators.hooks.kv import kv_env
-from operators.spark import LakeFSSparkOperator
+from operators.spark import LakeFSSparkOperator, PlannedRun
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from dredge.gc.steps import Context as Run
 
 
 class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
@@ -41,7 +39,7 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
         super().__init__(**kwargs)
         self.kv_conn_id = kv_conn_id
 
-    def secrets(self, run: Run) -> dict[str, str]:
+    def secrets(self, run: PlannedRun) -> dict[str, str]:
         """Return what lets the job reach the server, the object store and the key-value store."""
         return super().secrets(run) | kv_env(self.kv_conn_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
@@ -159,11 +159,10 @@ class IcechunkCollectOperator(SparkJobOperator):
             )
         run = Run.open(self.run_uri, storage_options(self.aws_conn_id))
         if self.plan["mode"] == "local":
-            with tasks_environment(cast(Any, run)):  # all it asks for are the options
+            with tasks_environment(run):
                 summary = run_steps(run, LocalRunner())
         else:
-            secrets = run.options.to_env() if run.options is not None else {}
-            summary = self.run_job(context, run.folder, secrets)
+            summary = self.run_job(context, run)
         return told(self.step, summary, run.plan.uri)
 
 

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.icechunk.collection.estimate import estimate
 from dredge.icechunk.expiration.plan import plan_expiration
-from dredge.icechunk.expiration.stored import store_plan
+from dredge.icechunk.expiration.stored import PAGE, store_plan
 from dredge.icechunk.repository import read_history
 from dredge.icechunk.threshold import parse_older_than
 from dredge.storage import open_reader
 from operators.icechunk_base import IcechunkOperator, now
 from operators.plan import truth
+from operators.save_report import REPORT, ReportLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
 class IcechunkPlanExpirationOperator(IcechunkOperator):
-    """Plan an expiration, and store the plan as data, text and picture beside the repository. Changes nothing.
+    """Plan an expiration, and store the plan as data, text, picture and page beside the repository.
+
+    Changes nothing.
 
     :param storage: URI of the repository (templated)
     :param older_than: a duration such as ``30d``, a date, or a time with its zone (templated)
@@ -30,6 +33,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
+    operator_extra_links = (ReportLink(),)
     template_fields: Sequence[str] = (
         "storage",
         "older_than",
@@ -69,6 +73,8 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         if truth("estimate", self.estimate):
             plan = plan.with_freed(estimate(reader, plan))
         where = store_plan(self.storage, plan, now(), self.options)
+        if "ti" in context:
+            context["ti"].xcom_push(REPORT, f"{where}/{PAGE}")
         return {
             "plan_uri": where,
             "digest": plan.digest,

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -21,10 +21,9 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from dredge.errors import ConfigError, DredgeError, FormatError
-from dredge.gc.steps import Context as Run
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
-from operators.base import open_run, told
+from operators.base import HasOptions, open_run, told
 from operators.connect import ConnectJob
 from operators.hooks.lakefs import LakeFSHook
 
@@ -39,6 +38,14 @@ _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
 #: The line by which a job says why it ended; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
+
+
+class PlannedRun(HasOptions, Protocol):
+    """A run of any collection."""
+
+    @property
+    def folder(self) -> RunFolder:
+        """Its folder."""
 
 
 class SparkJobOperator(SparkSubmitOperator):
@@ -81,24 +88,23 @@ class SparkJobOperator(SparkSubmitOperator):
         self.spark_connect_conn_id = spark_connect_conn_id
         self._connect_job: ConnectJob | None = None
 
-    def run_job(self, context: Context, folder: RunFolder, secrets: Mapping[str, str]) -> StepSummary:
-        """Run the job and return the summary that its step left.
+    def secrets(self, run: PlannedRun) -> dict[str, str]:
+        """Return the variables that let the job reach the object store."""
+        return run.options.to_env() if run.options is not None else {}
 
-        :param context: of the task
-        :param folder: of the run
-        :param secrets: variables that let the job reach what it works on
-        """
+    def run_job(self, context: Context, run: PlannedRun) -> StepSummary:
+        """Run the job and return the summary that its step left."""
         match self.spark_engine:
             case "submit":
-                self.submit(context, secrets)
+                self.submit(context, self.secrets(run))
             case "connect":
-                self.connect(secrets)
+                self.connect(self.secrets(run))
             case other:
                 raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
-        summary = folder.read_summary(self.folder)
+        summary = run.folder.read_summary(self.folder)
         if summary is None:
             raise FormatError(
-                f"run {folder.run_id}: the job {self.step} left no summary in {folder.uri}."
+                f"run {run.folder.run_id}: the job {self.step} left no summary in {run.folder.uri}."
                 " Nothing may be concluded from it; clear the task."
             )
         return summary
@@ -180,11 +186,11 @@ class LakeFSSparkOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return the figures of its step."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        return told(self.step, self.run_job(context, run.folder, self.secrets(run)), run.plan.repository)
+        return told(self.step, self.run_job(context, run), run.plan.repository)
 
-    def secrets(self, run: Run) -> dict[str, str]:
+    def secrets(self, run: PlannedRun) -> dict[str, str]:
         """Return the variables that let the job reach the lakeFS server and the object store."""
-        return self.hook.env() | (run.options.to_env() if run.options is not None else {})
+        return self.hook.env() | super().secrets(run)
 
 
 def own_spark_home(path: str) -> dict[str, str]:
