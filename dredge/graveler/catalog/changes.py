@@ -18,7 +18,7 @@ from dredge.graveler.catalog.entries import (
 )
 from dredge.graveler.catalog.objects import ObjectCalls
 from dredge.graveler.catalog.results import DeleteError, ObjectStats
-from dredge.graveler.committed import AddressType, Entry
+from dredge.graveler.committed import AddressType, Entry, Value
 from dredge.graveler.errors import (
     DataNotFoundError,
     GravelerError,
@@ -32,7 +32,7 @@ from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Branch, Repository
 from dredge.graveler.staging.area import Staged
 from dredge.graveler.staging.combined import staged_value
-from dredge.graveler.staging.flows import write_staged
+from dredge.graveler.staging.flows import READ_TRIES, write_staged
 from dredge.kv import PredicateFailedError
 
 Content = bytes | BinaryIO | Iterable[bytes]
@@ -215,7 +215,7 @@ class ChangeCalls(ObjectCalls):
 
         def write(present: Branch) -> None:
             here = self._areas.get_raw(present.staging_token, raw)
-            value = self._value_on(found, present, raw)
+            value = self._settled_value(found, present, raw)
             if value is None:
                 raise PathNotFoundError
             entry = replace(decode_entry(raw, value), metadata=dict(metadata))
@@ -248,8 +248,7 @@ class ChangeCalls(ObjectCalls):
         """
         here = self._areas.get_raw(branch.staging_token, staged.path)
         if here is None:
-            lower = replace(branch, staging_token="")
-            present = self._value_on(repository, lower, staged.path)
+            present = self._settled_value(repository, branch, staged.path, below=True)
         else:
             present = Staged.decode(staged.path, here).value
         if present is not None and present != staged.value:
@@ -280,11 +279,37 @@ class ChangeCalls(ObjectCalls):
         """Whether a path may show through once the newest token says nothing of it.
 
         Any row of a sealed token counts, a tombstone too: it may have come too late for the commit that is
-        being made of that token, and would be dropped with it.
+        being made of that token, and would be dropped with it. So does a branch that has changed: what its
+        tokens held may have been committed and dropped under the look.
         """
         if staged_value(self._areas, branch.sealed_tokens, path) is not None:
             return True
-        return self._committed_value(repository, branch.commit_id, path) is not None
+        if self._committed_value(repository, branch.commit_id, path) is not None:
+            return True
+        return self._branches.current(repository, branch.name).branch != branch
+
+    def _settled_value(
+        self, repository: Repository, branch: Branch, path: bytes, *, below: bool = False
+    ) -> Value | None:
+        """What a path reads as, whatever is committed and dropped under the look.
+
+        Args:
+            repository: where.
+            branch: as it was read last, perhaps from the cache.
+            path: which.
+            below: leave the newest token out.
+
+        Raises:
+            TooManyTriesError: 429, the branch changed during every try.
+        """
+        for _ in range(READ_TRIES):
+            seen = replace(branch, staging_token="") if below else branch
+            value = self._value_on(repository, seen, path)
+            after = self._branches.current(repository, branch.name).branch
+            if after == branch:
+                return value
+            branch = after
+        raise TooManyTriesError
 
     def _write_bytes(self, repository: Repository, address: str, content: Content) -> tuple[str, int]:
         objects = self._namespace(repository).objects

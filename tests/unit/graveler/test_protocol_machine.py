@@ -25,8 +25,8 @@ from dredge.graveler.catalog import Catalog, Commit, Settings
 from dredge.graveler.errors import NoChangesError
 from dredge.kv import Entry, Store, open_store
 from tests.support.faulty import CrashError
-from tests.support.overlaps import History, Write, listing, log_ids, stage
 from tests.support.lakes import make_lake
+from tests.support.overlaps import History, Write, listing, log_ids, stage
 from tests.support.turns import Stage
 
 PATHS = ("a", "b", "c")
