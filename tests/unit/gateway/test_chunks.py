@@ -189,3 +189,20 @@ def test_content_md5_and_the_signed_hash_are_compared() -> None:
 def test_an_unknown_checksum_is_refused_not_ignored() -> None:
     assert refusal(request(UNSIGNED, **{"x-amz-checksum-xxh3": "AAAA"}), b"") == "InvalidRequest"
     assert refusal(request("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"), b"") == "NotImplemented"
+
+
+@pytest.mark.parametrize("size", [0, 10, 66560, 3 << 20])
+def test_what_boto3_encodes_is_decoded(size: int) -> None:
+    from io import BytesIO
+
+    from botocore.httpchecksum import AwsChunkedWrapper, Crc32Checksum
+
+    content = bytes(range(256)) * (size // 256 + 1)
+    wrapper = AwsChunkedWrapper(
+        BytesIO(content[:size]), checksum_cls=Crc32Checksum, checksum_name="x-amz-checksum-crc32"
+    )
+    raw = request(
+        UNSIGNED_TRAILER,
+        **{"x-amz-trailer": "x-amz-checksum-crc32", "x-amz-decoded-content-length": str(size)},
+    )
+    assert read(raw, wrapper.read(), 5000) == content[:size]
