@@ -11,7 +11,8 @@ from dredge.gc.active import ActiveCommits, find_active, write_path_commits
 from dredge.gc.collect import HEADS, LIVE, SIZES, Roles, collect
 from dredge.gc.context import Context
 from dredge.gc.counted import CountedSet
-from dredge.gc.kept import Extra, collect_paths, count_kept, find_extra
+from dredge.gc.kept import Extra, count_kept, find_extra
+from dredge.gc.kept_paths import collect_paths
 from dredge.gc.live import LiveSet, LocatedSet
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.ranges import (

@@ -14,7 +14,8 @@ from dredge.gc.active import PATH_COMMITS, ActiveCommits, find_active, path_comm
 from dredge.gc.collect import LIVE, Roles, collect
 from dredge.gc.committed import COMMITS, RANGES
 from dredge.gc.context import Context
-from dredge.gc.kept import collect_paths, find_extra
+from dredge.gc.kept import find_extra
+from dredge.gc.kept_paths import collect_paths
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.ranges import Metaranges, Ranges, find_range_files, read_ranges
 from dredge.gc.staged import scan_staging

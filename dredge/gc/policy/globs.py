@@ -14,6 +14,7 @@ they are.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from dredge.errors import ConfigError
 
@@ -76,3 +77,18 @@ def _stars(text: str, place: int) -> tuple[str, int]:
 def literal_prefix(glob: str) -> str:
     """The text that everything a pattern matches begins with."""
     return re.split(r"[*?\[\\]", glob, maxsplit=1)[0]
+
+
+def may_match(globs: Iterable[str], first: bytes, last: bytes) -> bool:
+    """Whether some path from `first` to `last` may match one of some patterns.
+
+    Args:
+        globs: patterns.
+        first: UTF-8, the smallest path there is.
+        last: the largest.
+    """
+    for glob in globs:
+        prefix = literal_prefix(glob).encode()
+        if first[: len(prefix)] <= prefix <= last:
+            return True
+    return False

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dredge.errors import ConfigError
 from dredge.gc.config import GCConfig
 from dredge.gc.policy import PolicyRule, RetentionPolicy, load_policy, read_policy
-from dredge.gc.policy.globs import compile_glob, literal_prefix
+from dredge.gc.policy.globs import compile_glob, literal_prefix, may_match
 
 GOOD = """\
 version: 1
@@ -147,3 +147,36 @@ def test_every_match_begins_with_the_literal_prefix(glob: str, text: str) -> Non
         return
     if pattern.fullmatch(text):
         assert text.startswith(literal_prefix(glob))
+
+
+@given(
+    st.text("ab/*?[]", min_size=1, max_size=6),
+    st.text("ab/é", max_size=5),
+    st.text("ab/é", max_size=5),
+    st.text("ab/é", max_size=5),
+)
+def test_a_range_with_a_matching_path_is_never_left_out(glob: str, path: str, one: str, other: str) -> None:
+    try:
+        pattern = compile_glob(glob)
+    except ConfigError:
+        return
+    keys = sorted(text.encode() for text in (path, one, other))
+    if any(pattern.fullmatch(key.decode()) for key in keys):
+        assert may_match([glob], keys[0], keys[-1])
+
+
+def test_a_range_where_no_path_can_match_is_left_out() -> None:
+    assert may_match(["audit/**"], b"a", b"z")
+    assert may_match(["audit/**"], b"audit/x", b"audit/y")
+    assert not may_match(["audit/**"], b"b", b"z")
+    assert not may_match(["audit/**"], b"a", b"audit")
+    assert may_match(["zzz", "**"], b"b", b"c")
+
+
+def test_the_example_in_the_documentation_is_a_policy() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "retention.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    policy = read_policy(example, "docs/retention.md")
+    assert [rule.name for rule in policy.rules] == ["releases", "audit", "models of late"]
+    assert policy.rules[1] == PolicyRule("audit", ("main",), None, ("audit/**", "*.md"))
+    assert compile_glob(policy.rules[2].paths[0]).fullmatch("models/a/b")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc import kept as kept_module
+from dredge.gc import kept_paths
 from dredge.gc.policy import read_policy
 from dredge.gc.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
@@ -203,14 +203,14 @@ def test_ranges_that_were_looked_through_for_paths_once_are_not_read_again() -> 
     many_paths(world)
     left, _ = kept(world)
     read: list[str] = []
-    honest = kept_module.addresses_below
+    honest = kept_paths.addresses_below
 
     def noting(data: bytes, name: str, *more: Any) -> Any:
         read.append(name)
         return honest(data, name, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_module, "addresses_below", noting)
+        patch.setattr(kept_paths, "addresses_below", noting)
         assert kept(world)[0] == left
         assert read == []
         # Other patterns have an index of their own; what the first ones kept goes now.
