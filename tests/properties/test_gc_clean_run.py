@@ -1,194 +1,19 @@
 """On random histories a clean run deletes exactly what is listed, old and not alive; and nothing that is
-alive.
-
-What is alive is told by another way than the collector's: what every branch shows, and every entry of every
-commit that a plain walk without any shortcut finds active. `DREDGE_CASES` sets the number of histories.
+alive. `DREDGE_CASES` sets the number of histories.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import timedelta
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dredge.graveler.addresses import address_readings
-from dredge.graveler.catalog import Catalog
-from dredge.graveler.committed.entries import Entry
-from dredge.graveler.committed.store import RangeReader
-from dredge.graveler.errors import GravelerError, RulesNotFoundError
-from tests.support.gc import CatalogClient, Parallel, World, make_world
+from tests.support.gc import CatalogClient, Parallel, make_world
+from tests.support.histories import History, alive, operation
 from tests.support.lakes import with_settings
 
 CASES = int(os.environ.get("DREDGE_CASES", "60"))
-BRANCHES = ("main", "one", "two", "hidden")
-PATHS = ("a", "b", "dir/c")
-CONTENTS = (b"", b"x", b"y")
-
-branch = st.sampled_from(BRANCHES)
-path = st.sampled_from(PATHS)
-content = st.sampled_from(CONTENTS)
-number = st.integers(0, 30)
-operation = st.one_of(
-    st.tuples(st.just("upload"), branch, path, content),
-    st.tuples(st.just("upload"), branch, path, content),
-    st.tuples(st.just("commit"), branch, st.booleans()),
-    st.tuples(st.just("commit"), branch, st.booleans()),
-    st.tuples(st.just("delete"), branch, path),
-    st.tuples(st.just("copy"), branch, path, path),
-    st.tuples(st.just("metadata"), branch, path),
-    st.tuples(st.just("link"), branch, path, content, st.booleans()),
-    st.tuples(st.just("stage"), branch, path, number),
-    st.tuples(st.just("orphan"), content),
-    st.tuples(st.just("branch"), branch, branch),
-    st.tuples(st.just("branch from commit"), branch, number),
-    st.tuples(st.just("drop branch"), branch),
-    st.tuples(st.just("reset"), branch),
-    st.tuples(st.just("reset path"), branch, path),
-    st.tuples(st.just("hard reset"), branch, number),
-    st.tuples(st.just("merge"), branch, branch, st.sampled_from(["", "dest-wins", "source-wins"])),
-    st.tuples(st.just("revert"), branch, number),
-    st.tuples(st.just("tag"), number),
-    st.tuples(st.just("seal"), branch),
-    st.tuples(st.just("age"), st.integers(1, 9)),
-)
-
-
-class History:
-    """Does operations on a lake; what a server refuses is simply not done."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.catalog = world.lake.catalog
-        self.name = world.lake.repository
-        self.made: list[str] = []
-        self.steps: dict[str, Callable[..., object]] = {
-            "upload": lambda branch, path, content: self.keep(world.upload(path, content, branch)),
-            "commit": self.commit,
-            "delete": lambda branch, path: self.catalog.delete_object(self.name, branch, path),
-            "copy": lambda branch, path, source: self.catalog.copy_object(self.name, branch, path, source),
-            "metadata": lambda branch, path: self.catalog.update_user_metadata(
-                self.name, branch, path, {"k": "v"}
-            ),
-            "link": self.link,
-            "stage": self.stage,
-            "orphan": lambda content: self.keep(world.orphan(f"data/orphans/{len(self.made)}", content)),
-            "branch": lambda branch, source: self.branch(branch, source),
-            "branch from commit": lambda branch, number: self.branch(branch, self.commit_id(number)),
-            "drop branch": lambda branch: self.catalog.delete_branch(self.name, branch),
-            "reset": lambda branch: self.catalog.reset_branch(self.name, branch),
-            "reset path": lambda branch, path: self.catalog.reset_branch(
-                self.name, branch, kind="object", path=path
-            ),
-            "hard reset": lambda branch, number: self.catalog.hard_reset(
-                self.name, branch, self.commit_id(number)
-            ),
-            "merge": self.merge,
-            "revert": self.revert,
-            "tag": lambda number: self.catalog.create_tag(self.name, f"t{number}", self.commit_id(number)),
-            "seal": self.seal,
-            "age": lambda days: world.age(days=days),
-        }
-
-    def do(self, name: str, *arguments: object) -> None:
-        with suppress(GravelerError):
-            self.steps[name](*arguments)
-
-    def keep(self, address: str) -> None:
-        self.made.append(address)
-
-    def commit_ids(self) -> list[str]:
-        found = self.catalog._repositories.get(self.name)
-        return [commit.id for commit in self.catalog._commits.all(found)]
-
-    def commit_id(self, number: int) -> str:
-        ids = self.commit_ids()
-        return ids[number % len(ids)]
-
-    def commit(self, branch: str, back_dated: bool) -> None:
-        date = self.world.lake.clock() - timedelta(days=40) if back_dated else None
-        self.world.lake.commit(f"commit {len(self.commit_ids())}", branch, date=date)
-
-    def branch(self, branch: str, source: str) -> None:
-        self.catalog.create_branch(self.name, branch, source, hidden=branch == "hidden")
-
-    def link(self, branch: str, path: str, content: bytes, linked: bool) -> None:
-        full = self.catalog.get_physical_address(self.name, branch, path)
-        key = full.removeprefix(self.world.lake.namespace + "/")
-        self.keep(self.world.orphan(key, content))
-        if linked:
-            self.catalog.link_physical_address(
-                self.name, branch, path, physical_address=full, checksum="c", size_bytes=len(content)
-            )
-
-    def stage(self, branch: str, path: str, number: int) -> None:
-        if not self.made:
-            return
-        key = self.made[number % len(self.made)]
-        # Any checksum, but the true size: a copy of an entry that lies about its size cannot be told from
-        # garbage without reading the key-value store.
-        self.catalog.stage_object(
-            self.name,
-            branch,
-            path,
-            physical_address=f"{self.world.lake.namespace}/{key}",
-            checksum="c",
-            size_bytes=self.world.lake.objects.stat(key).size,
-        )
-
-    def merge(self, source: str, destination: str, strategy: str) -> None:
-        self.catalog.merge(self.name, source, destination, committer="tester", strategy=strategy)
-
-    def revert(self, branch: str, number: int) -> None:
-        self.catalog.revert(self.name, branch, self.commit_id(number), parent_number=1, committer="tester")
-
-    def seal(self, branch: str) -> None:
-        """What a commit leaves that was killed after its first write."""
-        found = self.catalog._repositories.get(self.name)
-        token = f"{self.name}-{branch}:sealed-{len(self.commit_ids())}-{len(self.made)}"
-        self.catalog._protocol.change(found, branch, lambda present: present.sealed(token))
-
-
-def alive(world: World, catalog: Catalog) -> set[str]:
-    """Every address that a branch shows, or a commit names that no rule lets go."""
-    name = world.lake.repository
-    found = catalog._repositories.get(name)
-    branches = list(catalog._branches.scan(found))
-    commits = {commit.id: commit for commit in catalog._commits.all(found)}
-    try:
-        rules = catalog.get_gc_rules(name)
-    except RulesNotFoundError:
-        active = set(commits)
-    else:
-        now = world.lake.clock()
-        heads = {branch.commit_id for branch in branches}
-        mains = {commit.main_parent for commit in commits.values()}
-        active = set(heads)
-        starts = [(branch.commit_id, rules.threshold(now, branch.name)) for branch in branches]
-        for leaf in set(commits) - mains - heads:
-            threshold = rules.threshold(now, None)
-            starts.append((leaf, threshold))
-            if commits[leaf].creation_date > threshold:
-                active.add(leaf)
-        for start, threshold in starts:
-            commit = commits[start]
-            while commit.main_parent is not None:
-                if commit.creation_date > threshold:
-                    active.add(commit.main_parent)
-                commit = commits[commit.main_parent]
-        active |= {tag.commit_id for tag in catalog.list_tags(name, amount=1000).results}
-    addresses: set[str] = set()
-    reader = RangeReader(world.lake.objects)
-    for commit_id in active:
-        for key, value in reader.list_entries(commits[commit_id].metarange_id):
-            entry = Entry.decode(value.data, repr(key))
-            addresses.update(address_readings(entry.address, entry.address_type, world.lake.namespace))
-    for branch in branches:
-        addresses.update(world.served(branch.name).values())
-    return addresses
 
 
 @settings(

@@ -1,127 +1,230 @@
-"""What the design promises of reads, writes and commits that overlap, checked on what was seen.
+"""Random histories of a lake: operations as values that Hypothesis draws, and what is alive after them.
 
-Operation A happened before B if A ended before B began; all others may have happened in any order. Of one path:
-
-    reads      show a write that did not begin after the read had ended, and that did not happen before
-               another acknowledged write which happened before the read
-    commits    hold what a reader could have seen that began when the commit began
-    failures   a write that failed may be visible; it ended when it failed
-
-Every write has a value of its own (the checksum of its entry), deletions have None. This allows what the
-design calls non-guarantees: "1-3-2" and "B-A-N-A-N-A".
-
-Source: design "lakeFS on KV", consistency guarantees.
+What is alive is told by another way than the collector's: what every branch shows, and every entry of every
+commit that a plain walk without any shortcut finds active.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
 
+from hypothesis import strategies as st
+
+from dredge.graveler.addresses import address_readings
 from dredge.graveler.catalog import Catalog
+from dredge.graveler.committed.entries import Entry
+from dredge.graveler.committed.store import RangeReader
+from dredge.graveler.errors import GravelerError, RulesNotFoundError
+from tests.support.gc import World
 
-NEVER = float("inf")
-BEFORE_ALL = -1.0
+BRANCHES = ("main", "one", "two", "hidden")
+PATHS = ("a", "b", "dir/c")
+CONTENTS = (b"", b"x", b"y")
+
+branch = st.sampled_from(BRANCHES)
+path = st.sampled_from(PATHS)
+content = st.sampled_from(CONTENTS)
+number = st.integers(0, 30)
+operation = st.one_of(
+    st.tuples(st.just("upload"), branch, path, content),
+    st.tuples(st.just("upload"), branch, path, content),
+    st.tuples(st.just("commit"), branch, st.booleans()),
+    st.tuples(st.just("commit"), branch, st.booleans()),
+    st.tuples(st.just("delete"), branch, path),
+    st.tuples(st.just("copy"), branch, path, path),
+    st.tuples(st.just("metadata"), branch, path),
+    st.tuples(st.just("link"), branch, path, content, st.booleans()),
+    st.tuples(st.just("stage"), branch, path, number),
+    st.tuples(st.just("orphan"), content),
+    st.tuples(st.just("branch"), branch, branch),
+    st.tuples(st.just("branch from commit"), branch, number),
+    st.tuples(st.just("drop branch"), branch),
+    st.tuples(st.just("reset"), branch),
+    st.tuples(st.just("reset path"), branch, path),
+    st.tuples(st.just("hard reset"), branch, number),
+    st.tuples(st.just("merge"), branch, branch, st.sampled_from(["", "dest-wins", "source-wins"])),
+    st.tuples(st.just("revert"), branch, number),
+    st.tuples(st.just("tag"), number),
+    st.tuples(st.just("seal"), branch),
+    st.tuples(st.just("age"), st.integers(1, 9)),
+)
+later = st.one_of(
+    operation,
+    operation,
+    operation,
+    st.tuples(st.just("hand out"), branch, path),
+    st.tuples(st.just("arrive"), content, st.booleans()),
+    st.tuples(st.just("rules"), st.sampled_from([None, 1, 5, 30])),
+    st.tuples(st.just("untag"), number),
+    st.tuples(st.just("hours"), st.integers(1, 30)),
+)
+"""Operations that only matter when there are several runs."""
+LATEST_ARRIVAL = timedelta(days=6)
+"""How long after it was handed out an address may be uploaded to; the margin of slices is longer."""
 
 
-@dataclass
-class Write:
-    """A write of one path.
+class History:
+    """Does operations on a lake; what a server refuses is simply not done."""
 
-    Args:
-        path: where.
-        value: what; None deletes.
-        began: time of the call.
-        ended: time of the answer, good or bad; NEVER while there is none.
-        acknowledged: it was a good one.
-    """
-
-    path: str
-    value: str | None
-    began: float
-    ended: float = NEVER
-    acknowledged: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "value": self.value, "began": self.began, "ended": self.ended} | {
-            "acknowledged": self.acknowledged
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.catalog = world.lake.catalog
+        self.name = world.lake.repository
+        self.made: list[str] = []
+        self.handed_out: list[tuple[datetime, str, str, str]] = []
+        self.steps: dict[str, Callable[..., object]] = {
+            "upload": lambda branch, path, content: self.keep(world.upload(path, content, branch)),
+            "commit": self.commit,
+            "delete": lambda branch, path: self.catalog.delete_object(self.name, branch, path),
+            "copy": lambda branch, path, source: self.catalog.copy_object(self.name, branch, path, source),
+            "metadata": lambda branch, path: self.catalog.update_user_metadata(
+                self.name, branch, path, {"k": "v"}
+            ),
+            "link": self.link,
+            "stage": self.stage,
+            "orphan": lambda content: self.keep(world.orphan(f"data/orphans/{len(self.made)}", content)),
+            "branch": lambda branch, source: self.branch(branch, source),
+            "branch from commit": lambda branch, number: self.branch(branch, self.commit_id(number)),
+            "drop branch": lambda branch: self.catalog.delete_branch(self.name, branch),
+            "reset": lambda branch: self.catalog.reset_branch(self.name, branch),
+            "reset path": lambda branch, path: self.catalog.reset_branch(
+                self.name, branch, kind="object", path=path
+            ),
+            "hard reset": lambda branch, number: self.catalog.hard_reset(
+                self.name, branch, self.commit_id(number)
+            ),
+            "merge": self.merge,
+            "revert": self.revert,
+            "tag": lambda number: self.catalog.create_tag(self.name, f"t{number}", self.commit_id(number)),
+            "seal": self.seal,
+            "age": lambda days: world.age(days=days),
+            "hours": lambda hours: world.age(hours=hours),
+            "hand out": self.hand_out,
+            "arrive": self.arrive,
+            "rules": self.rules,
+            "untag": lambda number: self.catalog.delete_tag(self.name, f"t{number}"),
         }
 
+    def do(self, name: str, *arguments: object) -> None:
+        with suppress(GravelerError):
+            self.steps[name](*arguments)
 
-@dataclass
-class History:
-    """All writes, of any number of writers.
+    def keep(self, address: str) -> None:
+        self.made.append(address)
 
-    Args:
-        paths: all that are ever written; absent at the beginning.
-    """
+    def commit_ids(self) -> list[str]:
+        found = self.catalog._repositories.get(self.name)
+        return [commit.id for commit in self.catalog._commits.all(found)]
 
-    paths: Sequence[str]
-    writes: list[Write] = field(default_factory=list)
+    def commit_id(self, number: int) -> str:
+        ids = self.commit_ids()
+        return ids[number % len(ids)]
 
-    def __post_init__(self) -> None:
-        self.writes += [Write(path, None, BEFORE_ALL, BEFORE_ALL, True) for path in self.paths]
+    def commit(self, branch: str, back_dated: bool) -> None:
+        date = self.world.lake.clock() - timedelta(days=40) if back_dated else None
+        self.world.lake.commit(f"commit {len(self.commit_ids())}", branch, date=date)
 
-    def begin(self, path: str, value: str | None, now: float) -> Write:
-        """Note the call of a write."""
-        self.writes.append(Write(path, value, now))
-        return self.writes[-1]
+    def branch(self, branch: str, source: str) -> None:
+        self.catalog.create_branch(self.name, branch, source, hidden=branch == "hidden")
 
-    def require_readable(self, seen: Mapping[str, str | None], began: float, ended: float) -> None:
-        """Check a read.
+    def link(self, branch: str, path: str, content: bytes, linked: bool) -> None:
+        full = self.catalog.get_physical_address(self.name, branch, path)
+        key = full.removeprefix(self.world.lake.namespace + "/")
+        self.keep(self.world.orphan(key, content))
+        if linked:
+            self.catalog.link_physical_address(
+                self.name, branch, path, physical_address=full, checksum="c", size_bytes=len(content)
+            )
 
-        Args:
-            seen: values by path; a path that is missing was not looked at.
-            began: when the read began; everything acknowledged before counts.
-            ended: when it ended.
-        """
-        for path, value in seen.items():
-            wrong = self._wrong(path, value, began, ended)
-            assert not wrong, f"{path} reads {value}: {wrong}"
+    def hand_out(self, branch: str, path: str) -> None:
+        full = self.catalog.get_physical_address(self.name, branch, path)
+        self.handed_out.append((self.world.lake.clock(), branch, path, full))
 
-    def require_listing(self, seen: Mapping[str, str], began: float, ended: float) -> None:
-        """Check a listing of everything: what is not in it reads as deleted."""
-        assert set(seen) <= set(self.paths)
-        self.require_readable({path: seen.get(path) for path in self.paths}, began, ended)
+    def arrive(self, content: bytes, linked: bool) -> None:
+        """Upload to an address that was handed out a while ago, and link it if that is still allowed."""
+        if not self.handed_out:
+            return
+        at, branch, path, full = self.handed_out.pop(0)
+        if self.world.lake.clock() - at > LATEST_ARRIVAL:
+            return
+        self.keep(self.world.orphan(full.removeprefix(self.world.lake.namespace + "/"), content))
+        if linked:
+            self.catalog.link_physical_address(
+                self.name, branch, path, physical_address=full, checksum="c", size_bytes=len(content)
+            )
 
-    def _wrong(self, path: str, value: str | None, began: float, ended: float) -> str:
-        mine = [write for write in self.writes if write.path == path]
-        sources = [write for write in mine if write.value == value and write.began < ended]
-        if not sources:
-            return "nobody has written that by then"
-        known = [write for write in mine if write.acknowledged and write.ended < began]
-        for source in sources:
-            newer = [write for write in known if source.ended < write.began]
-            if not newer:
-                return ""
-        return f"older than {newer[0].value}, which was acknowledged before the read began"
+    def rules(self, days: int | None) -> None:
+        if days is None:
+            self.catalog.delete_gc_rules(self.name)
+        else:
+            self.world.rules(days, two=2 * days)
+
+    def stage(self, branch: str, path: str, number: int) -> None:
+        if not self.made:
+            return
+        key = self.made[number % len(self.made)]
+        if key not in self.world.data():
+            return
+        # Any checksum, but the true size: a copy of an entry that lies about its size cannot be told from
+        # garbage without reading the key-value store.
+        self.catalog.stage_object(
+            self.name,
+            branch,
+            path,
+            physical_address=f"{self.world.lake.namespace}/{key}",
+            checksum="c",
+            size_bytes=self.world.lake.objects.stat(key).size,
+        )
+
+    def merge(self, source: str, destination: str, strategy: str) -> None:
+        self.catalog.merge(self.name, source, destination, committer="tester", strategy=strategy)
+
+    def revert(self, branch: str, number: int) -> None:
+        self.catalog.revert(self.name, branch, self.commit_id(number), parent_number=1, committer="tester")
+
+    def seal(self, branch: str) -> None:
+        """What a commit leaves that was killed after its first write."""
+        found = self.catalog._repositories.get(self.name)
+        token = f"{self.name}-{branch}:sealed-{len(self.commit_ids())}-{len(self.made)}"
+        self.catalog._protocol.change(found, branch, lambda present: present.sealed(token))
 
 
-def stage(catalog: Catalog, repository: str, path: str, value: str, branch: str = "main") -> None:
-    """Write a value: an entry whose checksum it is."""
-    catalog.stage_object(
-        repository, branch, path, physical_address=f"s3://elsewhere/{value}", checksum=value, size_bytes=1
-    )
-
-
-def listing(catalog: Catalog, repository: str, ref: str = "main") -> dict[str, str]:
-    """All values of a ref."""
-    found: dict[str, str] = {}
-    after = ""
-    while True:
-        page = catalog.list_entries(repository, ref, after=after, amount=1000)
-        found |= {stats.path: stats.checksum for stats in page.results}
-        if not page.has_more:
-            return found
-        after = page.next_offset
-
-
-def log_ids(catalog: Catalog, repository: str, ref: str = "main") -> list[str]:
-    """Ids of all commits that a ref leads to, newest first."""
-    found: list[str] = []
-    while True:
-        page = catalog.log(repository, ref, after=found[-1] if found else "", amount=1000)
-        found += [commit.id for commit in page.results]
-        if not page.has_more:
-            return found
+def alive(world: World, catalog: Catalog) -> set[str]:
+    """Every address that a branch shows, or a commit names that no rule lets go."""
+    name = world.lake.repository
+    found = catalog._repositories.get(name)
+    branches = list(catalog._branches.scan(found))
+    commits = {commit.id: commit for commit in catalog._commits.all(found)}
+    try:
+        rules = catalog.get_gc_rules(name)
+    except RulesNotFoundError:
+        active = set(commits)
+    else:
+        now = world.lake.clock()
+        heads = {branch.commit_id for branch in branches}
+        mains = {commit.main_parent for commit in commits.values()}
+        active = set(heads)
+        starts = [(branch.commit_id, rules.threshold(now, branch.name)) for branch in branches]
+        for leaf in set(commits) - mains - heads:
+            threshold = rules.threshold(now, None)
+            starts.append((leaf, threshold))
+            if commits[leaf].creation_date > threshold:
+                active.add(leaf)
+        for start, threshold in starts:
+            commit = commits[start]
+            while commit.main_parent is not None:
+                if commit.creation_date > threshold:
+                    active.add(commit.main_parent)
+                commit = commits[commit.main_parent]
+        active |= {tag.commit_id for tag in catalog.list_tags(name, amount=1000).results}
+    addresses: set[str] = set()
+    reader = RangeReader(world.lake.objects)
+    for commit_id in active:
+        for key, value in reader.list_entries(commits[commit_id].metarange_id):
+            entry = Entry.decode(value.data, repr(key))
+            addresses.update(address_readings(entry.address, entry.address_type, world.lake.namespace))
+    for branch in branches:
+        addresses.update(world.served(branch.name).values())
+    return addresses

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,41 +14,9 @@ from dredge.gc.planning import plan_run
 from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
 from dredge.gc.verify import still_there
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import DeleteOutcome, MemoryStore, open_reader, open_writer
-from dredge.storage.memory import MemoryDeleter
+from dredge.storage import DeleteOutcome, open_reader, open_writer
 from tests.support.gc import busy_world, deleting
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-@contextmanager
-def killed_at(number: int) -> Iterator[list[int]]:
-    """Kill the process right before one of its writes and deletes; gives how many there were."""
-    count = [0]
-    honest_write, honest_delete = MemoryStore.write, MemoryDeleter.delete
-
-    def tick() -> None:
-        count[0] += 1
-        if count[0] == number:
-            raise Killed
-
-    def write(self, *arguments, **more):  # type: ignore[no-untyped-def]
-        tick()
-        return honest_write(self, *arguments, **more)
-
-    def delete(self, *arguments):  # type: ignore[no-untyped-def]
-        tick()
-        done = honest_delete(self, *arguments)
-        tick()  # and right after it, before anybody wrote down what happened
-        return done
-
-    MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
-    try:
-        yield count
-    finally:
-        MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]
+from tests.support.killing import Killed, killed_at
 
 
 def test_a_run_killed_before_any_write_goes_on_and_ends_the_same() -> None:

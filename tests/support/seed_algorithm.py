@@ -1,0 +1,98 @@
+"""The optimized run of the design of uncommitted collection, word for word, as a model. It is not safe.
+
+Kept to show why the collector does something else: see `tests/unit/gc/test_seed_algorithm.py`.
+
+Source: seed "Uncommitted Garbage Collector", Flow 1 and Flow 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from dredge.gc.slices import slice_time
+from dredge.graveler.addresses import address_readings
+from dredge.graveler.committed.entries import Entry
+from dredge.graveler.committed.store import RangeReader
+from dredge.runs.folder import read_parquet
+from tests.support.gc import World
+
+TOKEN_EXPIRY = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """GC saved information.
+
+    Attributes:
+        uncommitted: addresses.
+        started: of the run.
+        last_slice: name of the newest slice that was read; names are sorted newest first.
+    """
+
+    uncommitted: set[str]
+    started: datetime
+    last_slice: str
+
+
+def clean_run(world: World) -> tuple[set[str], Saved]:
+    """Flow 1; gives what it would delete, and what it saves."""
+    store, last_slice = _store(world, None)
+    uncommitted = _uncommitted(world)
+    garbage = store - _committed(world, None) - uncommitted
+    return garbage, Saved(uncommitted, world.lake.clock(), last_slice)
+
+
+def optimized_run(world: World, before: Saved) -> tuple[set[str], Saved]:
+    """Flow 2; gives what it would delete, and what it saves."""
+    uncommitted = _uncommitted(world)
+    committed = _committed(world, before.started)  # "all new commits down to the last GC run timestamp"
+    old_entries = before.uncommitted - committed - uncommitted
+    store, last_slice = _store(world, before.last_slice)
+    new_entries = store - committed - uncommitted
+    saved = Saved(uncommitted, world.lake.clock(), last_slice or before.last_slice)
+    return old_entries | new_entries, saved
+
+
+def _store(world: World, stop_at: str | None) -> tuple[set[str], str]:
+    """List slices newest first, without those newer than the tokens' expiry, up to the last one read."""
+    limit = world.lake.clock() - TOKEN_EXPIRY
+    keys, newest = set[str](), ""
+    for folder in world.lake.objects.list_level("data/").folders:
+        opened = slice_time(folder)
+        if opened is not None and opened > limit:
+            continue
+        if stop_at is not None and folder >= stop_at:
+            break
+        newest = newest or folder
+        keys |= set(world.lake.keys(folder))
+    return keys, newest
+
+
+def _uncommitted(world: World) -> set[str]:
+    """PrepareUncommittedForGC, all pages."""
+    found, token = set[str](), None
+    while True:
+        page = world.client.prepare_uncommitted(world.lake.repository, token)
+        if page.location:
+            folder = page.location.removeprefix(world.lake.namespace + "/")
+            for key in world.lake.keys(folder):
+                rows: pa.Table = read_parquet(world.lake.objects.get(key))
+                found |= set(rows["physical_address"].to_pylist())
+        token = page.token
+        if token is None:
+            return found
+
+
+def _committed(world: World, since: datetime | None) -> set[str]:
+    """Addresses of the repository's commits, or of those newer than an instant."""
+    reader, found = RangeReader(world.lake.objects), set[str]()
+    for branch in world.client.branches(world.lake.repository):
+        for commit in world.client.log(world.lake.repository, branch.id):
+            if since is None or commit.created_at > since:
+                for key, value in reader.list_entries(commit.metarange_id):
+                    entry = Entry.decode(value.data, repr(key))
+                    found |= set(address_readings(entry.address, entry.address_type, world.lake.namespace))
+    return found

@@ -1,0 +1,316 @@
+"""Optimized runs: what they read, what they leave out, and when a run is rather a clean one."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConflictError, FormatError, RefusedError
+from dredge.gc.context import Context
+from dredge.gc.planning import release_lease
+from dredge.gc.state.advance import advance_state
+from dredge.gc.state.model import RunState
+from dredge.gc.state.store import POINTER, StateStore
+from dredge.gc.steps import bulk_delete, finish_run, verify
+from dredge.graveler.committed.metaranges import read_metarange
+from dredge.runs.tasks import LocalRunner
+from tests.support.gc import World, make_world, summary_of
+
+REPOSITORY = "lake"
+
+
+def grown_world(**settings: Any) -> World:
+    """A lake after a clean run, its slices old."""
+    world = make_world(mode="auto", **settings)
+    world.rules(30)
+    for number in range(5):
+        world.upload(f"a{number}", b"%d" % number)
+    world.lake.commit()
+    world.age(days=9)
+    world.collect()
+    return world
+
+
+def state_of(world: World) -> RunState:
+    """The state that the next run would build on."""
+    context = world.plan()
+    release_lease(context)
+    state = StateStore(context.state).current(REPOSITORY, world.lake.namespace).state
+    assert state is not None
+    return state
+
+
+def run(world: World, **settings: Any) -> Context:
+    """A whole run; gives its context."""
+    context = world.plan(**settings)
+    world.run(context)
+    return context
+
+
+def test_only_slices_that_no_run_is_done_with_are_listed() -> None:
+    world = grown_world()
+    kept = world.upload("new", b"new")
+    gone = world.upload("newer", b"newer")
+    world.lake.catalog.reset_branch(REPOSITORY, "main", kind="object", path="newer")
+    world.age(days=2)
+    context = run(world)
+    assert context.plan.mode == "optimized"
+    listing = summary_of(context, "listing").counts
+    assert (listing["slices"], listing["covered_slices"]) == (2, 1)
+    assert listing["old_objects"] == 2
+    assert gone not in world.data()
+    assert kept in world.data()
+
+
+def test_only_new_ranges_and_metaranges_are_read() -> None:
+    world = grown_world()
+    world.upload("b", b"b")
+    world.lake.commit()
+    world.age(days=2)
+    read: list[str] = []
+    context = world.plan()
+    honest = type(context.reader).get
+
+    def get(self: Any, key: str) -> bytes:
+        if key.startswith("_lakefs/") and len(key) == len("_lakefs/") + 64:
+            read.append(key)
+        return honest(self, key)
+
+    type(context.reader).get = get  # type: ignore[method-assign]
+    try:
+        world.run(context)
+    finally:
+        type(context.reader).get = honest  # type: ignore[method-assign]
+    counts = summary_of(context, "committed").counts
+    assert counts["ranges_decoded"] == 1
+    assert counts["dropped_ranges"] == 0
+    assert counts["active_commits"] == 3
+    new = {key for key in read if key.removeprefix("_lakefs/") not in known_files(world, context)}
+    assert len(new) <= 2, "one metarange, one range"
+
+
+def known_files(world: World, context: Context) -> set[str]:
+    """Ranges and metaranges that were active in the run before."""
+    version = context.plan.state
+    assert version is not None
+    state = StateStore(context.state).load(version)
+    before = Context.open(state.run_uri, None, world.client, world.lake.clock)
+    ranges = before.folder.read_part(state.ranges)["range_id"].to_pylist()
+    named = before.folder.read_part(state.named)["metarange_id"].to_pylist()
+    return {*ranges, *named}
+
+
+def test_what_only_dropped_ranges_named_goes_and_what_others_name_too_stays() -> None:
+    world = grown_world()
+    twice = world.upload("shared", b"shared")
+    once = world.upload("gone", b"gone")
+    world.lake.commit()
+    world.lake.catalog.create_branch(REPOSITORY, "side", "main")
+    world.lake.catalog.delete_object(REPOSITORY, "main", "gone")
+    world.lake.commit()
+    world.lake.catalog.delete_object(REPOSITORY, "side", "gone")
+    world.lake.commit(branch="side")
+    world.age(days=9)
+    assert run(world).plan.mode == "optimized"
+    assert {twice, once} <= world.data()
+    world.age(days=25)
+    for branch in ("main", "side"):
+        world.upload("tick", b"tick", branch)
+        world.lake.commit(branch=branch)
+    world.age(days=10)
+    context = run(world, mode="optimized")
+    assert context.plan.mode == "optimized"
+    assert summary_of(context, "committed").counts["dropped_ranges"] >= 1
+    assert once not in world.data()
+    assert twice in world.data()
+    assert world.lake.read("shared", "side") == b"shared"
+
+
+def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
+    world = grown_world()
+    lost = world.upload("lost", b"lost")
+    world.lake.commit()
+    world.lake.catalog.delete_object(REPOSITORY, "main", "lost")
+    world.lake.commit()
+    world.age(days=9)
+    context = run(world)
+    world.upload("x", b"x")
+    world.lake.commit()
+    world.age(days=35)
+    # The file of the range that is dropped now goes away.
+    folder = context.folder
+    ranges = folder.read_part(summary_of(context, "committed").part("committed/ranges-00000.parquet"))
+    for range_id in ranges["range_id"].to_pylist():
+        if not is_in_head(world, range_id):
+            world.lake.objects.put(f"_lakefs/{range_id}", b"damaged")
+    context = run(world, mode="optimized")
+    assert context.plan.mode == "optimized"
+    assert any("cannot be read" in text for text in summary_of(context, "committed").warnings)
+    assert lost in world.data()
+    assert state_of(world).run_id == context.plan.run_id
+
+
+def is_in_head(world: World, range_id: str) -> bool:
+    """Whether the head of the main branch names a range."""
+    commits = world.client.log(REPOSITORY, "main")
+    metarange_id = next(iter(commits)).metarange_id
+    data = world.lake.objects.get(f"_lakefs/{metarange_id}")
+    return range_id in {found.id for found in read_metarange(data, metarange_id).ranges}
+
+
+def test_a_dry_run_and_a_failed_run_leave_the_state_alone() -> None:
+    world = grown_world()
+    before = state_of(world)
+    world.orphan("data/slice/orphan")
+    world.age(days=2)
+    run(world, dry_run=True)
+    assert state_of(world) == before
+    with pytest.raises(RefusedError, match="max_objects"):
+        world.collect(max_delete_objects=0)
+    assert state_of(world) == before
+    world.collect()
+    assert state_of(world).previous == before.run_id
+
+
+def test_the_first_run_is_clean_and_so_is_one_after_the_interval() -> None:
+    world = make_world(mode="auto", clean_every_days=10)
+    world.upload("a", b"a")
+    world.age(days=2)
+    assert run(world).plan.mode == "clean"
+    world.age(days=9)
+    assert run(world).plan.mode == "optimized"
+    world.age(days=2)
+    assert run(world, mode="optimized").plan.mode == "optimized"
+    context = run(world)
+    assert context.plan.mode == "clean"
+    assert "11.0 days ago" in context.plan.why_mode
+    assert state_of(world).optimized_runs == 0
+
+
+@pytest.mark.parametrize("damage", ["pointer", "version", "missing", "part", "repository", "counted"])
+def test_a_damaged_state_means_a_clean_run(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = grown_world()
+    context = world.plan()
+    release_lease(context)
+    state, version = state_of(world), context.plan.state
+    assert version is not None
+    if damage == "pointer":
+        context.state.put(POINTER, b"{}")
+    elif damage == "version":
+        context.state.put(version.name, context.state.get(version.name) + b" ")
+    elif damage == "missing":
+        context.state.put(POINTER, json.dumps({"name": "state/versions/none.json", "sha256": "0"}).encode())
+    elif damage == "repository":
+        document = state.to_json() | {"repository": "another"}
+        moved = RunState.from_json(document)
+        store = StateStore(context.state)
+        store.advance(moved, store.current(REPOSITORY, world.lake.namespace))
+    elif damage == "counted":
+        part = state.counted.parts[0]
+        data = bytearray(context.state.get(part.name))
+        data[0] ^= 1
+        context.state.put(part.name, bytes(data))
+    else:
+        before = Context.open(state.run_uri, None, world.client, world.lake.clock)
+        before.folder.writer.put(state.ranges.name, b"nothing")
+    gone = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    context = world.plan(mode="optimized")
+    assert context.plan.mode == "clean"
+    assert "of no use" in context.plan.why_mode
+    assert "everything is read" in caplog.text
+    world.run(context)
+    assert gone not in world.data()
+    assert state_of(world).run_id == context.plan.run_id
+
+
+def test_a_state_that_breaks_in_the_middle_of_a_run_stops_it_and_the_next_is_clean() -> None:
+    world = grown_world()
+    world.age(days=2)
+    gone = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    part = state_of(world).counted.parts[0]
+    context = world.plan()
+    context.state.put(part.name, b"x" * part.size_bytes)
+    with pytest.raises(FormatError):
+        world.run(context)
+    assert gone in world.data()
+    assert world.plan(mode="optimized").plan.mode == "clean"
+
+
+def test_the_state_moves_on_only_from_where_the_run_began() -> None:
+    world = grown_world()
+    world.age(days=2)
+    context = world.plan()
+    world.mark(context)
+    bulk_delete(context, LocalRunner())
+    verify(context)
+    context.state.put(POINTER, json.dumps({"name": "x", "sha256": "y"}).encode())
+    with pytest.raises(ConflictError, match="was moved"):
+        advance_state(context)
+    with pytest.raises(ConflictError, match="was moved"):
+        finish_run(context)
+    report = context.folder.read_json("report.json")
+    assert report["outcome"] == "failed"
+
+
+def test_counts_are_made_anew_after_a_number_of_layers() -> None:
+    world = grown_world(tuning={"counted_layers_max": 3})
+    layers = []
+    for number in range(5):
+        world.upload("tick", b"%d" % number)
+        world.lake.commit()
+        world.age(days=1)
+        run(world)
+        layers.append(len(state_of(world).counted.layers))
+    assert layers == [2, 3, 1, 2, 3]
+
+
+def test_percent_limits_are_a_share_of_everything() -> None:
+    world = grown_world(max_delete_percent=25)
+    gone = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    context = run(world)
+    assert context.plan.mode == "optimized"
+    # One of one listed, but one of six in the namespace.
+    assert gone not in world.data()
+
+
+def test_what_was_kept_by_a_run_is_looked_at_again_by_the_next() -> None:
+    world = grown_world()
+    # The same bytes again: the branch reads the new copy, and no answer names it.
+    copy = world.upload("a0", b"0")
+    world.age(days=9)
+    run(world)
+    assert copy in world.data()
+    world.age(days=9)  # its slice is covered now
+    run(world)
+    assert copy in world.data()
+    world.upload("a0", b"other")
+    world.age(days=2)
+    context = run(world)
+    assert summary_of(context, "listing").counts["covered_slices"] >= 2
+    assert copy not in world.data()
+
+
+def test_a_window_lists_its_slices_and_covers_no_others() -> None:
+    world = grown_world()
+    slices: list[str] = []
+    for number in range(4):
+        slices.append(world.upload(f"w{number}", b"%d" % number))
+        world.lake.catalog.reset_branch(REPOSITORY, "main")
+        world.age(days=3)
+    world.age(days=10)
+    now = world.lake.clock()
+    begin, end = now - timedelta(days=16), now - timedelta(days=13)
+    window = {"window_begin": begin.isoformat(), "window_end": end.isoformat(), "slice_margin_hours": 49}
+    run(world, **window)
+    left = [address in world.data() for address in slices]
+    assert left == [True, True, False, True]
+    run(world, **window)
+    assert [address in world.data() for address in slices] == left
+    run(world)
+    assert not world.data() & set(slices)

@@ -1,0 +1,95 @@
+"""The two holes in the text of the optimized run, on histories of a few steps: the literal algorithm deletes a
+live object or leaves garbage for ever, ours does neither."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from dredge.gc.slices import slice_time
+from tests.support.gc import World, make_world
+from tests.support.seed_algorithm import TOKEN_EXPIRY, clean_run, optimized_run
+
+
+def old_world() -> World:
+    """A lake with a commit that is old enough for everything."""
+    world = make_world(mode="optimized")
+    world.rules(30)
+    world.upload("old", b"old")
+    world.lake.commit()
+    world.age(days=10)
+    return world
+
+
+def test_what_was_staged_and_committed_at_once_and_is_reset_later_still_lives() -> None:
+    world = old_world()
+    address = world.upload("report", b"1")
+    world.lake.commit()
+    # New metadata stages the committed address again.
+    world.lake.catalog.update_user_metadata("lake", "main", "report", {"owner": "me"})
+    world.age(days=2)
+    _, saved = clean_run(world)
+    world.collect()
+    world.lake.catalog.reset_branch("lake", "main")
+    world.age(days=2)
+    deleted, _ = optimized_run(world, saved)
+    assert address in deleted, "the text lost its hole"
+    report = world.collect()
+    assert report.counts["deleted_objects"] == 0
+    assert world.lake.read("report") == b"1"
+
+
+def test_what_was_committed_before_a_run_in_a_slice_too_young_for_it_still_lives() -> None:
+    world = old_world()
+    address = world.upload("report", b"1")
+    world.lake.commit()
+    opened = slice_time(address.rpartition("/")[0])
+    assert opened is not None
+    assert opened > world.lake.clock() - TOKEN_EXPIRY
+    _, saved = clean_run(world)  # does not read that slice yet
+    world.collect()
+    world.age(days=2)
+    deleted, _ = optimized_run(world, saved)
+    assert address in deleted, "the text lost its hole"
+    world.collect()
+    assert world.lake.read("report") == b"1"
+
+
+def test_what_only_an_expired_commit_named_is_found() -> None:
+    world = old_world()
+    address = world.upload("report", b"1")
+    world.lake.commit()
+    world.upload("report", b"2")
+    world.lake.commit()
+    world.age(days=9)
+    _, saved = clean_run(world)
+    world.collect()
+    assert address in world.data()
+    world.age(days=25)
+    world.upload("other", b"3")
+    world.lake.commit()
+    world.age(days=10)
+    deleted, _ = optimized_run(world, saved)
+    assert address not in deleted, "the text looks at uncommitted objects only"
+    world.collect()
+    assert address not in world.data()
+    assert world.lake.read("report") == b"2"
+
+
+def test_what_was_young_when_its_slice_was_read_is_found() -> None:
+    """An address handed out early and uploaded late: the slice is old, the object is not."""
+    world = old_world()
+    full = world.lake.catalog.get_physical_address("lake", "main", "late")
+    world.age(hours=23)
+    late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
+    world.age(hours=2)
+    assert world.lake.clock() - world.lake.objects.stat(late).last_modified < timedelta(hours=24)
+    garbage, saved = clean_run(world)
+    # Word for word, a clean run even deletes what was uploaded two hours ago.
+    assert late in garbage
+    world.collect()
+    assert late in world.data()
+    world.age(days=1)
+    deleted, _ = optimized_run(world, saved)
+    assert late not in deleted, "the text has read that slice"
+    world.collect()
+    assert late not in world.data()
