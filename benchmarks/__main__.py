@@ -7,6 +7,7 @@ import json
 import click
 
 from benchmarks.collect import ENGINES, run
+from benchmarks.lakes import STORES
 from benchmarks.server import USERS
 from benchmarks.server import run as run_server
 from benchmarks.shapes import SHAPES
@@ -20,13 +21,20 @@ def main() -> None:
 @main.command()
 @click.option("--shape", "shapes", multiple=True, type=click.Choice(sorted(SHAPES)), default=("b10k",))
 @click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=("floor", "submit"))
+@click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Run without the committed index.")
 @click.option("--warm/--no-warm", default=True, show_default=True, help="Run again with it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of a table.")
-def gc(shapes: tuple[str, ...], engines: tuple[str, ...], cold: bool, warm: bool, as_json: bool) -> None:
-    """Collect generated repositories on a local folder."""
+def gc(
+    shapes: tuple[str, ...], engines: tuple[str, ...], store: str, cold: bool, warm: bool, as_json: bool
+) -> None:
+    """Collect generated repositories on a local folder, or on an S3 server that is started for it.
+
+    Beside each run stands what the store alone takes: one client that lists the same objects one page after the
+    other, and that deletes as many as there is garbage.
+    """
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
-    rows = run(list(shapes), list(engines), rounds)
+    rows = run(store, list(shapes), list(engines), rounds)
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))
@@ -47,7 +55,15 @@ def gc(shapes: tuple[str, ...], engines: tuple[str, ...], cold: bool, warm: bool
         click.echo(" ".join(f"{row[name]!s:>15}" for name in (*head, "lost")))
     for row in rows:
         parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
-        click.echo(f"{row['shape']} {row['engine']} {row['index']}: {parts}")
+        name = f"{row['shape']} {row['engine']} {row['index']}"
+        click.echo(f"{name}: {parts}")
+        click.echo(
+            f"{name}: the store alone lists {row['bare_listed']:,} in {row['bare_list_seconds']} s and deletes"
+            f" {row['bare_deleted']:,} in {row['bare_delete_seconds']} s"
+        )
+        for step, counts in row["requests"].items():
+            told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            click.echo(f"{name}: requests of {step}: {told}")
 
 
 @main.command()

@@ -11,10 +11,12 @@ The server and the store are found by the environment, as in a job.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,12 +36,16 @@ def main() -> None:
     """Run once and print seconds by step."""
     engine, repository, *rest = sys.argv[1:]
     seconds: dict[str, float] = {}
+    requests: dict[str, dict[str, int]] = {}
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]
-        begun = time.perf_counter()
+        before, begun = _requests(), time.perf_counter()
         yield
         seconds[name] = round(time.perf_counter() - begun, 3)
+        new = {kind: count - before.get(kind, 0) for kind, count in _requests().items()}
+        if any(new.values()):
+            requests[name] = {kind: count for kind, count in new.items() if count}
 
     begun = time.perf_counter()
     with timed("session"):
@@ -69,10 +75,20 @@ def main() -> None:
         "runner": type(runner).__name__,
         "run_uri": plan.run_uri,
         "seconds": seconds,
+        "requests": requests,
         "total": round(time.perf_counter() - begun, 2),
         "driver_peak_mib": own.ru_maxrss // 1024,
     }
     print(json.dumps(figures))
+
+
+def _requests() -> dict[str, int]:
+    """How many requests of each kind the benchmarks' own store has answered; {} for other stores."""
+    if not os.environ.get("AWS_ENDPOINT_URL"):
+        return {}
+    with urllib.request.urlopen(f"{os.environ['AWS_ENDPOINT_URL']}/_bench/requests") as answer:
+        counts: dict[str, int] = json.load(answer)
+    return counts
 
 
 def _engine(

@@ -11,7 +11,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -120,6 +120,15 @@ def generate(
     _fill(store, objects)
     live, why = zip(*truth.values(), strict=True)
     return pa.table({"address": list(truth), "live": list(live), "why": list(why)})
+
+
+def move(kv_url: str, repository: str, namespace: str) -> None:
+    """Let a repository's record name another storage namespace, to which its files were copied."""
+    kv = open_store(kv_url)
+    key = repository_key(repository)
+    record = Repository.decode(kv.get(REPOSITORIES_PARTITION, key))
+    kv.set(REPOSITORIES_PARTITION, key, replace(record, storage_namespace=namespace).encode())
+    kv.close()
 
 
 def _main_line(
