@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, LeaseHeldError, RefusedError, UnavailableError
-from dredge.icechunk.collection import guards, listing, marking, recheck, sweeping, verifying
+from dredge.icechunk.collection import guards, index, listing, marking, recheck, sweeping, verifying
 from dredge.icechunk.collection.config import CollectConfig, Safety, Tuning
 from dredge.icechunk.collection.plan import Context, plan_collection
 from dredge.icechunk.collection.recheck import look_again
@@ -288,6 +288,29 @@ def test_live_file_that_goes_missing_after_it_was_indexed_aborts(repo: Repo) -> 
     (repo.folder / "manifests" / next(iter(repo.library.list_manifest_files(tip))).id).unlink()
     before = objects(repo.folder)
     with pytest.raises(FormatError, match="live manifests are not listed"):
+        collect(repo.config())
+    assert objects(repo.folder) == before
+
+
+def test_live_manifest_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(*arguments: Any) -> Any:
+        return index.read_manifest_rows(*arguments)[1:]
+
+    monkeypatch.setattr(marking, "read_manifest_rows", forgetful)
+    before = objects(repo.folder)
+    with pytest.raises(FormatError, match="live manifests were not read"):
+        collect(repo.config())
+    assert objects(repo.folder) == before
+
+
+def test_live_snapshot_that_no_task_read_stops_the_mark(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(*arguments: Any) -> Any:
+        return list(snapshot_rows(*arguments))[1:]
+
+    snapshot_rows = marking.snapshot_rows
+    monkeypatch.setattr(marking, "snapshot_rows", forgetful)
+    before = objects(repo.folder)
+    with pytest.raises(FormatError, match="live snapshots were not read"):
         collect(repo.config())
     assert objects(repo.folder) == before
 
