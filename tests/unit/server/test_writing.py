@@ -358,7 +358,7 @@ def test_a_transaction_commits_and_merges_or_leaves_nothing(main: lakefs.Branch)
 def test_an_import_is_refused_in_lakefss_words(main: lakefs.Branch) -> None:
     with pytest.raises(ServerException) as refused:
         main.import_data("in").object("s3://bucket/x", destination="x").start()
-    assert refused.value.status_code == 501
+    assert refused.value.status_code == 403
 
 
 def test_an_upload_cut_off_stages_nothing(main: lakefs.Branch, lake: Lake) -> None:
