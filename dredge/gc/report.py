@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc import reasons
+from dredge.gc.config import CLEAN
 from dredge.gc.context import Context
 from dredge.gc.plan import Plan
 from dredge.runs import ledger
@@ -212,6 +213,13 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
         ["Time taken", f"{seconds:.1f} s in its steps"],
         ["Folder", folder.uri],
     ]
+    listing, candidates = summaries.get("listing"), summaries.get("candidates")
+    if listing is not None and plan.mode != CLEAN:
+        counts = listing.counts
+        listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
+        facts.append(["Slices listed", f"{listed:,} of {counts['slices']:,}"])
+    if candidates is not None and (drift := candidates.details.get("drift")):
+        facts.append(["Missed by optimized runs", _drift(drift)])
     if committed is not None:
         facts.append(
             [
@@ -220,6 +228,16 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
             ]
         )
     return facts
+
+
+def _drift(drift: dict[str, Any]) -> str:
+    if not drift["objects"]:
+        return f"nothing, in {drift['runs']:,} runs since {drift['since']}"
+    return (
+        f"{drift['objects']:,} objects ({drift['bytes']:,} bytes) in {drift['runs']:,} runs since"
+        f" {drift['since']}: {drift['late_objects']:,} came later than the margin of slices,"
+        f" {drift['unexplained_objects']:,} for no known reason"
+    )
 
 
 def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> dict[str, Any]:

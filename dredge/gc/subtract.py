@@ -22,6 +22,7 @@ from dredge.errors import FormatError
 from dredge.gc import known, reasons
 from dredge.gc.collect import EXPIRED
 from dredge.gc.context import Context
+from dredge.gc.drift import find_drift
 from dredge.gc.etags import etags_are_contents
 from dredge.gc.judge import STEP, Judge, write_candidates
 from dredge.gc.live import LiveSet
@@ -92,6 +93,7 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         if totals[f"{reason}_objects"]
     }
     record.details["etags_are_contents"] = comparable
+    record.details["drift"] = find_drift(context, record)
 
 
 def subtract_parts(config: Json, task: Json) -> Json:

@@ -314,3 +314,26 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     assert [address in world.data() for address in slices] == left
     run(world)
     assert not world.data() & set(slices)
+
+
+def test_a_clean_run_tells_what_optimized_runs_had_missed_and_why() -> None:
+    world = grown_world()
+    full = world.lake.catalog.get_physical_address(REPOSITORY, "main", "late")
+    world.age(days=9)
+    run(world)
+    # Uploaded nine days after the address was handed out; slices are listed for eight.
+    late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
+    found = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    context = run(world, mode="clean", dry_run=True)
+    drift = summary_of(context, "candidates").details["drift"]
+    assert drift["samples"] == [late]
+    assert (drift["objects"], drift["late_objects"], drift["unexplained_objects"]) == (1, 1, 0)
+    facts = dict(context.folder.read_json("report.json")["facts"])
+    assert "1 came later than the margin" in facts["Missed by optimized runs"]
+    run(world)
+    assert found not in world.data()
+    assert late in world.data()
+    run(world, mode="clean")
+    assert late not in world.data()
+    assert summary_of(run(world, mode="clean"), "candidates").details["drift"]["objects"] == 0
