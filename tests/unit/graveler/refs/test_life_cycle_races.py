@@ -211,6 +211,29 @@ def test_step_2_create_against_a_failed_creates_end(later: int) -> None:
     assert (("RepositoryNotFoundError", "ok") in explored.outcomes) == (later == 120)
 
 
+def test_step_2_nothing_gets_out_of_the_cleaners_reach_whoever_comes_when() -> None:
+    """A create, a process (or two, with DREDGE_EXPLORE=all) that deletes it for dead, and a cleaner beside them."""
+
+    def scene() -> Scene:
+        ground = Ground("step-2")
+
+        def give_up(kv: Store) -> None:
+            ground.server(kv, later=timedelta(seconds=120)).delete(NAME)
+
+        def clean(kv: Store) -> None:
+            clean_handed_over(kv, lambda partition: is_named(ground, partition))
+
+        def check(results: Mapping[str, object]) -> None:
+            require_sound(ground)
+            require_reachable(ground)
+
+        actors = {"create": ground.create, "give-up": give_up, "clean": clean}
+        return Scene(ground.kv, actors if REDUCE else actors | {"give-up-2": give_up}, check)
+
+    explored = explore_scene(scene)
+    assert explored.schedules >= 50
+
+
 @pytest.mark.parametrize("crashes", [0, 1])
 @pytest.mark.parametrize("life_cycle", ALL)
 def test_branch_creation_against_deletion(life_cycle: LifeCycle, crashes: int) -> None:
