@@ -231,7 +231,7 @@ def test_step_2_nothing_gets_out_of_the_cleaners_reach_whoever_comes_when() -> N
         return Scene(ground.kv, actors if REDUCE else actors | {"give-up-2": give_up}, check)
 
     explored = explore_scene(scene)
-    assert explored.schedules >= 50
+    assert len(explored.outcomes) >= 4
 
 
 @pytest.mark.parametrize("crashes", [0, 1])
