@@ -1,4 +1,4 @@
-"""`dredge gc`: read the runs and reports of garbage collection."""
+"""`dredge gc`: read the runs and reports of garbage collection, and look after the committed index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import click
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Read the runs and reports of garbage collection. Nothing here changes or deletes anything."""
+    """Read the runs and reports of garbage collection, and look after its index. Nothing here deletes
+    anything."""
 
 
 @command.command("runs")
@@ -62,6 +63,87 @@ def report(uri: str, as_json: bool) -> None:
     else:
         _show(found)
     raise SystemExit({"failed": 1, "partial": 1, "held": 3}.get(found["outcome"], 0))
+
+
+@command.group("index")
+def index() -> None:
+    """Look after the committed index: what every range names, kept for the life of a repository."""
+
+
+@index.command("verify")
+@click.argument("uri", metavar="NAMESPACE")
+@click.option("--against-ranges", is_flag=True, help="Decode every range again and compare, too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def verify(uri: str, against_ranges: bool, as_json: bool) -> None:
+    """Read every part of the index and compare it with its digest.
+
+    NAMESPACE is the repository's storage namespace, such as s3://bucket/repo. A run does the same with the
+    parts it reads, so a damaged index costs time, never an object.
+
+    \b
+    Exit codes: 0 all is well · 1 something is damaged or wrong: rebuild it · 2 bad input
+                4 the store is not available
+    """
+    found = _verify(uri, against_ranges)
+    _show_verified(found, as_json)
+    raise SystemExit(0 if found["good"] else 1)
+
+
+@index.command("rebuild")
+@click.argument("uri", metavar="NAMESPACE")
+@click.option("--against-ranges", is_flag=True, help="Look for wrong parts by decoding every range, too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
+    """Decode the ranges again whose part of the index is damaged or wrong. Files are added, none is changed.
+
+    \b
+    Exit codes: 0 done · 2 bad input · 4 the store is not available
+    """
+    found = _verify(uri, against_ranges, rebuild=True)
+    _show_verified(found, as_json)
+
+
+def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    from dredge.gc.context import open_state
+    from dredge.gc.index_care import rebuild_index, verify_index
+    from dredge.graveler.xid import new_descending_xid
+    from dredge.storage import open_reader
+
+    reader, state = open_reader(uri), open_state(uri)
+    found = verify_index(reader, state, uri, against_ranges)
+    rebuilt = 0
+    if rebuild and not found.is_good:
+        label = new_descending_xid(datetime.now(UTC))
+        rebuilt = rebuild_index(reader, state, uri, label, found)
+    return {
+        "ranges": found.ranges,
+        "parts": found.parts,
+        "damaged_parts": found.damaged,
+        "wrong_ranges": found.wrong,
+        "unread_ranges": found.unread,
+        "rebuilt_ranges": rebuilt,
+        "good": found.is_good,
+    }
+
+
+def _show_verified(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"{found['ranges']:,} ranges in {found['parts']:,} parts")
+    for name, words in (
+        ("damaged_parts", "damaged"),
+        ("wrong_ranges", "wrong"),
+        ("unread_ranges", "not readable"),
+    ):
+        for item in found[name]:
+            click.secho(f"{words}: {item}", fg="red")
+    if found["rebuilt_ranges"]:
+        click.echo(f"{found['rebuilt_ranges']:,} ranges were decoded again")
+    elif found["good"]:
+        click.echo("all is well")
 
 
 def _runs(uri: str, limit: int) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ log = logging.getLogger("dredge")
 STEP = "committed"
 COMMITS, RANGES, BRANCHES = "commits", "ranges", "branches"
 NAMED_RANGES, METARANGES, FILES, DROPPED = "named-ranges", "metaranges", "files", "dropped"
+PATH_RANGES = "path-ranges"
 _EXPLAIN_COMMITS_MAX = 64
 
 
@@ -70,6 +71,8 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     if base is not None and len(base.state.counted.layers) >= layers_max:
         roles, base = Roles(ranges, roles.dropped), None
     extras = find_extra(context, runner, STEP, active, named)
+    by_path = dict(item for extra in extras if extra.found.paths for item in extra.ranges.items())
+    record.parts.append(context.folder.write_table(STEP, 0, table_of(by_path), PATH_RANGES))
     undropped = _collect(context, runner, record, roles, base, extras)
     record.parts.append(write_commits(context, STEP, active))
     record.parts.append(write_ranges(context, STEP, ranges | undropped))

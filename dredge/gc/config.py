@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -82,6 +80,7 @@ class Tuning:
         shard_values: live hashes in one shard (8 bytes each in every worker).
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
+        index_parts_max: parts of the committed index that a run reads; more small ones are united at its end.
         counted_layers_max: optimized runs after which one of them counts the live set anew from the index.
         explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed
             ones.
@@ -95,6 +94,7 @@ class Tuning:
     shard_values: int = 32 << 20
     delete_keys: int = 8_000
     threads: int = 8
+    index_parts_max: int = 64
     counted_layers_max: int = 24
     explain_ranges_max: int = 256
 
@@ -194,17 +194,6 @@ class GCConfig:
     def window(self) -> tuple[datetime | None, datetime | None]:
         """Begin and end of the window."""
         return _instant("window_begin", self.window_begin), _instant("window_end", self.window_end)
-
-    @property
-    def policy_digest(self) -> str:
-        """Tells two ways of keeping more than lakeFS's rules apart."""
-        matter = {"policy": None if self.policy is None else self.policy.to_json(), "tags": self.keep_tags}
-        return hashlib.sha256(json.dumps(matter, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def keeps_paths(self) -> bool:
-        """Whether the policy keeps single paths."""
-        return self.policy is not None and any(rule.paths for rule in self.policy.rules)
 
     @property
     def min_age_seconds(self) -> float:

@@ -87,9 +87,8 @@ def _known(context: Context, base: Base, record: StepRecord) -> Iterator[Hashes]
         yield hash64(addresses.combine_chunks())
     table = context.folder.read_part(record.inputs["committed"].part("committed/ranges-00000.parquet"))
     now = set(table["range_id"].to_pylist())
-    for range_id in base.ranges():
-        if range_id in now:
-            continue
+    by_path = base.folder.read_part(base.state.path_ranges, ["range_id"])["range_id"].to_pylist()
+    for range_id in {*base.ranges(), *by_path} - now:
         key = METADATA + range_id
         try:
             yield np.unique(hash64(keys_of(context.reader.get(key), key, context.plan.namespace)))

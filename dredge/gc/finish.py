@@ -7,6 +7,7 @@ import logging
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.context import Context
+from dredge.gc.index_care import compact
 from dredge.gc.report import save_report
 from dredge.gc.state.advance import INPUTS, advance_state
 from dredge.gc.state.store import StateStore
@@ -33,6 +34,7 @@ def finish_run(context: Context) -> StepSummary:
     try:
         if not context.plan.dry_run and _is_complete(context):
             advance_state(context)
+            _compact_index(context)
     except DredgeError as found:
         log.exception("the state was not moved on")
         error = found
@@ -48,6 +50,19 @@ def _is_complete(context: Context) -> bool:
         return all(context.folder.read_summary(step) is not None for step in INPUTS)
     except FormatError:
         return False
+
+
+def _compact_index(context: Context) -> None:
+    """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
+    try:
+        committed = context.folder.read_summary("committed")
+        if committed is not None:
+            ranges = context.folder.read_part(committed.part("committed/ranges-00000.parquet"), ["range_id"])
+            ids = ranges["range_id"].to_pylist()
+            plan = context.plan
+            compact(context.state, plan.namespace, plan.run_id, ids, plan.config.tuning.index_parts_max)
+    except DredgeError:
+        log.exception("the committed index was not compacted")
 
 
 def _distrust(context: Context) -> None:

@@ -5,6 +5,7 @@
         parts/<run>-<step>-<task>-<n>.contents.parquet     range_id, contents, sizes
         manifests/<run>-<step>-<digest>.parquet            range_id, count, part; the parts' digests beside
         them
+        checkpoints/<run>-<digest>.parquet                 the same, for all manifests it names
 
 A range is immutable and named by its content, so what it names is worked out once. Parts and manifests are
 never changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer
@@ -38,6 +39,7 @@ FORMAT = 1
 """Changes whenever the same range would give other hashes."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
+CHECKPOINTS = "index/checkpoints"
 _MANIFEST = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),
@@ -144,14 +146,16 @@ class CommittedIndex:
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
         self.parts: dict[str, IndexPart] = {}
         self.places: dict[str, tuple[str, int]] = {}
+        self._manifests: set[str] = set()
 
     @classmethod
     def load(cls, state: ObjectWriter, namespace: str) -> CommittedIndex:
         """Read all manifests. One that cannot be trusted is left out: its ranges are decoded again."""
         index = cls(state, namespace)
+        index._take_checkpoint()
         names = sorted((info.key for info in state.list_level(f"{MANIFESTS}/").objects), reverse=True)
         # Run ids sort newest first, so this goes from old to new, and the newest part of a range counts.
-        for name, data in state.get_many(names):
+        for name, data in state.get_many([name for name in names if name not in index._manifests]):
             try:
                 index._take(name, data)
             except DredgeError as error:
@@ -182,6 +186,38 @@ class CommittedIndex:
         self._state.put(name, data)
         self._take(name, data)
 
+    def checkpoint(self, label: str) -> None:
+        """Write everything that is known into one file, so that older manifests need not be read again.
+
+        Args:
+            label: run id; newer ones sort first.
+        """
+        rows = [(range_id, count, part) for range_id, (part, count) in sorted(self.places.items())]
+        if not rows:
+            return
+        table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_MANIFEST)
+        used = sorted({part for _, _, part in rows})
+        facts = {
+            "parts": json.dumps([self.parts[name].to_json() for name in used]),
+            "made_for": json.dumps(self._made_for),
+            "manifests": json.dumps(sorted(self._manifests)),
+        }
+        data = parquet_bytes(table.replace_schema_metadata(facts))
+        self._state.put(f"{CHECKPOINTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet", data)
+
+    def _take_checkpoint(self) -> None:
+        """Read the newest checkpoint that can be trusted, if there is one."""
+        names = sorted(info.key for info in self._state.list_level(f"{CHECKPOINTS}/").objects)
+        for name in names:
+            try:
+                data = self._state.get(name)
+                self._take(name, data)
+                self._manifests |= set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+            except DredgeError as error:
+                log.warning("the index's checkpoint %s is left out: %s", name, error)
+            else:
+                return
+
     def _take(self, name: str, data: bytes) -> None:
         digest = name.removesuffix(".parquet").rpartition("-")[2]
         if hashlib.sha256(data).hexdigest() != digest:
@@ -193,6 +229,7 @@ class CommittedIndex:
         for value in json.loads(facts[b"parts"]):
             part = IndexPart.from_json(value)
             self.parts[part.name] = part
+        self._manifests.add(name)
         columns = [table[column].to_pylist() for column in _MANIFEST.names]
         for range_id, count, part_name in zip(*columns, strict=True):
             self.places[range_id] = (part_name, count)

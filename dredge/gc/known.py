@@ -1,7 +1,7 @@
 """Objects that an earlier run knew of, and which nothing may name any more.
 
-    staged then · named by a range that was active then and is not now · carried · young in a slice that will
-    not be listed again
+    staged then · named by a range that was active then and is not now, or of which single paths were kept ·
+    carried · young in a slice that will not be listed again
         → not live → each once → is it in the store, and how old is it?
             gone → forgotten · young → carried · old → candidate
 
@@ -29,7 +29,7 @@ from dredge.gc.listing import SCHEMA as LISTED
 from dredge.gc.live import LiveSet
 from dredge.gc.ranges import METADATA
 from dredge.gc.slices import DATA
-from dredge.gc.state.base import base_of
+from dredge.gc.state.base import Base, base_of
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
@@ -65,9 +65,7 @@ def look_into(context: Context, runner: TaskRunner, record: StepRecord, config: 
     if base is not None:
         rows = [{"kind": "rows", "part": part.to_json()} for part in (*base.state.staged, *base.state.carry)]
         searches.append(_search(context, runner, "earlier", base.state.run_uri, rows, config))
-        dropped = record.inputs["committed"].part("committed/dropped-00000.parquet")
-        ranges = context.folder.read_part(dropped, ["range_id"])["range_id"].to_pylist()
-        sources = [{"kind": "range", "id": range_id} for range_id in ranges]
+        sources = [{"kind": "range", "id": range_id} for range_id in _let_go(context, base, record)]
         searches.append(_search(context, runner, "dropped", context.plan.run_uri, sources, config))
     found = [
         PartInfo.from_json(part) for results in searches for result in results for part in result["parts"]
@@ -85,6 +83,17 @@ def look_into(context: Context, runner: TaskRunner, record: StepRecord, config: 
     shards = deal(list(range(1 << _SHARD_BITS)), count)
     tasks = [{"name": f"known-{index:05d}", "shards": hand} for index, hand in enumerate(shards)]
     return context.spread(runner, STEP, look_up, config, tasks, "objects", rows_known)
+
+
+def _let_go(context: Context, base: Base, record: StepRecord) -> list[str]:
+    """Ranges that were active in the earlier run and are not now, and those of which it kept single paths:
+    another policy may keep other ones."""
+    dropped = record.inputs["committed"].part("committed/dropped-00000.parquet")
+    tables = [
+        context.folder.read_part(dropped, ["range_id"]),
+        base.folder.read_part(base.state.path_ranges, ["range_id"]),
+    ]
+    return sorted({range_id for table in tables for range_id in table["range_id"].to_pylist()})
 
 
 def _search(

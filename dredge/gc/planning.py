@@ -142,10 +142,6 @@ def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str,
         return CLEAN, f"the state of earlier runs is of no use: {current.problem}" if current.problem else (
             "no complete run came before"
         )
-    if config.policy_digest != current.state.policy_digest:
-        return CLEAN, "the retention policy is another one than the run before had"
-    if config.keeps_paths:
-        return CLEAN, "the retention policy keeps single paths of expired commits"
     age = now - current.state.clean_at
     if config.mode == AUTO and age >= timedelta(days=config.clean_every_days):
         return CLEAN, f"the last clean run was {age.total_seconds() / 86400:.1f} days ago"

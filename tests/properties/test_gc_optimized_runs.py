@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from dredge.gc.context import Context
 from dredge.gc.planning import release_lease
+from dredge.gc.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.slices import slice_time
 from dredge.gc.state.store import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.gc import CatalogClient, Parallel, World, make_world
-from tests.support.histories import History, alive, later
+from tests.support.histories import History, alive, kept_by, later
 from tests.support.killing import Killed, killed_at
 from tests.support.lakes import with_settings
 
@@ -37,7 +38,16 @@ SMALL = {
     "listing_rows_max": 2,
     "shard_values": 4,
     "counted_layers_max": 3,
+    "index_parts_max": 2,
 }
+POLICIES = [
+    None,
+    None,
+    RetentionPolicy((PolicyRule("all", ("main",), None, ("a",)),)),
+    RetentionPolicy(
+        (PolicyRule("some", ("one", "two"), 3, ("b", "dir/c")), PolicyRule("last", ("main",), 2))
+    ),
+]
 run = st.fixed_dictionaries(
     {
         "mode": st.sampled_from(["optimized", "optimized", "optimized", "auto", "clean"]),
@@ -45,6 +55,7 @@ run = st.fixed_dictionaries(
         "window": st.one_of(st.none(), st.none(), st.tuples(st.integers(0, 20), st.integers(1, 10))),
         "crash": st.one_of(st.none(), st.integers(1, 220)),
         "resume": st.booleans(),
+        "policy": st.sampled_from(POLICIES),
     }
 )
 chapter = st.tuples(st.lists(later, min_size=2, max_size=14), run)
@@ -73,7 +84,7 @@ def test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing(par
 
 def tell(story: dict[str, Any]) -> None:
     """Live through a history, and look at every run of it."""
-    world = make_world(tuning=SMALL, safety={"staged_rows_plenty": 1000})
+    world = make_world(tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=49)
     world.runner = Parallel()
     changes = {"prepare_flush_rows": 1, "prepare_file_bytes_max": 16} if story["small_pages"] else {}
     world.lake = with_settings(world.lake, **changes)
@@ -86,14 +97,20 @@ def tell(story: dict[str, Any]) -> None:
             history.do(str(name), *arguments)
         collect(world, **wanted)
     # At last everything is caught up with, whatever windows there were.
-    collect(world, "optimized", dry_run=False, window=None, crash=None, resume=False)
+    collect(world, "optimized", dry_run=False, window=None, crash=None, resume=False, policy=None)
 
 
 def collect(
-    world: World, mode: str, dry_run: bool, window: tuple[int, int] | None, crash: int | None, resume: bool
+    world: World,
+    mode: str,
+    dry_run: bool,
+    window: tuple[int, int] | None,
+    crash: int | None,
+    resume: bool,
+    policy: RetentionPolicy | None,
 ) -> None:
     """Do a run, or be killed in the middle of it, and look at what it did."""
-    living = alive(world, world.lake.catalog)
+    living = alive(world, world.lake.catalog) | kept_by(world, world.lake.catalog, policy)
     before = {key: world.lake.objects.stat(key).last_modified for key in world.data()}
     bounds = {}
     if window is not None:
@@ -103,7 +120,7 @@ def collect(
             "window_begin": (now - timedelta(days=first + days)).isoformat(),
             "window_end": (now - timedelta(days=first)).isoformat(),
         }
-    context = world.plan(mode=mode, dry_run=dry_run, **bounds)
+    context = world.plan(mode=mode, dry_run=dry_run, policy=policy, **bounds)
     complete = run_or_die(world, context, crash, resume)
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"

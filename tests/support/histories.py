@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
+from dredge.gc.policy.model import RetentionPolicy
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.committed.entries import Entry
@@ -61,8 +62,8 @@ later = st.one_of(
     st.tuples(st.just("hours"), st.integers(1, 30)),
 )
 """Operations that only matter when there are several runs."""
-LATEST_ARRIVAL = timedelta(days=6)
-"""How long after it was handed out an address may be uploaded to; the margin of slices is longer."""
+LATEST_ARRIVAL = timedelta(hours=48)
+"""How long after it was handed out an address may be uploaded to; the margin of slices must be longer."""
 
 
 class History:
@@ -220,11 +221,37 @@ def alive(world: World, catalog: Catalog) -> set[str]:
                 commit = commits[commit.main_parent]
         active |= {tag.commit_id for tag in catalog.list_tags(name, amount=1000).results}
     addresses: set[str] = set()
-    reader = RangeReader(world.lake.objects)
     for commit_id in active:
-        for key, value in reader.list_entries(commits[commit_id].metarange_id):
-            entry = Entry.decode(value.data, repr(key))
-            addresses.update(address_readings(entry.address, entry.address_type, world.lake.namespace))
+        for named in entries_of(world, commits[commit_id].metarange_id).values():
+            addresses |= named
     for branch in branches:
         addresses.update(world.served(branch.name).values())
+    return addresses
+
+
+def entries_of(world: World, metarange_id: str) -> dict[str, set[str]]:
+    """The addresses that a commit's entries may mean, by path."""
+    found = {}
+    for key, value in RangeReader(world.lake.objects).list_entries(metarange_id):
+        entry = Entry.decode(value.data, repr(key))
+        readings = address_readings(entry.address, entry.address_type, world.lake.namespace)
+        found[key.decode()] = set(readings)
+    return found
+
+
+def kept_by(world: World, catalog: Catalog, policy: RetentionPolicy | None) -> set[str]:
+    """Every address that the rules of a policy keep; its patterns are plain names here."""
+    found = catalog._repositories.get(world.lake.repository)
+    commits = {commit.id: commit for commit in catalog._commits.all(found)}
+    addresses: set[str] = set()
+    for rule in policy.rules if policy is not None else ():
+        for branch in catalog._branches.scan(found):
+            at = branch.commit_id if branch.name in rule.branches else None
+            for _ in range(rule.last if rule.last is not None else len(commits)):
+                if at is None:
+                    break
+                for path, named in entries_of(world, commits[at].metarange_id).items():
+                    if not rule.paths or path in rule.paths:
+                        addresses |= named
+                at = commits[at].main_parent
     return addresses

@@ -38,7 +38,6 @@ class RunState:
         clean_at: when that one was planned.
         optimized_runs: runs since then.
         all_commits: the repository had no rules, so that every range file counted as active.
-        policy_digest: of what the user's policy kept; another policy keeps other things.
         first_slice: newest slice that the listing saw.
         objects: objects in the namespace, as the last clean run counted them.
         staged: files with the addresses that were staged.
@@ -46,6 +45,7 @@ class RunState:
         ranges: file of the active ranges.
         named_ranges: file of the ranges that metaranges name.
         named: file that says which metarange names which of them.
+        path_ranges: file of ranges that are not active, but of which the policy kept single paths.
         looked_at: file with names of files below `_lakefs/` that need no further look.
         carry: files of the objects that nothing references and that were not deleted.
         covered: slices that need not be listed again.
@@ -66,7 +66,6 @@ class RunState:
     clean_at: datetime
     optimized_runs: int
     all_commits: bool
-    policy_digest: str
     first_slice: str
     objects: int
     staged: tuple[PartInfo, ...]
@@ -74,6 +73,7 @@ class RunState:
     ranges: PartInfo
     named_ranges: PartInfo
     named: PartInfo
+    path_ranges: PartInfo
     looked_at: PartInfo
     carry: tuple[PartInfo, ...]
     covered: Coverage
@@ -84,7 +84,7 @@ class RunState:
     @property
     def parts(self) -> list[PartInfo]:
         """Every file in the run's own folder."""
-        single = [self.commits, self.ranges, self.named_ranges, self.named, self.looked_at]
+        single = [getattr(self, name) for name in _FILES]
         return [*self.staged, *single, *self.carry]
 
     def to_json(self) -> dict[str, Any]:
@@ -126,10 +126,9 @@ _TEXTS = (
     "clean_run_id",
     "optimized_runs",
     "all_commits",
-    "policy_digest",
     "first_slice",
     "objects",
 )
 _TIMES = ("started_at", "cutoff", "clean_at")
-_FILES = ("commits", "ranges", "named_ranges", "named", "looked_at")
+_FILES = ("commits", "ranges", "named_ranges", "named", "path_ranges", "looked_at")
 _LISTS = ("staged", "carry", "heads", "sizes")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 
-from dredge.gc.index import CommittedIndex
+from dredge.gc.index import CommittedIndex, read_part, write_part
+from dredge.gc.index_care import compact, rebuild_index, verify_index
+from dredge.graveler.xid import new_descending_xid
 from dredge.runs.folder import parquet_bytes, read_parquet
 from dredge.storage import open_deleter, open_writer
-from tests.support.gc import busy_world, summary_of
+from tests.support.gc import World, busy_world, make_world, summary_of
 
 
 def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
@@ -63,3 +69,88 @@ def test_a_manifest_of_the_index_that_was_edited_is_not_believed() -> None:
     table = read_parquet(state.get(name))
     state.put(name, parquet_bytes(table.set_column(1, "count", pa.array([9] * table.num_rows))))
     assert not CommittedIndex.load(state, world.lake.namespace).places
+
+
+def grown(count: int) -> World:
+    """A lake after several runs, each of which added a part to the index."""
+    world = make_world(mode="auto")
+    world.rules(30)
+    for number in range(count):
+        world.upload(f"p{number}", b"%d" % number)
+        world.lake.commit()
+        world.age(hours=30)
+        world.collect(tuning={"index_parts_max": 1000})
+    return world
+
+
+def test_small_parts_are_united_and_older_manifests_not_read_again() -> None:
+    world = grown(5)
+    context = world.plan()
+    state, namespace = context.state, world.lake.namespace
+    before = CommittedIndex.load(state, namespace)
+    names = {name for name, _ in before.places.values()}
+    assert len(names) == 5
+    assert compact(state, namespace, context.plan.run_id, before.places, parts_max=5) == 0
+    assert compact(state, namespace, context.plan.run_id, before.places, parts_max=4) == 5
+    after = CommittedIndex.load(state, namespace)
+    assert len({name for name, _ in after.places.values()}) == 1
+    assert after.places.keys() == before.places.keys()
+    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
+    read: list[str] = []
+    honest = type(state).get
+
+    def get(self: Any, key: str) -> bytes:
+        read.append(key)
+        return honest(self, key)
+
+    type(state).get = get  # type: ignore[method-assign]
+    try:
+        assert CommittedIndex.load(state, namespace).places == after.places
+    finally:
+        type(state).get = honest  # type: ignore[method-assign]
+    assert not [key for key in read if key.startswith("index/manifests/")]
+    world.run(context)
+    world.age(days=2)
+    world.collect(mode="clean", tuning={"index_parts_max": 1})
+
+
+def test_a_damaged_checkpoint_is_left_out() -> None:
+    world = grown(3)
+    context = world.plan()
+    state, namespace = context.state, world.lake.namespace
+    before = CommittedIndex.load(state, namespace)
+    compact(state, namespace, context.plan.run_id, before.places, parts_max=1)
+    for info in state.list_level("index/checkpoints/").objects:
+        state.put(info.key, state.get(info.key)[:-1] + b"?")
+    assert CommittedIndex.load(state, namespace).places.keys() == before.places.keys()
+
+
+def test_verify_finds_damage_and_rebuild_mends_it(tmp_path: Path) -> None:
+    world = grown(3)
+    context = world.plan()
+    state, namespace = context.state, world.lake.namespace
+    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
+    index = CommittedIndex.load(state, namespace)
+    flipped, wrong = sorted(index.parts)[:2]
+    data = state.get(index.parts[flipped].addresses.name)
+    state.put(index.parts[flipped].addresses.name, data[:50] + b"?" + data[51:])
+    # A part that fits its digest but was worked out wrongly.
+    ranges = read_part(state, index.parts[wrong], lambda _: True)
+    bad = [replace(item, addresses=item.addresses[1:]) for item in ranges]
+    part = write_part(state, f"{context.plan.run_id}-bad", bad)
+    index.add(
+        f"{context.plan.run_id}-x", [(part, [item.range_id for item in bad], [item.count for item in bad])]
+    )
+    shallow = verify_index(context.reader, state, namespace, against_ranges=False)
+    assert (shallow.damaged, shallow.wrong) == ([flipped], [])
+    deep = verify_index(context.reader, state, namespace, against_ranges=True)
+    assert deep.damaged == [flipped]
+    assert deep.wrong == [item.range_id for item in bad]
+    done = rebuild_index(context.reader, state, namespace, new_descending_xid(world.age(seconds=5)), deep)
+    assert done == len(deep.wrong) + len(read_back(index, flipped))
+    assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
+
+
+def read_back(index: CommittedIndex, name: str) -> list[str]:
+    """The ranges that the index has in a part."""
+    return [range_id for range_id, (part, _) in index.places.items() if part == name]

@@ -1,0 +1,194 @@
+"""Keeping the committed index in order: small parts are compacted, damaged ones found and made anew.
+
+Nothing here deletes: old parts and manifests stay where they are and are not read any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.decoding import RangeHashes, decode
+from dredge.gc.index import CommittedIndex, IndexPart, read_part, write_part
+from dredge.gc.ranges import METADATA, RangeFacts, Ranges
+from dredge.graveler.sstable.envelope import read_envelope
+from dredge.storage import ObjectReader, ObjectWriter
+
+log = logging.getLogger("dredge")
+
+_PART_VALUES = 2_000_000
+
+
+def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
+    """Unite the small parts that some ranges lie in, when there are too many of them, and write one manifest
+    that stands for all.
+
+    Args:
+        state: the folder of lease and index.
+        namespace: URI that addresses were resolved against.
+        label: of the run; makes the names.
+        ranges: ids of those that runs still look up; what only others have stays where it is.
+        parts_max: nothing is done as long as there are no more parts than this.
+
+    Returns:
+        How many parts were united.
+    """
+    index = CommittedIndex.load(state, namespace)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for range_id in sorted(set(ranges) & index.places.keys()):
+        groups[index.places[range_id][0]].append(range_id)
+    if len(groups) <= parts_max:
+        return 0
+    small = [name for name in sorted(groups) if index.parts[name].addresses.rows < _PART_VALUES // 4]
+    found: list[tuple[IndexPart, list[str], list[int]]] = []
+    united = 0
+    for batch, names in _batches(state, index, groups, small):
+        part = write_part(state, f"{label}-compacted-{len(found):04d}", batch)
+        found.append((part, [item.range_id for item in batch], [item.count for item in batch]))
+        united += names
+    index.add(f"{label}-", found)
+    index.checkpoint(label)
+    log.info("committed index: %d parts united into %d", united, len(found))
+    return united
+
+
+def _batches(
+    state: ObjectReader, index: CommittedIndex, groups: dict[str, list[str]], names: Sequence[str]
+) -> Iterator[tuple[list[RangeHashes], int]]:
+    """The wanted ranges of some parts, in lists that make a part each; a damaged part is left as it is."""
+    batch: list[RangeHashes] = []
+    values = count = 0
+    for name in names:
+        wanted = set(groups[name])
+        try:
+            ranges = read_part(state, index.parts[name], wanted.__contains__)
+        except FormatError as error:
+            log.warning("%s is not compacted: %s", name, error)
+            continue
+        batch += [item for item in ranges if item.range_id in wanted]
+        count += 1
+        values = sum(len(item.addresses) + len(item.contents) for item in batch)
+        if values >= _PART_VALUES:
+            yield batch, count
+            batch, count = [], 0
+    if batch:
+        yield batch, count
+
+
+@dataclass(slots=True)
+class Verified:
+    """What verifying the index found.
+
+    Attributes:
+        ranges: how many it knows.
+        parts: how many files of addresses they lie in.
+        damaged: names of parts that are gone or not as they were written.
+        wrong: ids of ranges whose hashes are not what the range names.
+        unread: ids of ranges that are not there any more or damaged, so that nothing can be said.
+    """
+
+    ranges: int = 0
+    parts: int = 0
+    damaged: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the index may be believed as it is."""
+        return not self.damaged and not self.wrong
+
+
+def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, against_ranges: bool) -> Verified:
+    """Read every part of the index and compare it with its digest.
+
+    Args:
+        reader: on the storage namespace.
+        state: the folder of lease and index.
+        namespace: URI.
+        against_ranges: decode every range again and compare, too.
+    """
+    index = CommittedIndex.load(state, namespace)
+    groups = _groups(index)
+    verified = Verified(ranges=len(index.places), parts=len(groups))
+    for name, ids in groups.items():
+        try:
+            known = {item.range_id: item for item in read_part(state, index.parts[name], lambda _: True)}
+            if missing := set(ids) - known.keys():
+                raise FormatError(f"{name} lacks {len(missing)} ranges")
+        except FormatError as error:
+            log.warning("%s", error)
+            verified.damaged.append(name)
+            continue
+        if against_ranges:
+            for range_id in ids:
+                _compare(reader, namespace, known[range_id], verified)
+    return verified
+
+
+def rebuild_index(
+    reader: ObjectReader, state: ObjectWriter, namespace: str, label: str, verified: Verified
+) -> int:
+    """Decode the ranges again whose part is damaged or wrong.
+
+    Args:
+        reader: on the storage namespace.
+        state: the folder of lease and index.
+        namespace: URI.
+        label: makes the names of the new parts; a new run id.
+        verified: what was found.
+
+    Returns:
+        How many ranges were decoded.
+    """
+    index = CommittedIndex.load(state, namespace)
+    todo = sorted({*verified.wrong, *(item for name in verified.damaged for item in _groups(index)[name])})
+    found: list[tuple[IndexPart, list[str], list[int]]] = []
+    batch: list[RangeHashes] = []
+    done = 0
+    for number, range_id in enumerate(todo, 1):
+        try:
+            batch.append(_decode(reader, namespace, range_id, index.places[range_id][1]))
+            done += 1
+        except DredgeError as error:
+            log.warning("range %s is left out of the index: %s", range_id, error)
+        if batch and (number == len(todo) or len(batch) >= 256):
+            part = write_part(state, f"{label}-rebuilt-{len(found):04d}", batch)
+            found.append((part, [item.range_id for item in batch], [item.count for item in batch]))
+            batch = []
+    index.add(f"{label}-", found)
+    return done
+
+
+def _groups(index: CommittedIndex) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for range_id, (name, _) in sorted(index.places.items()):
+        groups[name].append(range_id)
+    return groups
+
+
+def _compare(reader: ObjectReader, namespace: str, known: RangeHashes, verified: Verified) -> None:
+    try:
+        fresh = _decode(reader, namespace, known.range_id, known.count)
+    except DredgeError as error:
+        log.warning("range %s cannot be compared: %s", known.range_id, error)
+        verified.unread.append(known.range_id)
+        return
+    same = (fresh.count, fresh.outside) == (known.count, known.outside) and all(
+        np.array_equal(getattr(fresh, name), getattr(known, name))
+        for name in ("addresses", "contents", "sizes")
+    )
+    if not same:
+        verified.wrong.append(known.range_id)
+
+
+def _decode(reader: ObjectReader, namespace: str, range_id: str, count: int) -> RangeHashes:
+    key = METADATA + range_id
+    data = reader.get(key)
+    facts: Ranges = {range_id: RangeFacts(count, b"", read_envelope(data, key, None, None).max_key)}
+    return next(iter(decode([(key, data)], facts, namespace)))
