@@ -14,9 +14,13 @@ from dredge.gc import kept_paths
 from dredge.gc.policy import read_policy
 from dredge.gc.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
+from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog import Commit as CatalogCommit
 from dredge.graveler.committed.commits import commit_id as compute_id
+from dredge.graveler.committed.entries import Entry
 from dredge.graveler.committed.metaranges import read_metarange
+from dredge.graveler.committed.values import Value
+from dredge.graveler.staging.area import Staged
 from dredge.lakefs import Commit, Ref
 from dredge.storage import open_deleter
 from tests.support.gc import Parallel, World, make_world, summary_of
@@ -265,21 +269,18 @@ def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -
     assert orphan not in world.data()
 
 
-def test_full_addresses_and_paths_that_are_no_text_are_kept_too() -> None:
+def test_full_addresses_under_paths_that_are_no_text_are_kept_too() -> None:
     world = make_world(policy=policy("paths: 'odd/**'"))
     world.rules(1)
     old = world.orphan("data/slice/full", b"12345678")
-    world.lake.catalog.stage_object(
-        world.lake.repository,
-        "main",
-        "odd/é",
-        physical_address=f"{world.lake.namespace}/{old}",
-        checksum="c",
-        size_bytes=8,
-    )
+    path = b"odd/\xff\xfe"
+    entry = Entry(f"{world.lake.namespace}/{old}", AddressType.FULL, size=8)
+    (token,) = world.lake.tokens()
+    world.lake.kv.set(token.encode(), path, Staged(path, Value(b"i" * 32, entry.encode())).encode())
     world.lake.commit()
     world.age(days=3)
-    world.lake.catalog.delete_object(world.lake.repository, "main", "odd/é")
+    (token,) = world.lake.tokens()
+    world.lake.kv.set(token.encode(), path, Staged(path, None).encode())
     world.lake.commit()
     history(world, 2)
     assert old in kept(world)[0]
@@ -336,7 +337,8 @@ def test_a_dry_run_counts_the_same(dry_run: bool) -> None:
     assert sets["policy: rule 1"]["objects"] == 2
 
 
-def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set() -> None:
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run: bool) -> None:
     world = make_world(policy=policy("last: 4"))
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
@@ -352,9 +354,22 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set() -> No
         checksum="c",
         size_bytes=8,
     )
-    left, sets = kept(world)
+    # The oldest object lives on under another path.
+    catalog.stage_object(
+        name,
+        "main",
+        "b",
+        physical_address=f"{world.lake.namespace}/{addresses[0]}",
+        checksum="c",
+        size_bytes=8,
+    )
+    world.lake.commit()
+    left, sets = kept(world, dry_run=dry_run, policy=policy("last: 5"))
     assert left == set(addresses)
-    assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (1, 3)
+    assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (0, 3)
+    catalog.delete_branch(name, "other")
+    _, sets = kept(world, dry_run=dry_run, policy=policy("last: 5"))
+    assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (2, 3)
 
 
 def test_without_rules_nothing_has_to_be_kept() -> None:
