@@ -61,6 +61,7 @@ class Accounts:
         self._clock = clock
         self._lock = threading.Lock()
         self._credentials: Cache[Credential | None] = Cache(cache_seconds)
+        self._holders: dict[str, str] = {}  # by key id: where it was, as a hint that may be wrong
         self._users: Cache[User | None] = Cache(cache_seconds)
         self._grants: Cache[Grants | None] = Cache(cache_seconds)
         self.directory = Directory(kv, SecretBox(signing_key), clock, self._forget)
@@ -209,9 +210,12 @@ class Accounts:
 
     def _find_credential(self, access_key_id: str) -> Credential | None:
         try:
-            return self.directory.find_credential(access_key_id)
+            found = self.directory.find_credential(access_key_id, self._holders.get(access_key_id))
         except (NotFoundError, FormatError):
+            self._holders.pop(access_key_id, None)
             return None
+        self._holders[access_key_id] = found.user
+        return found
 
     def _find_user(self, name: str) -> User | None:
         try:

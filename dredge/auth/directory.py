@@ -292,14 +292,20 @@ class Directory:
         self.get_credential(user, access_key_id)
         self._delete(model.credential_key(user, access_key_id))
 
-    def find_credential(self, access_key_id: str) -> Credential:
+    def find_credential(self, access_key_id: str, probably: str | None = None) -> Credential:
         """Find a credential with its secret, whosever it is.
+
+        Args:
+            access_key_id: of the key pair.
+            probably: the user that had it before; saves going through all credentials.
 
         Raises:
             CredentialsNotFoundError: no such key id, or its user is gone.
             FormatError: the secret does not open.
         """
-        user = self._owner_of(access_key_id)
+        user = probably
+        if user is None or not self._has(model.credential_key(user, access_key_id)):
+            user = self._owner_of(access_key_id)
         if user is None or not self._has(model.user_key(user)):
             raise CredentialsNotFoundError
         key = model.credential_key(user, access_key_id)

@@ -31,7 +31,10 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     "--kv", metavar="URL", help="Key-value store instead of the folder's, such as sqlite:///abs/kv.db."
 )
 @click.option("--blockstore", type=click.Choice(["local", "s3"]), default="local", show_default=True)
-@click.option("--access-key-id", envvar=KEY_ENV, help=f"Key id of the one user [env {KEY_ENV}].")
+@click.option("--access-key-id", envvar=KEY_ENV, help=f"Key id of the administrator [env {KEY_ENV}].")
+@click.option(
+    "--local-import", is_flag=True, help="Let clients import objects from folders below DIR/objects."
+)
 @click.option(
     "--defect",
     "defects",
@@ -47,6 +50,7 @@ def command(
     kv: str | None,
     blockstore: str,
     access_key_id: str | None,
+    local_import: bool,
     defects: tuple[str, ...],
     access_log: bool,
     as_json: bool,
@@ -57,7 +61,8 @@ def command(
     namespaces are local:///… folders below DIR/objects, or s3://bucket/prefix with --blockstore s3 (reached
     by the usual AWS_… variables). The key pair comes from LAKECTL_CREDENTIALS_ACCESS_KEY_ID and
     LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY; without them one is made, kept in DIR/server.json and shown once.
-    Secrets are never taken as arguments.
+    Secrets are never taken as arguments. That pair is the administrator's; more users, groups and policies
+    are made through the API.
 
     \b
     Examples:
@@ -95,6 +100,7 @@ def command(
         kv_url=kv or (folder.kv_url if folder else ""),
         blockstore="s3" if blockstore == "s3" else "local",
         local_base=folder.objects if folder and blockstore == "local" else None,
+        local_import=local_import,
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,

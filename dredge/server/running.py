@@ -260,12 +260,12 @@ class ThreadedServer:
 
     @property
     def access_key_id(self) -> str:
-        """Key id of the one user."""
+        """Key id of the owner."""
         return self._credentials.access_key_id
 
     @property
     def secret_access_key(self) -> str:
-        """Secret of the one user."""
+        """Secret of the owner."""
         return self._credentials.secret_access_key
 
     @property

@@ -129,6 +129,27 @@ def test_asking_again_does_not_go_to_the_store() -> None:
     assert asked <= before
 
 
+def test_a_key_that_is_known_is_found_again_without_going_through_all_of_them() -> None:
+    kv = WatchedStore(open_store("memory://"))
+    found = accounts(kv, seconds=0)
+    for name in ("bob", "ann"):
+        found.directory.create_user(name)
+    found.directory.add_credential("bob", "BOBKEY", "s")
+    found.identify("BOBKEY")
+    kv.done.clear()
+    assert found.identify("BOBKEY").user == "bob"
+    assert "scan" not in {each.name for each in kv.done}
+    # the key became another user's meanwhile
+    found.directory.delete_credential("bob", "BOBKEY")
+    with pytest.raises(UnknownKeyError):
+        found.identify("BOBKEY")
+    found.directory.add_credential("ann", "BOBKEY", "t")
+    assert (found.identify("BOBKEY").user, found.identify("BOBKEY").secret) == ("ann", "t")
+    found.directory.delete_user("ann")
+    with pytest.raises(UnknownKeyError):
+        found.identify("BOBKEY")
+
+
 def test_a_secret_that_does_not_open_is_an_unknown_key() -> None:
     kv = open_store("memory://")
     found = accounts(kv)
