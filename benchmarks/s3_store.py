@@ -12,7 +12,9 @@ Beside S3 it answers, behind `/_bench/`:
     GET  keys?bucket=…&prefix=…                all keys, straight from its memory
     GET  requests                              how many requests of each kind it has answered
 
-Filling and looking go past HTTP, so that a lake of 100,000 objects is there in seconds.
+Filling and looking go past HTTP, so that a lake of 100,000 objects is there in seconds. Pages of a listing are
+written here, from moto's own objects: moto needs half a second of processor time for one of 1,000 keys, a hundred
+times what a store needs, and nothing else would show beside it.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from __future__ import annotations
 import json
 import os
 import threading
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
+from xml.sax.saxutils import escape
 
 ACCOUNT = "123456789012"
 CONTROL = "/_bench/"
@@ -42,6 +46,7 @@ class Counting:
     def __init__(self, app: Callable[[dict[str, Any], Respond], Iterable[bytes]]) -> None:
         self._app = app
         self._counts: Counter[str] = Counter()
+        self._pages = Pages()
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
@@ -49,9 +54,15 @@ class Counting:
         path = environ["PATH_INFO"]
         if path.startswith(CONTROL):
             return self._control(path.removeprefix(CONTROL), environ, respond)
+        kind = kind_of(environ["REQUEST_METHOD"], environ.get("QUERY_STRING", ""))
         with self._lock:
-            self._counts[kind_of(environ["REQUEST_METHOD"], environ.get("QUERY_STRING", ""))] += 1
-        return self._app(environ, respond)
+            self._counts[kind] += 1
+        if kind != "list":
+            return self._app(environ, respond)
+        with self._lock:
+            body = self._pages.page(path.strip("/"), environ["QUERY_STRING"])
+        respond("200 OK", [("Content-Type", "application/xml")])
+        return [body]
 
     def _control(self, name: str, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -71,6 +82,59 @@ class Counting:
                     value = dict(self._counts)
         respond("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(value).encode()]
+
+
+class Pages:
+    """Answers to ListObjectsV2; the names of a bucket are sorted again only when there are others."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, tuple[frozenset[str], list[str]]] = {}
+
+    def _sorted(self, bucket: str) -> list[str]:
+        keys = _bucket(bucket).keys
+        known, names = self._names.get(bucket, (frozenset(), []))
+        if known != keys.keys():
+            names = sorted(keys)
+            self._names[bucket] = (frozenset(names), names)
+        return names
+
+    def page(self, bucket: str, query: str) -> bytes:
+        """Write one page; names are compared as text, which is the order of bytes for names in ASCII."""
+        asked = {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
+        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
+        after = asked.get("continuation-token") or asked.get("start-after", "")
+        limit = int(asked.get("max-keys", "1000"))
+        names, objects = self._sorted(bucket), _bucket(bucket).keys
+        at = max(bisect_left(names, prefix), bisect_right(names, after))
+        spell = quote if asked.get("encoding-type") == "url" else escape
+        rows: list[str] = []
+        last = ""
+        while at < len(names) and names[at].startswith(prefix) and len(rows) < limit:
+            name = names[at]
+            cut = name.find(delimiter, len(prefix)) if delimiter else -1
+            if cut >= 0:
+                folder = name[: cut + len(delimiter)]
+                last = folder + "\U0010ffff"
+                at = bisect_left(names, last)
+                rows.append(f"<CommonPrefixes><Prefix>{spell(folder)}</Prefix></CommonPrefixes>")
+                continue
+            found = objects[name]
+            rows.append(
+                f"<Contents><Key>{spell(name)}</Key><LastModified>{found.last_modified:%Y-%m-%dT%H:%M:%S}.000Z"
+                f"</LastModified><ETag>{escape(found.etag)}</ETag><Size>{found.size}</Size>"
+                "<StorageClass>STANDARD</StorageClass></Contents>"
+            )
+            last = name
+            at += 1
+        more = at < len(names) and names[at].startswith(prefix)
+        token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
+        return (
+            '<?xml version="1.0" encoding="UTF-8"?>'
+            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+            f"<Name>{bucket}</Name><Prefix>{spell(prefix)}</Prefix><MaxKeys>{limit}</MaxKeys>"
+            f"<KeyCount>{len(rows)}</KeyCount><IsTruncated>{str(more).lower()}</IsTruncated>{token}"
+            f"{''.join(rows)}</ListBucketResult>"
+        ).encode()
 
 
 def kind_of(method: str, query: str) -> str:
