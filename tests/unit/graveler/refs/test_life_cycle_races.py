@@ -16,7 +16,7 @@ from dredge.graveler.refs.tags import Tags
 from dredge.kv import Store
 from tests.support.faulty import CrashError
 from tests.support.life_cycles import NAME, Ground, clean_handed_over
-from tests.support.turns import Explored, Scene
+from tests.support.turns import Explored, Scene, TurnStore
 from tests.support.turns import explore as explore_scene
 
 # DREDGE_EXPLORE=all also runs schedules that differ only in the order of what cannot notice each other.
@@ -176,6 +176,39 @@ def delete_and_create_again(life_cycle: LifeCycle) -> Callable[[], Scene]:
 def test_a_deletion_that_stalls_does_not_touch_the_next_life_of_the_name(life_cycle: LifeCycle) -> None:
     explored = explore(delete_and_create_again(life_cycle))
     assert ("ok", "ok") in explored.outcomes
+
+
+@pytest.mark.parametrize("life_cycle", STEPS)
+def test_a_deletion_is_of_the_life_that_it_found(life_cycle: LifeCycle) -> None:
+    """It lost the race for its mark to another deletion, and the name has begun a new life since."""
+
+    def scene() -> Scene:
+        ground = Ground(life_cycle)
+        old = ground.create()
+        found: list[Repository] = []
+
+        class Noting(TurnStore):
+            def get(self, partition: bytes, key: bytes) -> bytes:
+                value = super().get(partition, key)
+                found.append(Repository.decode(value))
+                return value
+
+        def slow(kv: Store) -> None:
+            ground.server(Noting(kv, lambda _: "")).delete(NAME)  # type: ignore[arg-type]
+
+        def again(kv: Store) -> Repository:
+            ground.server(kv).delete(NAME)
+            return ground.create(kv)
+
+        def check(results: Mapping[str, object]) -> None:
+            for new in created(results):
+                if found and found[0].instance_uid == old.instance_uid:
+                    assert ground.record() == new
+
+        return Scene(ground.kv, {"slow": slow, "again": again}, check)
+
+    explored = explore(scene)
+    assert ("ok", "RepositoryNotFoundError") in explored.outcomes
 
 
 def test_a_deletion_of_todays_server_that_stalls_destroys_the_next_life() -> None:
