@@ -22,7 +22,7 @@ from dredge.graveler.errors import (
 from dredge.kv import Store
 from tests.support.lakes import Lake, make_lake
 from tests.support.overlaps import History, listing, log_ids, stage
-from tests.support.turns import Explored, Scene, explore
+from tests.support.turns import Explored, Scene, Stage, explore
 
 CRASHES = 1 if os.environ.get("DREDGE_EXPLORE") == "all" else 0
 OURS, THEIRS = "ours", "theirs"
@@ -281,6 +281,34 @@ def partitions(lake: Lake) -> list[bytes]:
     return list(lake.kv._partitions)  # type: ignore[attr-defined]
 
 
+def test_an_earlier_commit_took_some_and_others_sealed_meanwhile() -> None:
+    """Ours [t2 t1]; the branch has [t3 t2] when the earlier commit has taken t1: t3 stays, t2 is committed."""
+    lake = make_lake(settings=Settings(background=False))
+    stage_ = Stage(lake.kv)
+
+    def sealed_by(name: str, count: int) -> None:
+        stage(lake.another_server(), "lake", name, name)
+        stage_.start(name, lambda kv: commit(name)(lake.another_server(kv)))
+        while len(lake.catalog.get_branch("lake", "main").sealed_tokens) < count:
+            stage_.step(name)
+
+    sealed_by("a", 1)
+    sealed_by("b", 2)
+    stage(lake.another_server(), "lake", "c", "c")
+    lake.another_server()._protocol.seal(lake.catalog.get_repository("lake"), "main")
+    for name in "ab":
+        while name in stage_.pending():
+            stage_.step(name)
+    first, second = stage_.results["a"], stage_.results["b"]
+    assert isinstance(first, Commit)
+    assert isinstance(second, Commit)
+    assert second.parents == (first.id,)
+    assert listing(lake.catalog, "lake", first.id) == {"a": "a"}
+    assert listing(lake.catalog, "lake", second.id) == {"a": "a", "b": "b"}
+    assert listing(lake.catalog, "lake") == {"a": "a", "b": "b", "c": "c"}
+    assert len(lake.catalog.get_branch("lake", "main").sealed_tokens) == 1
+
+
 # --- the design's two non-guarantees -----------------------------------------------------------------------
 
 
@@ -291,8 +319,6 @@ def lake_with(history: History, tries: int = 10) -> Lake:
 def test_allowed_1_3_2_an_observer_may_see_a_slower_writer_after_a_faster_one() -> None:
     """Two runs of `n += 1`: the first writes 2 and meets a commit; the second reads 2 and writes 3; then the
     first, which has had no answer yet, writes 2 again."""
-    from tests.support.turns import Stage
-
     history = History(["n"])
     lake = lake_with(history)
     seen: list[str] = []
@@ -325,8 +351,6 @@ def test_allowed_1_3_2_an_observer_may_see_a_slower_writer_after_a_faster_one() 
 
 
 def test_allowed_banana_two_writers_and_a_committer_may_alternate() -> None:
-    from tests.support.turns import Stage
-
     history = History(["f"])
     lake = lake_with(history)
     ticks = itertools.count()
