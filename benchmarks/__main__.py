@@ -80,5 +80,30 @@ def server(clients: int, seconds: float, users: tuple[str, ...]) -> None:
         )
 
 
+@main.command()
+@click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
+@click.option("--shape", "shapes", multiple=True, type=click.Choice(sorted(SHAPES)), default=("b10k",))
+@click.option("--engine", type=click.Choice(ENGINES), default="floor", show_default=True)
+@click.option("--changed", multiple=True, type=int, default=(0,), help="Objects uploaded; 0 is one percent.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of a table.")
+def optimized(
+    store: str, shapes: tuple[str, ...], engine: str, changed: tuple[int, ...], as_json: bool
+) -> None:
+    """Change a part of a repository, and compare an optimized run with a clean one."""
+    from benchmarks.optimized import run as run_optimized
+
+    rows = run_optimized(store, list(shapes), engine, list(changed))
+    names = ("shape", "mode", "index", "total", "cpu_seconds", "peak_mib", "read_mib", "requests", "deleted")
+    for row in rows:
+        if as_json:
+            click.echo(json.dumps(row))
+            continue
+        asked = sum(sum(kinds.values()) for kinds in row.get("requests", {}).values())
+        click.echo(" ".join(f"{(row | {'requests': asked}).get(name, '')!s:>12}" for name in names))
+    for row in rows if not as_json else ():
+        parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
+        click.echo(f"{row['shape']} {row['mode']} {row['index']}: {parts}")
+
+
 if __name__ == "__main__":
     main()

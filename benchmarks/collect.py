@@ -86,6 +86,21 @@ def measure(lake: Lake, engine: str, warm: bool, connect: tuple[str, int] | None
     lake.prepare()
     if not warm:
         lake.forget_index()
+    row = {"shape": lake.shape.name, "index": "warm" if warm else "cold"}
+    return {**row, **measure_run(lake, engine, connect), **check(lake)}
+
+
+def measure_run(lake: Lake, engine: str, connect: tuple[str, int] | None) -> dict[str, Any]:
+    """Run one engine once on a lake as it is.
+
+    Args:
+        lake: to collect.
+        engine: one of ENGINES.
+        connect: a Connect server's URL and process id, for that engine.
+
+    Returns:
+        What the run says of itself, processor seconds, peak memory and bytes read.
+    """
     name = lake.shape.name
     command = [sys.executable, "-m", "benchmarks.driver", engine, name]
     command += [connect[0]] if connect and engine == "connect" else []
@@ -100,12 +115,10 @@ def measure(lake: Lake, engine: str, warm: bool, connect: tuple[str, int] | None
         raise SystemExit(f"{name} on {engine} failed")
     figures: dict[str, Any] = json.loads(said.splitlines()[-1])
     return {
-        "shape": name,
-        "index": "warm" if warm else "cold",
         **figures,
         "cpu_seconds": round(meter.cpu_seconds, 1),
         "peak_mib": round(meter.peak_mib),
-        **check(lake),
+        "read_mib": round(meter.read_mib, 1),
     }
 
 

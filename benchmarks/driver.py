@@ -29,6 +29,8 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 
 JOBS = Path(__file__).resolve().parent.parent / "spark_jobs"
 SPREAD = ("slice_listing", "list_committed", "subtract", "bulk_delete")
+SETTINGS = "DREDGE_BENCH_SETTINGS"
+"""Names a variable with further settings of the run, as JSON."""
 SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
 
 
@@ -50,7 +52,8 @@ def main() -> None:
     begun = time.perf_counter()
     with timed("session"):
         runner, spread, close = _engine(engine, rest[0] if rest else "")
-    config = GCConfig(repository=repository, dry_run=False, unsafe_min_age_seconds=1.0)
+    settings = {"repository": repository, "dry_run": False, "unsafe_min_age_seconds": 1.0}
+    config = GCConfig.from_json(settings | json.loads(os.environ.get(SETTINGS, "{}")))
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
     context = Context.open(plan.run_uri)

@@ -18,6 +18,7 @@ class Meter:
     Attributes:
         cpu_seconds: user and system time that the trees used while the meter ran (processes that lived
             shorter than a sampling interval escape it).
+        read_mib: what they read from files and connections, page cache or not.
         peak_mib: largest sum of proportional set sizes.
     """
 
@@ -25,6 +26,8 @@ class Meter:
     every_seconds: float = 0.25
     cpu_seconds: float = 0.0
     peak_mib: float = 0.0
+    read_mib: float = 0.0
+    _read: dict[tuple[int, float], int] = field(default_factory=dict)
     _before: dict[tuple[int, float], float] = field(default_factory=dict)
     _seen: dict[tuple[int, float], float] = field(default_factory=dict)
 
@@ -32,6 +35,7 @@ class Meter:
         """Start sampling."""
         self._stop = threading.Event()
         self._before = self._sample(memory=False)
+        self._read_before = dict(self._read)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
@@ -41,6 +45,8 @@ class Meter:
         self._stop.set()
         self._thread.join()
         self.cpu_seconds = sum(used - self._before.get(key, 0.0) for key, used in self._seen.items())
+        read = sum(count - self._read_before.get(key, 0) for key, count in self._read.items())
+        self.read_mib = read / (1 << 20)
 
     def _run(self) -> None:
         turn = 0
@@ -59,7 +65,9 @@ class Meter:
                 for process in (top, *top.children(recursive=True)):
                     with suppress(psutil.Error, OSError):
                         times = process.cpu_times()
-                        used[(process.pid, process.create_time())] = times.user + times.system
+                        key = (process.pid, process.create_time())
+                        used[key] = times.user + times.system
+                        self._read[key] = max(self._read.get(key, 0), _bytes_read(process.pid))
                         total += _pss(process.pid) if memory else 0
         self._seen.update(used)
         self.peak_mib = max(self.peak_mib, total / 1024)
@@ -73,6 +81,11 @@ def _pss(pid: int) -> int:
             if line.startswith("Pss:"):
                 return int(line.split()[1])
     return 0
+
+
+def _bytes_read(pid: int) -> int:
+    with open(f"/proc/{pid}/io", encoding="ascii") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("rchar:"))
 
 
 def own_tree() -> tuple[int, ...]:

@@ -1,0 +1,152 @@
+"""Optimized runs beside clean ones, on lakes of which a part has changed since the last run.
+
+    clean run, cold index → change → optimized run → clean run, warm index
+
+All on the same lake, so the last one finds nothing left to delete: it is the cheapest clean run there can be. It
+also proves that the optimized run before it missed nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from contextlib import ExitStack
+from typing import Any
+
+from benchmarks.collect import connect_server, measure_run
+from benchmarks.driver import SETTINGS
+from benchmarks.generate import move
+from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake, s3_store
+from benchmarks.shapes import SHAPES
+from dredge.graveler.catalog import Catalog, Settings
+from dredge.kv import open_store
+from dredge.runs.clock import utc_now
+from dredge.storage import StorageOptions, open_writer
+
+MARGIN_HOURS = 26
+"""Generated slices are two days old; with the usual margin of eight days they would all be listed again."""
+
+
+class CopiedLake(LocalLake):
+    """A local lake of its own, made of links to another one's files."""
+
+    def __init__(self, source: LocalLake) -> None:
+        super().__init__(source.shape)
+        source.restore()
+        self.folder = STATE / f"{source.shape.name}-changed"
+        self.root = self.folder / "objects" / "repo"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        skipped = [str(source.root / name) for name in (INDEX, RUNS)]
+        shutil.copytree(
+            source.root,
+            self.root,
+            copy_function=os.link,
+            ignore=lambda folder, names: [name for name in names if f"{folder}/{name}" in skipped],
+        )
+        shutil.copyfile(source.folder / "kv.db", self.folder / "kv.db")
+        move(f"sqlite:///{self.folder}/kv.db", self.shape.name, f"local://{self.root}")
+
+    def restore(self) -> None:
+        """Nothing is put back."""
+
+
+def change(kv_url: str, repository: str, options: StorageOptions, objects: int) -> dict[str, int]:
+    """Change a repository as its users do in an hour.
+
+    Args:
+        kv_url: of its server.
+        repository: its name.
+        options: access to the object store.
+        objects: uploaded in all: six in ten are committed, two overwrite staged ones, two stay staged.
+
+    Returns:
+        What was done.
+    """
+    catalog = Catalog(
+        open_store(kv_url), lambda uri: open_writer(uri, options), utc_now, Settings(background=False)
+    )
+    parts = 3
+    for part in range(parts):
+        for number in range(objects * 6 // 10 // parts):
+            path = f"table-{part:03d}/new/{number:06d}.parquet"
+            catalog.upload_object(repository, "main", path, f"new {part} {number}".encode())
+        catalog.commit(repository, "main", committer="benchmark", message=f"hour {part}")
+    branches = [
+        found.name for found in catalog.list_branches(repository, amount=20).results if found.name != "main"
+    ]
+    staged = [
+        (branch, change.path)
+        for branch in branches
+        for change in catalog.diff_branch(repository, branch, amount=1000).results
+    ]
+    overwrites = staged[: objects * 2 // 10]
+    for branch, path in overwrites:
+        catalog.upload_object(repository, branch, path, f"again {path}".encode())
+    for number in range(objects * 2 // 10):
+        catalog.upload_object(repository, branches[0], f"later/{number:06d}", f"later {number}".encode())
+    catalog.reset_branch(repository, branches[-1])
+    catalog.close()
+    return {"uploads": objects, "overwrites": len(overwrites), "commits": parts, "resets": 1}
+
+
+def run(store: str, shapes: list[str], engine: str, changed: list[int]) -> list[dict[str, Any]]:
+    """Measure each shape and return a row a run.
+
+    Args:
+        store: one of STORES.
+        shapes: names of SHAPES.
+        engine: one of ENGINES.
+        changed: objects uploaded between the runs, for each shape; a percent of its objects when 0.
+    """
+    STATE.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        connect = stack.enter_context(connect_server()) if engine == "connect" else None
+        for name in shapes:
+            for objects in changed:
+                s3 = stack.enter_context(s3_store()) if store == "s3" else None
+                shape = SHAPES[name]
+                lake: Lake = CopiedLake(LocalLake(shape)) if s3 is None else S3Lake(shape, s3)
+                rows += _measure(lake, store, engine, objects or shape.objects // 100, connect)
+                if isinstance(lake, CopiedLake):
+                    shutil.rmtree(lake.folder)
+    return rows
+
+
+def _measure(
+    lake: Lake, store: str, engine: str, objects: int, connect: tuple[str, int] | None
+) -> list[dict[str, Any]]:
+    lake.prepare()
+    lake.forget_index()
+    rows = [_run(lake, store, engine, "clean", "cold", connect)]
+    kv = lake.serve[lake.serve.index("--kv") + 1]
+    begun = time.perf_counter()
+    done = change(kv, lake.shape.name, StorageOptions.from_env(os.environ | lake.environ), objects)
+    print(f"{lake.shape.name}: {done} in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    time.sleep(3)
+    before = lake.present()
+    rows.append(_run(lake, store, engine, "optimized", "warm", connect) | {"changed": objects})
+    between = lake.present()
+    rows.append(_run(lake, store, engine, "clean", "warm", connect) | {"changed": objects})
+    rows[-2]["deleted"] = len(before) - len(between)
+    rows[-1]["deleted"] = len(between) - len(lake.present())
+    if rows[-1]["deleted"]:
+        raise SystemExit(f"the optimized run on {lake.shape.name} missed {rows[-1]['deleted']} objects")
+    return rows
+
+
+def _run(
+    lake: Lake, store: str, engine: str, mode: str, index: str, connect: tuple[str, int] | None
+) -> dict[str, Any]:
+    settings = {"mode": mode, "slice_margin_hours": MARGIN_HOURS}
+    os.environ[SETTINGS] = json.dumps(settings)
+    try:
+        row = {"store": store, "shape": lake.shape.name, "mode": mode, "index": index}
+        row |= measure_run(lake, engine, connect)
+    finally:
+        del os.environ[SETTINGS]
+    print(json.dumps(row), file=sys.stderr, flush=True)
+    return row
