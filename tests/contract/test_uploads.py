@@ -135,6 +135,14 @@ def test_what_is_over_or_of_another_key_is_not_found(writer: ObjectWriter, uploa
     assert listed(writer) == ["done"]
 
 
+def test_an_upload_id_is_no_path_to_objects(writer: ObjectWriter, uploads: Uploads) -> None:
+    uploads.begin("other")
+    writer.put("trap/key", b"k")
+    with pytest.raises(NotFoundError):
+        uploads.abort("k", "../trap")
+    assert writer.get("trap/key") == b"k"
+
+
 def test_open_uploads_are_listed_by_key(writer: ObjectWriter, uploads: Uploads) -> None:
     begun = [(key, uploads.begin(key)) for key in ("b", "a/ü", "b")]
     found = uploads.open()

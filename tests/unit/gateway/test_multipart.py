@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import zlib
 from typing import Any
 
 import pytest
@@ -131,6 +133,14 @@ def test_an_upload_of_another_repository_is_unknown(lake: Lake, s3: Any, repo: s
     with refused("NoSuchUpload", 404):
         complete(s3, other, upload_id, [first])
     complete(s3, repo, upload_id, [first])
+
+
+def test_a_checksum_on_completion_is_of_the_object_and_not_of_the_list(s3: Any, repo: str) -> None:
+    upload_id = begin(s3, repo)
+    first = put(s3, repo, upload_id, 1, b"x")
+    checksum = base64.b64encode(zlib.crc32(b"x").to_bytes(4, "big")).decode()
+    complete(s3, repo, upload_id, [first], ChecksumCRC32=checksum, ChecksumType="FULL_OBJECT")
+    assert s3.get_object(Bucket=repo, Key="main/big")["Body"].read() == b"x"
 
 
 def test_if_none_match_on_completion(s3: Any, repo: str) -> None:
