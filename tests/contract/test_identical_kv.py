@@ -275,3 +275,28 @@ def test_staged_garbage_of_other_repositories_of_the_store_does_not_matter(world
     world.collect()
     assert orphan not in world.data()
     assert "data/slice/staged" in world.data()
+
+
+def test_optimized_runs_read_the_records_too(world: World) -> None:
+    first, second, _ = twins(world)
+    world.collect(mode="clean")
+    world.age(days=2)
+    world.upload("b", b"another")
+    context = world.plan(mode="optimized")
+    assert context.plan.mode == "optimized"
+    world.run(context)
+    assert {first, second} <= world.data()
+    # What only the records had shown is looked at again once it is gone from them.
+    world.lake.catalog.reset_branch(world.lake.repository, "main", kind="reset")
+    world.collect(mode="optimized")
+    assert second not in world.data()
+    assert first in world.data()
+
+
+def test_an_optimized_run_without_the_records_still_keeps_what_they_had_shown(world: World) -> None:
+    first, second, _ = twins(world)
+    world.collect(mode="clean")
+    world.age(days=2)
+    world.collect(mode="optimized", read_kv=False, safety={})
+    assert {first, second} <= world.data()
+    world.assert_readable()

@@ -27,11 +27,11 @@ from tests.support.gc import Parallel, World, make_world, summary_of
 
 
 def history(
-    world: World, count: int = 5, branch: str = "main", days: float = 3, path: str = "a"
+    world: World, count: int = 5, branch: str = "main", days: float = 3, path: str = "a", first: int = 0
 ) -> list[str]:
     """Commits a few days apart, each overwriting the same path; gives the addresses, oldest first."""
     addresses = []
-    for number in range(count):
+    for number in range(first, first + count):
         addresses.append(world.upload(path, f"{branch} {path} {number}".encode(), branch))
         world.lake.commit(f"{branch} {number}", branch)
         world.age(days=days)
@@ -512,3 +512,62 @@ def test_a_hidden_branchs_history_is_judged_like_any_other() -> None:
     addresses = history(world, 3, "secret")
     world.collect()
     assert world.data() == set(addresses)
+
+
+def test_optimized_runs_keep_and_let_go_by_policy_like_clean_ones() -> None:
+    world = make_world(policy=policy("last: 3"))
+    world.rules(1)
+    addresses = history(world, 4)
+    assert kept(world, mode="clean")[0] == set(addresses[-3:])
+    for number in (4, 5):
+        addresses += history(world, 1, first=number)
+        world.upload("new", b"young")  # in a slice that has to be listed
+        context = world.plan(mode="optimized")
+        assert context.plan.mode == "optimized"
+        world.run(context)
+        left = {address for address in world.data() if address in addresses}
+        assert left == set(addresses[-3:])
+    world.age(days=10)
+    clean, _ = kept(world, mode="clean")
+    assert {address for address in clean if address in addresses} == set(addresses[-3:])
+
+
+def test_an_optimized_run_tells_what_sets_keep_of_what_it_listed() -> None:
+    world = make_world(policy=policy("last: 6"), slice_margin_hours=100)
+    world.rules(1)
+    addresses = history(world, 4)
+    kept(world, mode="clean")
+    addresses += history(world, 2, days=1.5, first=4)
+    context = world.plan(mode="optimized")
+    world.run(context)
+    assert context.plan.mode == "optimized"
+    (found,) = (
+        item for item in summary_of(context, "committed").details["kept"] if item["name"] == "policy: rule 1"
+    )
+    assert 0 < found["objects"] < found["commits"] == 5
+    assert set(addresses) <= world.data()
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("other", ["last: 2", "last: 3, paths: 'audit/a'", "paths: '*'", ""])
+def test_what_another_policy_lets_go_goes_in_any_kind_of_run(other: str, mode: str) -> None:
+    world = make_world()
+    world.rules(1)
+    addresses = many_paths(world)
+    before = policy("last: 3, paths: ['audit/**', '*.md']", "name: x, last: 2")
+    first, _ = kept(world, policy=before, mode="clean")
+    assert first == {*(address for found in addresses.values() for address in found[-2:])} | {
+        addresses[path][-3] for path in ("audit/a", "audit/b/c", "data.md")
+    }
+    context = world.plan(mode=mode, policy=policy(other) if other else None)
+    world.run(context)
+    assert context.plan.mode == mode
+    keeps = {
+        "last: 2": lambda path: 2,
+        "last: 3, paths: 'audit/a'": lambda path: 3 if path == "audit/a" else 1,
+        "paths: '*'": lambda path: 1 if "/" in path else 4,
+        "": lambda path: 1,
+    }[other]
+    expected = {address for path, found in addresses.items() for address in found[-keeps(path) :]}
+    assert world.data() == expected & first
+    world.assert_readable()
