@@ -1,14 +1,17 @@
 """Garbage collection of one lakeFS repository.
 
 Deletes objects that no branch's staging and no active commit references, once they are older than the minimum
-age. A dry run (the default) deletes nothing; its report says what would go and why the rest stays. For a
-schedule, make a DAG file of your own with `gc_dag("gc_lake", "@daily", repository="lake", dry_run=False)`.
+age. A dry run (the default) deletes nothing; its report says what would go and why the rest stays.
+
+`lakefs_gc` is for runs by hand. Collections on a schedule, which can be backfilled, are named in the Variable
+`dredge_gc_schedules`: `{"gc_lake": {"schedule": "@hourly", "repository": "lake", "dry_run": false}}`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from operators.bulk_delete import LakeFSBulkDeleteOperator
@@ -19,6 +22,7 @@ from operators.mark_uncommitted import LakeFSMarkUncommittedOperator
 from operators.params import PLANNED, RUN_DEFAULTS, gc_params
 from operators.plan import LakeFSPlanRunOperator
 from operators.save_report import LakeFSSaveReportOperator
+from operators.schedules import gc_schedules, intervals, run_types
 from operators.slice_listing import LakeFSSliceListingOperator
 from operators.subtract import LakeFSSubtractLiveOperator
 from operators.verify import LakeFSVerifySweepOperator
@@ -28,19 +32,21 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     """Make the DAG; `defaults` are values of its Params."""
     with DAG(
         dag_id,
-        schedule=schedule,
+        schedule=intervals(schedule),
         max_active_runs=1,
-        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        allowed_run_types=run_types(schedule),
         default_args=RUN_DEFAULTS,
         params=gc_params(**defaults),
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        # Runs on a schedule follow each other strictly: the next one waits for this one's last task, which
-        # hangs directly on the first. Any two runs on one repository are kept apart by the lease.
+        # Runs on a schedule and backfills follow each other strictly: the next one waits for all that hangs
+        # directly on this one's first task, which are the last task and one that fails with the run. Any two
+        # runs on one repository, whatever started them, are kept apart by the lease.
         serial = {"depends_on_past": schedule is not None, "wait_for_downstream": schedule is not None}
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", **serial)
         release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
+        complete = EmptyOperator(task_id="run_complete")
         chain(
             lease,
             LakeFSPlanRunOperator(task_id="plan", lease=lease.output, **PLANNED),
@@ -54,9 +60,13 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
             LakeFSSaveReportOperator(
                 task_id="save_report", trigger_rule="all_done", outlets=[Asset("dredge_lakefs_gc")]
             ),
+            complete,
             release.as_teardown(setups=lease),
         )
+        lease >> complete
     return dag
 
 
 lakefs_gc = gc_dag("lakefs_gc")
+for name, settings in gc_schedules().items():
+    gc_dag(name, **settings)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dredge.errors import ConfigError
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
+
+from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc.config import GCConfig
 from dredge.gc.plan import PLAN
 from dredge.gc.planning import acquire_lease, release_grant
@@ -17,33 +19,53 @@ from operators.hooks.storage import storage_options
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+_ASK_EVERY_SECONDS = 30.0
+_WAIT_SECONDS_MAX = 24 * 3600.0
 
-class LakeFSAcquireLeaseOperator(LakeFSOperator):
-    """Take the exclusive right to work on a repository; fail at once when another run has it.
+
+class LakeFSAcquireLeaseOperator(LakeFSOperator, BaseSensorOperator):
+    """Take the exclusive right to work on a repository; while another run has it, wait without a worker slot.
+
+    A holder that died blocks nobody for ever: its right is taken over when it has expired by the store's clock.
 
     :param repository: lakeFS repository (templated)
     :param run_uri: folder of the run when it has a plan already, because only later tasks were cleared; the
         run then goes on under the new right (templated)
     :param lakefs_conn_id: connection of the lakeFS server
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    :param poke_interval: seconds between two questions whether the repository is free
+    :param timeout: seconds of waiting after which the task fails; 0 fails at once
     """
 
     template_fields: Sequence[str] = ("repository", "run_uri")
 
-    def __init__(self, *, repository: str, run_uri: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        repository: str,
+        run_uri: str = "",
+        poke_interval: float = _ASK_EVERY_SECONDS,
+        timeout: float = _WAIT_SECONDS_MAX,
+        **kwargs: Any,
+    ) -> None:
+        kwargs = {"mode": "reschedule"} | kwargs
+        super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
         self.repository = repository
         self.run_uri = run_uri
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Take the right and return it."""
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Take the right and return it, or say that another run has it."""
         # The same holder for every try of this run, so that a try that died does not lock out the next one.
         holder = f"{self.dag_id} {context['run_id']}"
         options = storage_options(self.aws_conn_id)
-        grant = acquire_lease(GCConfig(repository=self.repository), holder, self.hook.client, options)
+        try:
+            grant = acquire_lease(GCConfig(repository=self.repository), holder, self.hook.client, options)
+        except LeaseHeldError as error:
+            self.log.info("Waiting: %s", error)
+            return PokeReturnValue(is_done=False)
         if self.run_uri:
             self._hand_over(grant)
-        return {"repository": self.repository, **grant.to_json()}
+        return PokeReturnValue(is_done=True, xcom_value={"repository": self.repository, **grant.to_json()})
 
     def _hand_over(self, grant: LeaseGrant) -> None:
         """Let a run that was planned under an earlier right of this DAG run go on under the new one."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, SLICE_MARGIN_HOURS, SLICE_OPEN_HOURS
 from operators.retry import RETRY_BY_FAMILY
 
 #: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
@@ -23,6 +24,8 @@ RUN_DEFAULTS: dict[str, Any] = {
 #: Arguments of the plan step, read from the Params.
 PLANNED: dict[str, Any] = {
     "mode": "{{ params.mode }}",
+    "slice_margin_hours": "{{ params.slice_margin_hours }}",
+    "clean_every_days": "{{ params.clean_every_days }}",
     "report_only": "{{ params.dry_run }}",
     "min_age_hours": "{{ params.min_age_hours }}",
     "unsafe_min_age_seconds": "{{ params.unsafe_min_age_seconds }}",
@@ -52,11 +55,13 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
             param("repository", None, "Repository", "Its name in lakeFS.", type="string", minLength=1),
             param(
                 "mode",
-                "clean",
+                AUTO,
                 "Mode",
-                "`clean` reads everything. `optimized` comes later.",
+                "`clean` reads everything. `optimized` reads what changed since the last complete run that was no"
+                " dry run. `auto` is optimized, and clean at intervals. Without such a run before it, every run"
+                " is a clean one.",
                 type="string",
-                enum=["clean", "optimized"],
+                enum=[AUTO, OPTIMIZED, CLEAN],
             ),
             param("dry_run", True, "Dry run", "Find and report garbage, **delete nothing**.", type="boolean"),
             param(
@@ -75,6 +80,24 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
                 " that nobody writes to. Empty: not used.",
                 type=["null", "number"],
                 minimum=0,
+            ),
+            param(
+                "clean_every_days",
+                30,
+                "Days between clean runs",
+                "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs"
+                " cannot see, such as uploads into slices older than the margin.",
+                type="number",
+                minimum=0,
+            ),
+            param(
+                "slice_margin_hours",
+                SLICE_MARGIN_HOURS,
+                "Slice margin in hours",
+                "Folders of uploads (slices) are listed again until they are as old as this, for uploads that take"
+                " long or come late. At least 25 more than the minimum age.",
+                type="number",
+                minimum=SLICE_OPEN_HOURS,
             ),
             param(
                 "max_delete_objects",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError
 from dredge.gc import steps
-from dredge.gc.config import GCConfig
+from dredge.gc.config import AUTO, SLICE_MARGIN_HOURS, GCConfig
 from dredge.gc.policy import RetentionPolicy, load_policy
 from dredge.runs.lease import LeaseGrant
 from operators.base import LakeFSOperator
@@ -15,6 +16,8 @@ from operators.hooks.storage import storage_options
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+_WINDOWED = ("scheduled", "backfill")
 
 
 class LakeFSPlanRunOperator(LakeFSOperator):
@@ -24,7 +27,10 @@ class LakeFSPlanRunOperator(LakeFSOperator):
 
     :param repository: lakeFS repository (templated)
     :param lease: what the acquire task returned (templated)
-    :param mode: ``clean`` reads everything (templated)
+    :param mode: ``clean`` reads everything; ``optimized`` what changed since the last complete run that was no
+        dry run; ``auto`` is optimized, and clean at intervals (templated)
+    :param slice_margin_hours: slices are listed again until they are as old as this (templated)
+    :param clean_every_days: after as many days an ``auto`` run is a clean one (templated)
     :param report_only: a dry run: report, delete nothing (templated)
     :param min_age_hours: younger objects are never candidates; at least 24 (templated)
     :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
@@ -43,6 +49,8 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         "repository",
         "lease",
         "mode",
+        "slice_margin_hours",
+        "clean_every_days",
         "report_only",
         "min_age_hours",
         "unsafe_min_age_seconds",
@@ -59,7 +67,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         *,
         repository: str,
         lease: Any = None,
-        mode: str = "clean",
+        mode: str = AUTO,
+        slice_margin_hours: float | str = SLICE_MARGIN_HOURS,
+        clean_every_days: float | str = 30,
         report_only: bool | str = True,
         min_age_hours: float | str = 24,
         unsafe_min_age_seconds: float | str | None = None,
@@ -75,6 +85,8 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         self.repository = repository
         self.lease = lease
         self.mode = mode
+        self.slice_margin_hours = slice_margin_hours
+        self.clean_every_days = clean_every_days
         self.report_only = report_only
         self.min_age_hours = min_age_hours
         self.unsafe_min_age_seconds = unsafe_min_age_seconds
@@ -85,13 +97,25 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         self.retention_policy = retention_policy
         self.kv_conn_id = kv_conn_id
 
-    def config(self) -> GCConfig:
-        """Return the rendered values as the collector's own type."""
+    def config(self, window: tuple[datetime, datetime] | None = None) -> GCConfig:
+        """Return the rendered values as the collector's own type.
+
+        :param window: begin and end of the time whose slices are listed; None lists all that no run has covered
+        """
+        begin, end = window or (None, None)
+        margin, days = (
+            number("slice_margin_hours", self.slice_margin_hours),
+            number("clean_every_days", self.clean_every_days),
+        )
         age = number("min_age_hours", self.min_age_hours)
         objects = number("max_delete_objects", self.max_delete_objects)
         return GCConfig(
             repository=self.repository,
             mode=self.mode,
+            window_begin=begin.isoformat() if begin is not None else None,
+            window_end=end.isoformat() if end is not None else None,
+            slice_margin_hours=SLICE_MARGIN_HOURS if margin is None else margin,
+            clean_every_days=30.0 if days is None else days,
             dry_run=truth("report_only", self.report_only),
             min_age_hours=24.0 if age is None else age,
             unsafe_min_age_seconds=number("unsafe_min_age_seconds", self.unsafe_min_age_seconds),
@@ -111,7 +135,8 @@ class LakeFSPlanRunOperator(LakeFSOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return where it is."""
         lease = LeaseGrant.from_json(self.lease) if isinstance(self.lease, Mapping) else None
-        plan = steps.plan_run(self.config(), lease, self.hook.client, storage_options(self.aws_conn_id))
+        config = self.config(data_window(context))
+        plan = steps.plan_run(config, lease, self.hook.client, storage_options(self.aws_conn_id))
         return {
             "run_id": plan.run_id,
             "run_uri": plan.run_uri,
@@ -119,7 +144,25 @@ class LakeFSPlanRunOperator(LakeFSOperator):
             "namespace": plan.namespace,
             "cutoff": plan.cutoff.isoformat(),
             "dry_run": plan.dry_run,
+            "mode": plan.mode,
+            "why_mode": plan.why_mode,
+            "window": [config.window_begin, config.window_end],
         }
+
+
+def data_window(context: Context) -> tuple[datetime, datetime] | None:
+    """Return the data interval of a scheduled or backfilled run; None when the run has to look at everything.
+
+    A run by hand, by an asset or by another DAG has no window: Airflow gives it no interval, one without
+    length, or some interval near the time at which it was started.
+
+    :param context: of the task
+    """
+    run = context.get("dag_run")
+    if run is None or str(getattr(run.run_type, "value", run.run_type)) not in _WINDOWED:
+        return None
+    begin, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return (begin, end) if begin is not None and end is not None and begin < end else None
 
 
 def number(name: str, value: float | str | None) -> float | None:

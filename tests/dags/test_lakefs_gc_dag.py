@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronDataIntervalTimetable
 
+from operators.schedules import intervals
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +25,7 @@ ORDER = (
     "bulk_delete",
     "verify",
     "save_report",
+    "run_complete",
     "release_lease",
 )
 SPARK = {"slice_listing", "list_committed", "subtract", "bulk_delete"}
@@ -89,7 +92,8 @@ def test_report_is_written_whatever_happened_and_lease_is_given_back(dag: DAG) -
 
 def test_report_decides_about_the_run(dag: DAG) -> None:
     leaves = [task for task in dag.tasks if not task.is_teardown and not _works_downstream(dag, task.task_id)]
-    assert [leaf.task_id for leaf in leaves] == ["save_report"]
+    assert [leaf.task_id for leaf in leaves] == ["run_complete"]
+    assert dag.get_task("run_complete").trigger_rule == "all_success"
     assert not dag.get_task("release_lease").on_failure_fail_dagrun
 
 
@@ -97,22 +101,54 @@ def _works_downstream(dag: DAG, task_id: str) -> bool:
     return any(not dag.get_task(name).is_teardown for name in dag.get_task(task_id).downstream_task_ids)
 
 
-def test_one_run_at_a_time_and_no_backfills(dag: DAG) -> None:
+def kinds(dag: DAG) -> set[str]:
+    return {str(getattr(kind, "value", kind)) for kind in dag.allowed_run_types or ()}
+
+
+def test_one_run_at_a_time_and_no_backfills_without_a_schedule(dag: DAG) -> None:
     assert dag.max_active_runs == 1
-    assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
-    assert dag.allowed_run_types
+    assert kinds(dag) == {"manual", "operator_triggered", "asset_triggered"}
 
 
-def test_runs_on_a_schedule_wait_for_the_last_task_of_the_one_before() -> None:
+def test_a_schedule_can_be_backfilled(scheduled: DAG) -> None:
+    assert {"backfill", "scheduled", "manual"} <= kinds(scheduled)
+    assert scheduled.timetable == CronDataIntervalTimetable("@daily", timezone="UTC")
+
+
+@pytest.mark.parametrize("schedule", ["@once", "@continuous", timedelta(hours=6), [], None])
+def test_only_a_cron_text_is_given_intervals(schedule: Any) -> None:
+    assert intervals(schedule) is schedule
+
+
+@pytest.fixture
+def scheduled() -> DAG:
     from dags.lakefs_gc import gc_dag
 
-    scheduled = gc_dag("gc_nightly", "@daily", repository="lake", dry_run=False)
+    return gc_dag("gc_nightly", "@daily", repository="lake", dry_run=False)
+
+
+def test_runs_on_a_schedule_wait_for_the_last_task_of_the_one_before(scheduled: DAG) -> None:
     first = scheduled.get_task("acquire_lease")
     assert first.depends_on_past
     assert first.wait_for_downstream
     assert "release_lease" in first.downstream_task_ids
     assert scheduled.params["repository"] == "lake"
     assert scheduled.params["dry_run"] is False
+
+
+def test_a_run_on_a_schedule_that_failed_blocks_the_next_one(scheduled: DAG) -> None:
+    """The last task succeeds whatever happened, so one that does not has to hang on the first task, too."""
+    direct = scheduled.get_task("acquire_lease").downstream_task_ids
+    assert "run_complete" in direct
+    assert scheduled.get_task("run_complete").upstream_task_ids == {"acquire_lease", "save_report"}
+    assert scheduled.get_task("run_complete").trigger_rule == "all_success"
+
+
+def test_who_waits_for_the_repository_keeps_no_worker(scheduled: DAG) -> None:
+    first = scheduled.get_task("acquire_lease")
+    assert first.reschedule
+    assert first.timeout >= 3600
+    assert not first.soft_fail
 
 
 def test_manual_runs_are_not_blocked_for_ever_by_one_that_failed(dag: DAG) -> None:
@@ -126,6 +162,8 @@ def test_params_are_these(dag: DAG) -> None:
         "dry_run",
         "min_age_hours",
         "unsafe_min_age_seconds",
+        "clean_every_days",
+        "slice_margin_hours",
         "max_delete_objects",
         "max_delete_percent",
         "keep_tags",
@@ -141,7 +179,9 @@ def test_form_deletes_nothing_unless_told() -> None:
 
     params = gc_params()
     assert params["dry_run"].value is True
-    assert params["mode"].value == "clean"
+    assert params["mode"].value == "auto"
+    assert params["slice_margin_hours"].value == 193
+    assert params["clean_every_days"].value == 30
     assert params["min_age_hours"].value == 24
     assert params["unsafe_min_age_seconds"].value is None
     assert params["keep_tags"].value is True
@@ -158,6 +198,9 @@ def test_form_deletes_nothing_unless_told() -> None:
         ("min_age_hours", 23.9),
         ("min_age_hours", None),
         ("unsafe_min_age_seconds", -1),
+        ("slice_margin_hours", 24),
+        ("slice_margin_hours", None),
+        ("clean_every_days", -1),
         ("max_delete_objects", -1),
         ("max_delete_objects", 1.5),
         ("max_delete_percent", 101),
@@ -227,4 +270,4 @@ def test_dag_survives_serialisation(dag: DAG) -> None:
 
 
 def test_dag_file_is_wiring_only() -> None:
-    assert len((ROOT / "dags" / "lakefs_gc.py").read_text().splitlines()) <= 64
+    assert len((ROOT / "dags" / "lakefs_gc.py").read_text().splitlines()) <= 72

@@ -14,7 +14,12 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc import steps
+from dredge.gc.context import make_lease, open_state
+from dredge.lakefs import LakeFSClient
+from dredge.runs.folder import read_json
+from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
+from operators.lease import LakeFSAcquireLeaseOperator
 from operators.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
@@ -58,6 +63,31 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def planted(server: Server) -> PlantedLake:
     return PlantedLake.plant(server.client, server.namespace("lake"))
+
+
+class Held:
+    """Somebody else's right to the lake."""
+
+    def __init__(self, server: Server) -> None:
+        client = LakeFSClient(server.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
+        self.grant = steps.acquire_lease(steps.GCConfig(repository="lake"), "somebody else", client)
+        self.folder = open_state(server.namespace("lake"))
+
+    def release(self) -> None:
+        make_lease(self.folder, 3600).release(self.grant)
+
+    def check(self) -> None:
+        make_lease(self.folder, 3600).check(self.grant)
+
+    def expire(self) -> None:
+        """Let its time be over, as if an hour had passed."""
+        held = read_json(self.folder, LEASE) | {"expires_at": "2020-01-01T00:00:00+00:00"}
+        self.folder.put(LEASE, json.dumps(held).encode())
+
+
+@pytest.fixture
+def held(planted: PlantedLake, server: Server) -> Held:
+    return Held(server)
 
 
 @pytest.fixture(autouse=True)
@@ -127,27 +157,93 @@ def test_limit_holds_the_run_and_says_so(airflow: Airflow, planted: PlantedLake,
     planted.assert_untouched()
 
 
-def test_optimized_mode_comes_later(airflow: Airflow, planted: PlantedLake, jobs: InProcess) -> None:
-    run = airflow.run("lakefs_gc", CONF | {"mode": "optimized"})
-    assert run.state == "failed"
-    assert run.tasks["plan"] == "failed"
-    assert jobs.started == []
-    assert run.tasks["release_lease"] == "success"
-
-
-def test_second_run_cannot_start_while_one_holds_the_lease(
-    airflow: Airflow, planted: PlantedLake, server: Server, jobs: InProcess
+def test_runs_are_optimized_once_a_complete_run_came_before(
+    airflow: Airflow, planted: PlantedLake, jobs: InProcess
 ) -> None:
-    from dredge.gc.config import GCConfig
-    from dredge.lakefs import LakeFSClient
+    planted.age(2)
+    dry = airflow.run("lakefs_gc", CONF | {"dry_run": True})
+    clean = airflow.run("lakefs_gc", CONF)
+    optimized = airflow.run("lakefs_gc", CONF)
+    forced = airflow.run("lakefs_gc", CONF | {"clean_every_days": 0})
+    asked = airflow.run("lakefs_gc", CONF | {"mode": "clean"})
+    runs = [dry, clean, optimized, forced, asked]
+    assert [run.state for run in runs] == ["success"] * 5
+    modes = [run.returned["plan"]["mode"] for run in runs]
+    assert modes == ["clean", "clean", "optimized", "clean", "clean"]  # a dry run leaves no state
+    assert optimized.returned["plan"]["why_mode"] == f"builds on run {clean.returned['plan']['run_id']}"
+    assert optimized.returned["plan"]["window"] == [None, None]
+    planted.assert_swept()
 
-    client = LakeFSClient(server.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
-    steps.acquire_lease(GCConfig(repository="lake"), "somebody else", client)
+
+def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None], **settings: float) -> None:
+    """Let the first task ask often, and do something each time before it asks."""
+    asked: list[None] = []
+    poke = LakeFSAcquireLeaseOperator.poke
+
+    def poked(operator: LakeFSAcquireLeaseOperator, context: Any) -> Any:
+        operator.poke_interval = 0.1
+        asked.append(None)
+        when_asked(len(asked))
+        for name, value in settings.items():
+            setattr(operator, name, value)
+        return poke(operator, context)
+
+    monkeypatch.setattr(LakeFSAcquireLeaseOperator, "poke", poked)
+
+
+def test_second_run_waits_until_the_first_has_ended(
+    airflow: Airflow,
+    planted: PlantedLake,
+    held: Held,
+    jobs: InProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planted.age(2)
+    seen: list[int] = []
+
+    def when_asked(time: int) -> None:
+        seen.append(time)
+        assert jobs.started == []
+        if time == 3:
+            held.release()
+
+    waiting(monkeypatch, when_asked)
+    run = airflow.run("lakefs_gc", CONF)
+    assert run.state == "success"
+    assert seen == [1, 2, 3]
+    planted.assert_swept()
+
+
+def test_second_run_takes_over_when_the_holder_died_and_its_time_is_over(
+    airflow: Airflow,
+    planted: PlantedLake,
+    held: Held,
+    jobs: InProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planted.age(2)
+    waiting(monkeypatch, lambda time: held.expire() if time == 2 else None)
+    run = airflow.run("lakefs_gc", CONF)
+    assert run.state == "success"
+    assert run.returned["acquire_lease"]["fencing"] > held.grant.fencing
+    planted.assert_swept()
+
+
+def test_second_run_that_waited_too_long_fails_and_does_nothing(
+    airflow: Airflow,
+    planted: PlantedLake,
+    held: Held,
+    jobs: InProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting(monkeypatch, lambda time: None, timeout=0)
     run = airflow.run("lakefs_gc", CONF)
     assert run.state == "failed"
     assert run.tasks["acquire_lease"] == "failed"
+    assert run.tasks["release_lease"] == "upstream_failed"
     assert jobs.started == []
     planted.assert_untouched()
+    held.check()
 
 
 def test_two_runs_follow_each_other(airflow: Airflow, planted: PlantedLake, jobs: InProcess) -> None:

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
 
-from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
@@ -20,7 +22,7 @@ from dredge.storage import StorageOptions, open_writer
 from operators import base, save_report
 from operators.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
 from operators.mark_uncommitted import LakeFSMarkUncommittedOperator
-from operators.plan import LakeFSPlanRunOperator, number, truth
+from operators.plan import LakeFSPlanRunOperator, data_window, number, truth
 from operators.save_report import LakeFSSaveReportOperator, ReportLink
 from tests.support.airflow import FILTERS
 
@@ -115,9 +117,50 @@ def test_plan_refuses_a_minimum_age_below_a_day() -> None:
         LakeFSPlanRunOperator(task_id="plan", repository="lake", min_age_hours="1").config()
 
 
-def test_plan_refuses_the_optimized_mode_for_now() -> None:
-    with pytest.raises(ConfigError, match="come later"):
-        LakeFSPlanRunOperator(task_id="plan", repository="lake", mode="optimized").config()
+def test_plan_reads_what_an_optimized_run_is_to_do() -> None:
+    operator = LakeFSPlanRunOperator(
+        task_id="plan",
+        repository="lake",
+        mode="optimized",
+        slice_margin_hours="60.5",
+        clean_every_days="7",
+    )
+    config = operator.config((WINDOW[0], WINDOW[1]))
+    assert (config.mode, config.slice_margin_hours, config.clean_every_days) == ("optimized", 60.5, 7.0)
+    assert config.window == WINDOW
+    assert operator.config().window == (None, None)
+
+
+def test_plan_refuses_a_margin_in_which_uploads_may_still_come_alive() -> None:
+    operator = LakeFSPlanRunOperator(task_id="plan", repository="lake", slice_margin_hours="48")
+    with pytest.raises(ConfigError, match="slice_margin_hours is 48"):
+        operator.config()
+
+
+WINDOW = (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("kind", ["scheduled", "backfill", DagRunType.SCHEDULED, DagRunType.BACKFILL])
+def test_a_run_on_a_schedule_works_on_its_data_interval(kind: Any) -> None:
+    assert data_window(started(kind, *WINDOW)) == WINDOW
+
+
+@pytest.mark.parametrize("kind", ["manual", "asset_triggered", "operator_triggered", DagRunType.MANUAL])
+def test_a_run_by_hand_works_on_everything_whatever_interval_it_is_given(kind: Any) -> None:
+    assert data_window(started(kind, *WINDOW)) is None
+
+
+@pytest.mark.parametrize("kind", ["manual", "scheduled", "backfill"])
+def test_a_run_without_an_interval_works_on_everything(kind: str) -> None:
+    assert data_window(started(kind, WINDOW[0], WINDOW[0])) is None
+    assert data_window(started(kind, None, None)) is None
+    assert data_window({"dag_run": SimpleNamespace(run_type=kind)}) is None  # type: ignore[typeddict-item]
+    assert data_window({}) is None  # type: ignore[typeddict-item]
+
+
+def started(kind: Any, begin: datetime | None, end: datetime | None) -> Any:
+    run = SimpleNamespace(run_type=kind)
+    return {"dag_run": run, "data_interval_start": begin, "data_interval_end": end}
 
 
 def test_step_without_a_plan_says_where_to_look() -> None:
@@ -151,7 +194,7 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
     run = SimpleNamespace(plan=SimpleNamespace(run_id="r", repository="lake"), folder=folder)
     done = summary(step="report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report, "open_run", lambda *_: run)
-    monkeypatch.setattr(save_report.steps, "save_report", lambda _: done)
+    monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
     pushed = Pushed()
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri="s3://b/r")
     with pytest.raises(RefusedError, match=f"run r is {outcome}. guard: too many objects"):
@@ -191,10 +234,19 @@ def hooked(operator: Any, namespace: str) -> Any:
     return operator
 
 
-def acquire(namespace: str, run_id: str, run_uri: str = "") -> dict[str, Any]:
-    operator = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake", run_uri=run_uri)
-    returned: dict[str, Any] = hooked(operator, namespace).execute({"run_id": run_id})
+def acquire(namespace: str, run_id: str, run_uri: str = "", **settings: Any) -> dict[str, Any]:
+    operator = LakeFSAcquireLeaseOperator(
+        task_id="acquire_lease", repository="lake", run_uri=run_uri, **settings
+    )
+    returned: dict[str, Any] = hooked(operator, namespace).execute({"run_id": run_id, "ti": FirstTry()})
     return returned
+
+
+class FirstTry:
+    """A task that has not waited before."""
+
+    def get_first_reschedule_date(self, _context: Any) -> None:
+        return None
 
 
 def release(namespace: str, grant: Any) -> Any:
@@ -209,10 +261,23 @@ def plan(namespace: str, lease: dict[str, Any]) -> dict[str, Any]:
 
 def test_lease_keeps_a_second_run_out_until_it_is_given_back(namespace: str) -> None:
     first = acquire(namespace, "manual__1")
-    with pytest.raises(LeaseHeldError, match="manual__1"):
+    with pytest.raises(AirflowRescheduleException):
         acquire(namespace, "manual__2")
     release(namespace, first)
     assert acquire(namespace, "manual__2")["fencing"] > first["fencing"]
+
+
+def test_waiting_for_another_run_ends_some_time(namespace: str) -> None:
+    acquire(namespace, "manual__1")
+    with pytest.raises(AirflowSensorTimeout):
+        acquire(namespace, "manual__2", timeout=0)
+
+
+def test_lease_object_that_cannot_be_read_is_no_reason_to_wait(namespace: str) -> None:
+    acquire(namespace, "manual__1")
+    open_writer(f"{namespace}/_lakefs/retention/gc/dredge").put("lease.json", b"what")
+    with pytest.raises(FormatError):
+        acquire(namespace, "manual__2")
 
 
 def test_second_try_of_the_same_run_is_not_locked_out_by_the_first(namespace: str) -> None:
@@ -225,7 +290,7 @@ def test_late_release_leaves_the_lease_of_the_next_run_alone(namespace: str) -> 
     release(namespace, first)
     acquire(namespace, "manual__2")
     release(namespace, first)
-    with pytest.raises(LeaseHeldError, match="manual__2"):
+    with pytest.raises(AirflowRescheduleException):
         acquire(namespace, "manual__3")
 
 

@@ -1,0 +1,63 @@
+"""What the schedule of a collection means, and the schedules that people name in Airflow's pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import CronDataIntervalTimetable, Variable
+
+from dredge.errors import ConfigError
+
+GC_SCHEDULES = "dredge_gc_schedules"
+"""Variable: a JSON object of DAG ids, each with `schedule`, `repository` and other Params of `lakefs_gc`."""
+
+_NO_INTERVALS = ("@once", "@continuous")
+_BY_HAND = ("manual", "operator_triggered", "asset_triggered")
+_DAG_ID = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def intervals(schedule: Any) -> Any:
+    """Return the schedule of a DAG whose runs each have a data interval of their own.
+
+    A cron text alone gives runs an interval without length, and so backfills nothing to work on.
+
+    :param schedule: a cron text in UTC, such as ``@hourly``; anything else stays as it is
+    """
+    if not isinstance(schedule, str) or schedule in _NO_INTERVALS:
+        return schedule
+    return CronDataIntervalTimetable(schedule, timezone="UTC")
+
+
+def run_types(schedule: Any) -> list[str]:
+    """Return which kinds of runs a DAG may have: backfills only where a schedule gives them intervals."""
+    return list(_BY_HAND) if schedule is None else [*_BY_HAND, "scheduled", "backfill"]
+
+
+def gc_schedules() -> dict[str, dict[str, Any]]:
+    """Return what each scheduled collection is to be made with, by DAG id.
+
+    :raises ConfigError: the Variable does not say what it should; Airflow shows it as an import error
+    """
+    try:
+        found = Variable.get(GC_SCHEDULES, default=None, deserialize_json=True)
+    except ValueError as error:
+        raise ConfigError(f"Variable {GC_SCHEDULES} is no JSON: {error}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ConfigError(f'Variable {GC_SCHEDULES} must be an object: {{"gc_lake": {{"schedule": …}}}}')
+    return {dag_id: _checked(dag_id, settings) for dag_id, settings in found.items()}
+
+
+def _checked(dag_id: str, settings: Any) -> dict[str, Any]:
+    where = f"Variable {GC_SCHEDULES}, {dag_id!r}"
+    if not _DAG_ID.fullmatch(dag_id):
+        raise ConfigError(f"{where}: a DAG id has letters, digits, dots, dashes and underscores only")
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where}: must be an object with schedule and repository")
+    for name in ("schedule", "repository"):
+        if not isinstance(settings.get(name), str) or not settings[name]:
+            raise ConfigError(f"{where}: {name} is missing")
+    return dict(settings)
