@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dredge.errors import DredgeError
 from dredge.gc.active import ActiveCommits, find_active, write_path_commits
-from dredge.gc.collect import HEADS, LIVE, SIZES, Roles, collect
+from dredge.gc.collect import Roles, collect
 from dredge.gc.context import Context
 from dredge.gc.counted import CountedSet
 from dredge.gc.kept import Extra, count_kept, find_extra
@@ -23,6 +23,7 @@ from dredge.gc.ranges import (
     table_of,
     unite_ranges,
 )
+from dredge.gc.shares import HEADS, LIVE, SIZES
 from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary

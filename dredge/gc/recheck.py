@@ -11,13 +11,14 @@ import logging
 from dataclasses import dataclass, field
 
 from dredge.gc.active import PATH_COMMITS, ActiveCommits, find_active, path_commits
-from dredge.gc.collect import LIVE, Roles, collect
+from dredge.gc.collect import Roles, collect
 from dredge.gc.committed import COMMITS, RANGES
 from dredge.gc.context import Context
 from dredge.gc.kept import find_extra
 from dredge.gc.kept_paths import collect_paths
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.ranges import Metaranges, Ranges, find_range_files, read_ranges
+from dredge.gc.shares import LIVE
 from dredge.gc.staged import scan_staging
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from dredge.errors import FormatError
 from dredge.gc import known, reasons
-from dredge.gc.collect import EXPIRED
 from dredge.gc.context import Context
 from dredge.gc.drift import find_drift
 from dredge.gc.etags import etags_are_contents
 from dredge.gc.judge import STEP, Judge, write_candidates
 from dredge.gc.live import LiveSet
 from dredge.gc.lookup import ShardedSet
+from dredge.gc.shares import EXPIRED
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
