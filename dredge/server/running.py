@@ -91,6 +91,7 @@ class Service:
                 login_seconds=settings.login_seconds,
                 clock=clock,
             )
+            catalog.resume()  # what a process before this one left half done
             backend = Backend(catalog, settings, accounts, authenticator, namespaces)
             hooks = Hooks() if hooks is None else hooks
             return cls(create_app(backend, hooks), backend, hooks, kv, opening.pop_all())
