@@ -11,6 +11,9 @@ from tests.support.lakefs_server import Lake
 from tests.support.s3_gateway import code_of, refused, s3_client, send
 
 
+WITH_DTD = '<!DOCTYPE d [<!ENTITY e "main/a">]><Delete><Object><Key>&e;</Key></Object></Delete>'
+
+
 def put(s3: Any, repo: str, key: str, body: bytes = b"x", **more: Any) -> None:
     s3.put_object(Bucket=repo, Key=key, Body=body, **more)
 
@@ -164,10 +167,10 @@ def test_one_key_that_fails_does_not_stop_the_others(lake: Lake, s3: Any, repo: 
         b"<Other><Object><Key>main/a</Key></Object></Other>",
         b"<Delete><Object></Object></Delete>",
         b"<Delete><Object><Key>main/a</Key></Object>",
-        b'<!DOCTYPE d [<!ENTITY e "main/a">]><Delete><Object><Key>&e;</Key></Object></Delete>',
-        '<!DOCTYPE d [<!ENTITY e "main/a">]><Delete><Object><Key>&e;</Key></Object></Delete>'.encode(
-            "utf-16"
-        ),
+        WITH_DTD.encode(),
+        WITH_DTD.encode("utf-16"),
+        WITH_DTD.encode("utf-16-le"),
+        WITH_DTD.encode("utf-16-be"),
     ],
 )
 def test_a_document_that_is_no_delete_deletes_nothing(lake: Lake, s3: Any, repo: str, body: bytes) -> None:
