@@ -214,7 +214,10 @@ def test_a_hard_reset_beside_a_commit_moves_the_head_and_keeps_what_is_staged() 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
         head = log_ids(lake.catalog, "lake")[0]
         made = isinstance(results[THEIRS], Commit) and head != results[THEIRS].id
-        assert listing(lake.catalog, "lake") == ({"a": "1"} if made else {"a": "1", "b": "2"})
+        seen = listing(lake.catalog, "lake")
+        assert seen == ({"a": "1"} if made else {"a": "1", "b": "2"}) or (
+            died(results) and seen == {"a": "1"}
+        )
 
     explored = run(prepare, {OURS: reset, THEIRS: commit("b")}, check, in_log=False)
     assert {("ok", "ok"), ("DirtyBranchError", "ok")} <= explored.outcomes.keys()
