@@ -59,6 +59,8 @@ later = st.one_of(
     st.tuples(st.just("arrive"), content, st.booleans()),
     st.tuples(st.just("rules"), st.sampled_from([None, 1, 5, 30])),
     st.tuples(st.just("untag"), number),
+    st.tuples(st.just("late"), branch, path, content, st.integers(20, 47), st.integers(1, 23)),
+    st.tuples(st.just("again"), branch, path, st.integers(0, 60)),
     st.tuples(st.just("hours"), st.integers(1, 30)),
 )
 """Operations that only matter when there are several runs."""
@@ -105,6 +107,8 @@ class History:
             "hand out": self.hand_out,
             "arrive": self.arrive,
             "rules": self.rules,
+            "late": self.late,
+            "again": self.again,
             "untag": lambda number: self.catalog.delete_tag(self.name, f"t{number}"),
         }
 
@@ -155,6 +159,20 @@ class History:
             self.catalog.link_physical_address(
                 self.name, branch, path, physical_address=full, checksum="c", size_bytes=len(content)
             )
+
+    def late(self, branch: str, path: str, content: bytes, wait: int, then: int) -> None:
+        """Upload to an address hours after it was handed out, when its slice is hardly listed any more."""
+        self.hand_out(branch, path)
+        self.handed_out.insert(0, self.handed_out.pop())
+        self.world.age(hours=wait)
+        self.arrive(content, linked=wait < 24 and then % 2 == 0)
+        self.world.age(hours=then)
+
+    def again(self, branch: str, path: str, hours: int) -> None:
+        """Upload what a branch reads already; no answer of the server names the new copy."""
+        content = self.world.lake.read(path, branch)
+        self.keep(self.world.upload(path, content, branch))
+        self.world.age(hours=hours)
 
     def rules(self, days: int | None) -> None:
         if days is None:
