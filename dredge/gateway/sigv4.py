@@ -254,7 +254,11 @@ def _from_query(request: RawRequest, query: Mapping[str, str]) -> Claim:
     code = "AuthorizationQueryParametersError"
     if query.get("X-Amz-Algorithm") != ALGORITHM:
         if "AWSAccessKeyId" in query:
-            raise S3Error("InvalidRequest", f"Signature version 2 is not supported. Please use {ALGORITHM}.")
+            raise S3Error(
+                "InvalidRequest",
+                f"Signature version 2 is not supported. Please use {ALGORITHM} "
+                "(boto3: Config(signature_version='s3v4')).",
+            )
         raise S3Error(code, f"X-Amz-Algorithm only supports {ALGORITHM}")
     missing = [name for name in _PRESIGNED if not query.get(name)]
     if missing:

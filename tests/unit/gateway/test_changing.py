@@ -10,7 +10,6 @@ import pytest
 from tests.support.lakefs_server import Lake
 from tests.support.s3_gateway import code_of, refused, s3_client, send
 
-
 WITH_DTD = '<!DOCTYPE d [<!ENTITY e "main/a">]><Delete><Object><Key>&e;</Key></Object></Delete>'
 
 

@@ -242,6 +242,16 @@ def test_a_presigned_url_reads_and_writes(lake: Lake, repo: str) -> None:
         assert pool.request("PUT", get_url, body=b"other").status == 403
 
 
+def test_the_old_signature_that_boto3_presigns_with_by_default_is_refused_with_a_hint(
+    lake: Lake, s3: Any, repo: str
+) -> None:
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": repo, "Key": "main/a"})
+    with urllib3.PoolManager(retries=False) as pool:
+        answer = pool.request("GET", url)
+    assert code_of(answer) == "InvalidRequest"
+    assert b"signature_version='s3v4'" in answer.data
+
+
 def test_a_refused_big_upload_does_not_break_the_connection(lake: Lake, s3: Any, repo: str) -> None:
     other = s3_client(lake, (lake.server.access_key_id, "wrong"))
     for _ in range(3):
