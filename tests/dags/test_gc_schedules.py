@@ -1,0 +1,85 @@
+"""Collections on a schedule, as the Variable names them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError
+from operators.schedules import GC_SCHEDULES, gc_schedules
+from tests.support.airflow import FILTERS
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = f"AIRFLOW_VAR_{GC_SCHEDULES.upper()}"
+LAKE = {"schedule": "@hourly", "repository": "lake", "dry_run": False, "slice_margin_hours": 60}
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+def dags(monkeypatch: pytest.MonkeyPatch, value: Any) -> Any:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv(NAME, json.dumps(value))
+    return DagBag(dag_folder=str(ROOT / "dags" / "lakefs_gc.py"))
+
+
+def test_without_the_variable_there_is_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NAME, raising=False)
+    assert gc_schedules() == {}
+
+
+def test_each_entry_is_a_dag_that_can_be_backfilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = dags(
+        monkeypatch, {"gc_lake": LAKE, "gc_pond": LAKE | {"repository": "pond", "schedule": "0 3 * * *"}}
+    )
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"lakefs_gc", "gc_lake", "gc_pond"}
+    dag = bag.dags["gc_lake"]
+    assert (dag.params["repository"], dag.params["dry_run"], dag.params["mode"]) == ("lake", False, "auto")
+    assert dag.params["slice_margin_hours"] == 60
+    assert dag.get_task("acquire_lease").depends_on_past
+    assert not bag.dags["lakefs_gc"].get_task("acquire_lease").depends_on_past
+
+
+def test_an_entry_deletes_nothing_unless_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = dags(monkeypatch, {"gc_lake": {"schedule": "@daily", "repository": "lake"}})
+    assert bag.dags["gc_lake"].params["dry_run"] is True
+
+
+def test_scheduled_dag_survives_serialisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    dag = dags(monkeypatch, {"gc_lake": LAKE}).dags["gc_lake"]
+    back = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert back.timetable.periodic
+    assert back.get_task("acquire_lease").depends_on_past
+    assert back.get_task("acquire_lease").wait_for_downstream
+    assert {"run_complete", "release_lease"} <= back.get_task("acquire_lease").downstream_task_ids
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "must be an object"),
+        ({"gc": "@daily"}, "'gc': must be an object with schedule and repository"),
+        ({"gc": {"repository": "lake"}}, "'gc': schedule is missing"),
+        ({"gc": {"schedule": "@daily"}}, "'gc': repository is missing"),
+        ({"gc": {"schedule": "@daily", "repository": ""}}, "repository is missing"),
+        ({"gc lake": LAKE}, "a DAG id has letters"),
+    ],
+)
+def test_what_the_variable_says_wrongly_is_told(
+    monkeypatch: pytest.MonkeyPatch, value: Any, message: str
+) -> None:
+    monkeypatch.setenv(NAME, json.dumps(value))
+    with pytest.raises(ConfigError, match=message):
+        gc_schedules()
+
+
+def test_a_wrong_entry_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    bag = dags(monkeypatch, {"gc": LAKE | {"dryrun": False}})
+    assert "no such Param: dryrun" in str(bag.import_errors)
+    assert bag.dags == {}
