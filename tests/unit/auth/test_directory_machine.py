@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dredge.auth.directory import Directory
 from dredge.auth.model import PARTITION, Statement
@@ -19,7 +19,7 @@ from tests.support.faulty import CrashError, WatchedStore, crash_after_writes
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READ = (Statement("allow", ("fs:Read*",), "*"),)
 BOX = SecretBox("k")
-NAMES = st.sampled_from(["a", "a+", "b"])
+NAMES = st.sampled_from(["a", "a+"])  # in key order the longer one comes between the shorter one's bonds
 KINDS = st.sampled_from(["user", "group", "policy"])
 BONDS = st.sampled_from(["member", "user-policy", "group-policy"])
 ENDS = {"member": ("group", "user"), "user-policy": ("user", "policy"), "group-policy": ("group", "policy")}
@@ -39,6 +39,13 @@ class DirectoryMachine(RuleBasedStateMachine):
         self.entities: set[tuple[str, str]] = set()
         self.bonds: set[tuple[str, str, str]] = set()
         self.keys: dict[str, str] = {}
+
+    @initialize()
+    def begin_with_all_of_them(self) -> None:
+        """Histories that begin with nothing seldom get as far as two things that are bound."""
+        for kind in ("user", "group", "policy"):
+            for name in ("a", "a+"):
+                self.create(kind, name)
 
     def attempt(self, change: Callable[[], object]) -> bool:
         """Whether a change was made; a refusal changes nothing."""
