@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,16 @@ def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
     listing.find_candidates(context, HERE)
     with pytest.raises(RefusedError, match="needs the result of guard"):
         sweeping.sweep(context, HERE)
+
+
+def test_candidates_that_were_counted_but_not_written_stop_the_run(repo: Repo) -> None:
+    context = repo.open()
+    marking.mark(context, HERE)
+    found = listing.find_candidates(context, HERE)
+    counts = {**found.counts, "chunks_candidates_objects": found.counts["chunks_candidates_objects"] + 1}
+    context.folder.write_summary(replace(found, counts=counts))
+    with pytest.raises(RefusedError, match="chunks_complete"):
+        guards.check_limits(context)
 
 
 def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
