@@ -7,7 +7,8 @@ import pytest
 from dredge.errors import LeaseHeldError
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
-from dredge.gc.steps import bulk_delete, subtract
+from dredge.gc.state.advance import advance_state
+from dredge.gc.steps import bulk_delete, subtract, verify
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.gc import busy_world, deleting
@@ -78,3 +79,42 @@ def test_a_holder_that_asks_again_fences_off_its_earlier_attempt() -> None:
     with pytest.raises(LeaseHeldError):
         plan_run(config, first, world.client, None, world.lake.clock)
     plan_run(config, second, world.client, None, world.lake.clock)
+
+
+def test_a_holder_that_slept_while_another_run_came_and_went_makes_no_further_request() -> None:
+    """Between two of its requests the lease expires, a second run does everything, and new data comes."""
+    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
+    late = world.plan()
+    seen: list[set[str]] = []
+
+    def oversleep(number: int, _keys: object) -> None:
+        if number != 1 or seen:
+            return
+        seen.append(set())  # the second run's own requests pass
+        world.age(hours=1, seconds=1)
+        second = world.plan()
+        world.run(second)
+        release_lease(second)
+        assert second.plan.lease.fencing == late.plan.lease.fencing + 1
+        assert world.data() == kept
+        seen[0] = {world.upload("after", b"after"), *world.data()}
+
+    with deleting(before=oversleep) as requests, pytest.raises(LeaseHeldError, match="lost"):
+        world.run(late)
+    assert world.data() == seen[0] >= kept
+    of_the_late_one = [keys for keys in requests.made if not set(keys) <= gone]
+    assert of_the_late_one == []
+
+
+def test_a_run_that_slept_before_its_end_does_not_move_the_state_on() -> None:
+    world, _, _ = busy_world()
+    late = world.plan()
+    world.mark(late)
+    bulk_delete(late, LocalRunner())
+    verify(late, LocalRunner())
+    world.age(hours=1, seconds=1)
+    second = world.plan()
+    world.run(second)
+    release_lease(second)
+    with pytest.raises(LeaseHeldError, match="lost"):
+        advance_state(late)
