@@ -49,7 +49,7 @@ class RunFolder:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file, replacing what was there."""
-        self.writer.put(name, json.dumps(value, indent=1, sort_keys=True).encode())
+        self.writer.put(name, json.dumps(value, sort_keys=True).encode())
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file.

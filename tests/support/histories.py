@@ -61,6 +61,9 @@ later = st.one_of(
     st.tuples(st.just("untag"), number),
     st.tuples(st.just("late"), branch, path, content, st.integers(20, 47), st.integers(1, 23)),
     st.tuples(st.just("again"), branch, path, st.integers(0, 60)),
+    st.tuples(st.just("supersede"), branch, path),
+    st.tuples(st.just("supersede"), branch, path),
+    st.tuples(st.just("age"), st.integers(10, 40)),
     st.tuples(st.just("hours"), st.integers(1, 30)),
 )
 """Operations that only matter when there are several runs."""
@@ -102,13 +105,15 @@ class History:
             "revert": self.revert,
             "tag": lambda number: self.catalog.create_tag(self.name, f"t{number}", self.commit_id(number)),
             "seal": self.seal,
-            "age": lambda days: world.age(days=days),
-            "hours": lambda hours: world.age(hours=hours),
+            # Never exactly the days of a rule: the collector takes a commit for young in doubt.
+            "age": lambda days: world.age(days=days, minutes=1),
+            "hours": lambda hours: world.age(hours=hours, minutes=1),
             "hand out": self.hand_out,
             "arrive": self.arrive,
             "rules": self.rules,
             "late": self.late,
             "again": self.again,
+            "supersede": self.supersede,
             "untag": lambda number: self.catalog.delete_tag(self.name, f"t{number}"),
         }
 
@@ -173,6 +178,12 @@ class History:
         content = self.world.lake.read(path, branch)
         self.keep(self.world.upload(path, content, branch))
         self.world.age(hours=hours)
+
+    def supersede(self, branch: str, path: str) -> None:
+        """Two commits with another object each; the first one's is garbage when it expires."""
+        for number in range(2):
+            self.keep(self.world.upload(path, f"{len(self.made)} {number}".encode(), branch))
+            self.commit(branch, back_dated=False)
 
     def rules(self, days: int | None) -> None:
         if days is None:
