@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import BinaryIO
 
 from dredge.errors import NotFoundError
+from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.entries import (
     address_to_keep,
     decode_entry,
@@ -33,6 +34,7 @@ from dredge.graveler.refs.records import Branch, Repository
 from dredge.graveler.staging.area import Staged
 from dredge.graveler.staging.combined import staged_value
 from dredge.graveler.staging.flows import READ_TRIES, write_staged
+from dredge.graveler.staging.reset import same_identity
 from dredge.kv import PredicateFailedError
 
 Content = bytes | BinaryIO | Iterable[bytes]
@@ -175,7 +177,10 @@ class ChangeCalls(ObjectCalls):
         shallow: bool = False,
         force: bool = False,
     ) -> ObjectStats:
-        """Copy an object, bytes and all, to a path of a branch.
+        """Copy an object to a path of a branch.
+
+        The bytes are copied, too, but for one case: in profile `design` a copy of an object that is staged on
+        the same branch shares its address, and is written down for garbage collection (see `copies`).
 
         Args:
             repository: its name.
@@ -183,18 +188,24 @@ class ChangeCalls(ObjectCalls):
             path: destination path.
             source_path: what to copy.
             source_ref: from where; the branch itself when None.
-            shallow: refused (501).
+            shallow: refused (501) in profile `lakefs`; `design` decides by itself.
             force: also in a read-only repository.
         """
-        if shallow:
+        is_design = self.settings.profile == "design"
+        if shallow and not is_design:
             raise UnsupportedError
         found = self._writable(repository, force)
         raw = check_path(path)
         self._protection.require_writable(found, branch)
         self._branches.current(found, branch)
-        source = self._entry(found, source_ref or branch, check_path(source_path))
-        address = self._paths.new_address()
-        self._copy_bytes(found, source, address)
+        raw_source = check_path(source_path)
+        source = self._entry(found, source_ref or branch, raw_source)
+        is_here = is_design and self._resolver.resolve(found, source_ref or branch).branch == branch
+        if is_here and self._share(found, branch, raw_source, source):
+            address = source.address
+        else:
+            address = self._paths.new_address()
+            self._copy_bytes(found, source, address)
         entry = replace(
             source,
             address=address,
@@ -310,6 +321,34 @@ class ChangeCalls(ObjectCalls):
                 return value
             branch = after
         raise TooManyTriesError
+
+    def _share(self, repository: Repository, branch: str, path: bytes, source: Entry) -> bool:
+        """Whether a copy may share a source's bytes: it is staged on the branch, also after that was written
+        down. What is not staged any more could have been found dead by a collection before.
+        """
+        if source.address_type != AddressType.RELATIVE or not self._is_staged(
+            repository, branch, path, source
+        ):
+            return False
+        copies = Copies(self._kv)
+        tracked = copies.track(repository, source.address, self.clock())
+        if self._is_staged(repository, branch, path, source):
+            return True
+        copies.forget(repository, tracked)
+        return False
+
+    def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
+        """Whether a path of a branch is staged with an entry's address, and prepare shows it: what has the
+        identity of the committed entry is live in no page (traps 6, 45).
+        """
+        present = self._branches.current(repository, branch).branch
+        staged = staged_value(self._areas, present.tokens, path)
+        if staged is None or staged.value is None:
+            return False
+        if decode_entry(path, staged.value).address != entry.address:
+            return False
+        committed = self._committed_value(repository, present.commit_id, path)
+        return not same_identity(staged.value, committed)
 
     def _write_bytes(self, repository: Repository, address: str, content: Content) -> tuple[str, int]:
         objects = self._namespace(repository).objects

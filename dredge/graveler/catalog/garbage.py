@@ -7,6 +7,7 @@ import string
 
 from dredge.errors import DredgeError
 from dredge.graveler import messages
+from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.core import CatalogCore
 from dredge.graveler.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus
 from dredge.graveler.catalog.uncommitted import Mark, PageFile, UncommittedPage
@@ -124,6 +125,7 @@ class GarbageCalls(CatalogCore):
             self._commits,
             self._areas,
             self._namespace(found).ranges,
+            Copies(self._kv),
             found,
             self.clock,
             self.settings,

@@ -89,6 +89,19 @@ class DeleteError:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiredRecords:
+    """What a scan for tracked records removed.
+
+    Args:
+        addresses: handed out, never linked.
+        copies: shared bytes, written down longer than any prepare run takes.
+    """
+
+    addresses: int
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
 class MergeBase:
     """Where two refs parted."""
 

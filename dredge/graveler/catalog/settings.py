@@ -32,6 +32,8 @@ class Settings:
             `step-2` of the design (refs/life_cycle.py).
         signing_key: secret of the signatures on handed-out addresses.
         link_expiry: how long a handed-out address may be linked.
+        copy_expiry: how long a copy that shares its bytes is written down (profile `design`); a prepare run
+            may take half of it.
         slice_names_max: names in one slice below `data/`.
         slice_age_max: age at which a slice is closed.
         prepare_file_bytes_max: flushed parquet bytes after which a prepare page ends.
@@ -53,6 +55,7 @@ class Settings:
     life_cycle: LifeCycle = "lakefs"
     signing_key: str = field(default="local-signing-secret", repr=False)
     link_expiry: timedelta = timedelta(hours=24)
+    copy_expiry: timedelta = timedelta(hours=48)
     slice_names_max: int = 50_000
     slice_age_max: timedelta = timedelta(hours=1)
     prepare_file_bytes_max: int = 20 << 20

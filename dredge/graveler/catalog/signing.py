@@ -69,11 +69,20 @@ def verify_address(
     if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogateescape")):
         raise LinkAddressError("invalid address signature: invalid address")
     try:
-        handed_out = ascending_time(address.rpartition("/")[2])
+        handed_out = handed_out_at(signed)
     except FormatError:
         raise LinkAddressError("malformed address: link address invalid") from None
     if now - handed_out > expiry:
         raise LinkAddressError("link address expired")
+
+
+def handed_out_at(signed: str) -> datetime:
+    """Tell when an address was made, to the second.
+
+    Raises:
+        FormatError: it holds no xid.
+    """
+    return ascending_time(signed.partition(_SEPARATOR)[0].rpartition("/")[2])
 
 
 def _signature(secret: str, repository: str, branch: str, path: str, address: str) -> str:

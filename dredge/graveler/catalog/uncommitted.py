@@ -8,8 +8,11 @@ newest wins) and differs from the head. Left out, as a real server leaves them o
     addresses outside the namespace              not this namespace's objects
     type 0 entries with a relative address       live on the branch all the same (trap 14)
 
+After all branches come the copies that are written down because they share their bytes (profile `design`, see
+`copies`); read earlier they would miss a rename made while the branches are read.
+
 A page ends when the parquet bytes flushed so far pass a limit, or after an interval; its token names the next
-item: a branch, and the path to go on from inside it. Each page moves at least one item, so a run always ends
+item: a branch, and the path to go on from inside it, or a copy. Each page moves at least one item, so a run always ends
 (a real server's need not: defect `repeated_token`).
 
 Source: lakeFS pkg/catalog/gc_write_uncommitted.go, pkg/catalog/catalog.go (behaviour only).
@@ -28,7 +31,9 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dredge.errors import FormatError
 from dredge.graveler import messages
+from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.diffs import staged_diffs
 from dredge.graveler.catalog.entries import path_bytes, path_text
 from dredge.graveler.catalog.settings import Settings
@@ -38,6 +43,7 @@ from dredge.graveler.refs.branches import Branches
 from dredge.graveler.refs.commits import Commits
 from dredge.graveler.refs.records import Branch, Repository
 from dredge.graveler.staging.area import StagingAreas
+from dredge.graveler.xid import descending_time
 
 SCHEMA = pa.schema(
     [
@@ -55,15 +61,17 @@ class Mark:
         run_id: of the whole run.
         branch: go on with this branch, or the next one if it is gone.
         path: and in it with this path, inclusive.
+        key: all branches are done; go on with this copy.
     """
 
     run_id: str
     branch: str = ""
     path: str = ""
+    key: str = ""
 
     def encode(self) -> str:
         """Write the continuation token."""
-        members = {"branch": self.branch, "path": self.path, "run_id": self.run_id, "key": ""}
+        members = {"branch": self.branch, "path": self.path, "run_id": self.run_id, "key": self.key}
         text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
         return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
@@ -77,8 +85,13 @@ class Mark:
         try:
             raw = base64.b64decode(token, validate=True)
             members = json.loads(raw.decode("utf-8", "surrogateescape"))
-            return cls(str(members["run_id"]), str(members["branch"]), str(members["path"]))
-        except (binascii.Error, ValueError, KeyError, TypeError):
+            return cls(
+                str(members["run_id"]),
+                str(members["branch"]),
+                str(members["path"]),
+                str(members.get("key") or ""),
+            )
+        except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
             raise ContinuationTokenError from None
 
 
@@ -145,6 +158,7 @@ class UncommittedPage:
         commits: commit records.
         areas: staging areas.
         ranges: committed content of the repository.
+        copies: tracked copies.
         repository: whose.
         clock: aware UTC time, for the interval.
         settings: limits and defects.
@@ -156,6 +170,7 @@ class UncommittedPage:
         commits: Commits,
         areas: StagingAreas,
         ranges: RangeReader,
+        copies: Copies,
         repository: Repository,
         clock: Callable[[], datetime],
         settings: Settings,
@@ -164,6 +179,7 @@ class UncommittedPage:
         self._commits = commits
         self._areas = areas
         self._ranges = ranges
+        self._copies = copies
         self._repository = repository
         self._clock = clock
         self._settings = settings
@@ -177,19 +193,50 @@ class UncommittedPage:
 
         Raises:
             CommitNotFoundError: 404, a branch's head has no record.
+            ContinuationTokenError: 400, the run began so long ago that copies made meanwhile may be forgotten.
         """
+        following = None if mark.key else self._all_branches(mark)
+        if following is None:
+            following = self._all_copies(mark)
+        if self._settings.profile == "design":
+            self._refuse_long_run(mark)
+        return self._result(following)
+
+    def _all_branches(self, mark: Mark) -> Mark | None:
+        """Write what branches have staged; give where to go on when the page is full."""
         last = ""
         for listed in self._branches.scan(self._repository, mark.branch):
             last = listed.name
             start = mark.path if listed.name == mark.branch else ""
             if self._is_full():
-                return self._result(Mark(mark.run_id, listed.name, start))
+                return Mark(mark.run_id, listed.name, start)
             stopped_at = self._branch(listed.name, start)
             if stopped_at is not None:
-                return self._result(Mark(mark.run_id, listed.name, stopped_at))
+                return Mark(mark.run_id, listed.name, stopped_at)
         if self._rows and self._settings.defect("empty_last_page"):
-            return self._result(Mark(mark.run_id, last + "~"))  # behind every name, so nothing is left
-        return self._result(None)
+            return Mark(mark.run_id, last + "~")  # behind every name, so nothing is left
+        return None
+
+    def _all_copies(self, mark: Mark) -> Mark | None:
+        """Write the copies that are tracked; give where to go on when the page is full."""
+        for copied in self._copies.scan(self._repository, mark.key):
+            if self._is_full():
+                return Mark(mark.run_id, key=copied.id)
+            self._file.add(copied.entry.address, copied.entry.last_modified.seconds)
+            self._rows += 1
+            self._moved = True
+        return None
+
+    def _refuse_long_run(self, mark: Mark) -> None:
+        try:
+            began = descending_time(mark.run_id)
+        except FormatError:
+            raise ContinuationTokenError from None
+        if self._clock() - began > self._settings.copy_expiry / 2:
+            raise ContinuationTokenError(
+                f"run {mark.run_id} has taken too long: copies made since it began may be forgotten. Start a "
+                "new run without a token: invalid continuation token"
+            )
 
     def _branch(self, name: str, start: str) -> str | None:
         """Write a branch's rows; give the path to go on from when the page is full."""

@@ -1,0 +1,117 @@
+"""Copies that share their bytes with a staged object, and why a collection does not lose them (profile `design`).
+
+A rename is a copy and a deletion. A collector that reads staged paths one after the other can pass the new
+path before the copy and the old one after the deletion, and then sees neither. So the copy is written down
+first, and prepare reads what is written down after all staged data:
+
+    copy     write `copies/<xid>` → look again that the source is staged → stage the new path
+    prepare  every branch's staged data → `copies/`
+
+If prepare missed the source, the deletion was before it looked, so the record was there before it read `copies/`.
+The second look at the source is what makes an address safe that a collection under way may have found dead
+already: its bytes were live after the record was written, or they are copied for real.
+
+    <repository partition>   copies/<xid of the copy>   Entry: the shared address, when it was copied
+
+Records go after `Settings.copy_expiry`, and a prepare run that has lasted for half of that is refused.
+
+Source: design "Uncommitted garbage collector", Track copied objects in ref-store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.errors import FormatError
+from dredge.graveler import messages
+from dredge.graveler.refs.records import Repository
+from dredge.graveler.xid import ascending_time, new_xid
+from dredge.kv import PredicateFailedError, Store
+
+PREFIX = b"copies/"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """One copy that was written down.
+
+    Args:
+        id: ascending xid; later copies sort later.
+        entry: the shared address, and when it was copied.
+    """
+
+    id: str
+    entry: messages.Entry
+
+
+class Copies:
+    """The tracked copies of all repositories.
+
+    Args:
+        kv: where they are.
+    """
+
+    def __init__(self, kv: Store) -> None:
+        self._kv = kv
+
+    def track(self, repository: Repository, address: str, now: datetime) -> str:
+        """Write down that an address is about to be shared; gives the record's id.
+
+        Args:
+            repository: whose.
+            address: relative to its namespace.
+            now: aware UTC.
+        """
+        record = messages.Entry(
+            address=address,
+            address_type=messages.AddressType.RELATIVE,
+            last_modified=messages.to_timestamp(now),
+        )
+        copy_id = new_xid(now)
+        self._kv.set(repository.partition, _key(copy_id), messages.encode(record))
+        return copy_id
+
+    def forget(self, repository: Repository, copy_id: str) -> None:
+        """Take back a record whose copy was not made."""
+        self._kv.delete(repository.partition, _key(copy_id))
+
+    def scan(self, repository: Repository, start: str = "") -> Iterator[Copied]:
+        """Copies in the order of their ids, from an id on.
+
+        Raises:
+            FormatError: a record cannot be read; what it kept would be lost.
+        """
+        for row in self._kv.scan(repository.partition, _key(start)):
+            if not row.key.startswith(PREFIX):
+                return
+            copy_id = row.key.removeprefix(PREFIX).decode("utf-8", "replace")
+            yield Copied(copy_id, messages.decode(messages.Entry, row.value, f"tracked copy {copy_id}"))
+
+    def expire(self, repository: Repository, before: datetime) -> int:
+        """Remove copies made before a moment; a record whose time cannot be told stays.
+
+        Returns:
+            How many went.
+        """
+        removed = 0
+        for row in self._kv.scan(repository.partition, PREFIX):
+            if not row.key.startswith(PREFIX):
+                break
+            try:
+                made = ascending_time(row.key.removeprefix(PREFIX).decode("utf-8", "replace"))
+            except FormatError:
+                continue
+            if made >= before:
+                continue
+            try:
+                self._kv.delete_if(repository.partition, row.key, row.value)
+            except PredicateFailedError:
+                continue  # another server was faster
+            removed += 1
+        return removed
+
+
+def _key(copy_id: str) -> bytes:
+    return PREFIX + copy_id.encode()
