@@ -44,7 +44,8 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         # directly on this one's first task, which are the last task and one that fails with the run. Any two
         # runs on one repository, whatever started them, are kept apart by the lease.
         serial = {"depends_on_past": schedule is not None, "wait_for_downstream": schedule is not None}
-        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", **serial)
+        # A try that the scheduler takes for lost while it waits costs nothing.
+        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=10, **serial)
         release = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
         complete = EmptyOperator(task_id="run_complete")
         chain(

@@ -30,7 +30,8 @@ class ReportLink(BaseOperatorLink):
 
 
 class LakeFSSaveReportOperator(LakeFSRunOperator):
-    """Write the report of a run, also of one that failed; then fail if the run did not complete.
+    """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
+    not complete.
 
     A run with a failed step is never a success, so give this task the trigger rule ``all_done``. Its outlet
     events carry the figures.
@@ -47,6 +48,9 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
         """Write the report; raise when a step is missing."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         summary = steps.finish_run(run)
+        # When only failed tasks were cleared, the last task has run before and will not run again, but the
+        # tasks that went on took the right back.
+        steps.release_lease(run)
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
         figures = told(self.step, summary, run.plan.repository)

@@ -195,11 +195,14 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
     done = summary(step="report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report, "open_run", lambda *_: run)
     monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
+    released: list[Any] = []
+    monkeypatch.setattr(save_report.steps, "release_lease", released.append)
     pushed = Pushed()
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri="s3://b/r")
     with pytest.raises(RefusedError, match=f"run r is {outcome}. guard: too many objects"):
         operator.execute({"ti": pushed})  # type: ignore[typeddict-item]
     assert pushed == {"report_uri": "s3://b/r/report.html"}
+    assert released == [run]
 
 
 def test_link_leads_to_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +312,22 @@ def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> 
     assert stored.lease.fencing == again["fencing"] > lease["fencing"]
     assert stored.run_id == planned["run_id"]
     steps.Context.open(planned["run_uri"]).lease.check(stored.lease)
+
+
+def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its_report(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first task and its last are not among them, so nobody else would."""
+    lease = acquire(namespace, "manual__1")
+    planned = plan(namespace, lease)
+    release(namespace, lease)
+    run = steps.Context.open(planned["run_uri"])
+    run.lease.renew(run.plan.lease)  # as the cleared tasks do
+    done = summary(step="report", details={"outcome": "success", "page": "s3://b/r/report.html"})
+    monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
+    operator = LakeFSSaveReportOperator(task_id="save_report", run_uri=planned["run_uri"])
+    hooked(operator, namespace).execute({"ti": Pushed()})
+    assert acquire(namespace, "manual__2")["fencing"] == lease["fencing"] + 1
 
 
 def test_another_dag_run_cannot_take_over_a_plan(namespace: str) -> None:
