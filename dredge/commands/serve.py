@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from typing import Literal
 
 import click
 
@@ -36,6 +37,13 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     "--local-import", is_flag=True, help="Let clients import objects from folders below DIR/objects."
 )
 @click.option(
+    "--profile",
+    type=click.Choice(["lakefs", "design"]),
+    default="lakefs",
+    show_default=True,
+    help="Rules: today's lakeFS, or the stricter ones of its design (addresses for one link, tracked copies).",
+)
+@click.option(
     "--defect",
     "defects",
     multiple=True,
@@ -51,6 +59,7 @@ def command(
     blockstore: str,
     access_key_id: str | None,
     local_import: bool,
+    profile: Literal["lakefs", "design"],
     defects: tuple[str, ...],
     access_log: bool,
     as_json: bool,
@@ -74,6 +83,7 @@ def command(
     Exit codes: 0 stopped by a signal, 2 bad input, 4 the address is taken or a store does not answer,
     5 the key file is damaged.
     """
+    from dredge.graveler.catalog import Settings
     from dredge.server import Credentials, DataFolder, ServerSettings, serve
     from dredge.storage import StorageOptions
 
@@ -104,6 +114,7 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
+        catalog=Settings(profile=profile),
         defects=frozenset(defects),
     )
     namespace = (

@@ -26,6 +26,7 @@ from dredge.server.app import create_app
 from dredge.server.calls import Backend
 from dredge.server.folders import Credentials
 from dredge.server.hooks import Hooks
+from dredge.server.housekeeping import Housekeeping
 from dredge.server.settings import ServerSettings, split_listen
 from dredge.server.stores import Namespaces
 from dredge.storage import ObjectWriter
@@ -92,6 +93,7 @@ class Service:
                 clock=clock,
             )
             catalog.resume()  # what a process before this one left half done
+            opening.callback(Housekeeping(catalog.expire_tracked, settings.housekeeping_seconds).close)
             backend = Backend(catalog, settings, accounts, authenticator, namespaces)
             hooks = Hooks() if hooks is None else hooks
             return cls(create_app(backend, hooks), backend, hooks, kv, opening.pop_all())

@@ -34,6 +34,7 @@ class ServerSettings:
         storage: how to reach S3; None reads the usual AWS variables.
         credentials: the one key pair; None starts without any, for `POST /setup_lakefs` to make.
         signing_key: signs login tokens and handed-out addresses. Change it and both end.
+        housekeeping_seconds: how often records that are kept for a time only are looked through.
         login_seconds: life of a login token.
         catalog: rules of the data model; its signing key and defects are replaced by those given here.
         defects: names of DEFECTS to switch on. All are faults of real servers, for tests; none by default.
@@ -49,6 +50,7 @@ class ServerSettings:
     storage: StorageOptions | None = None
     credentials: Credentials | None = None
     signing_key: str = field(default="local-signing-secret", repr=False)
+    housekeeping_seconds: float = 3600
     login_seconds: int = 7 * 24 * 3600
     catalog: Settings = field(default_factory=Settings)
     defects: frozenset[str] = frozenset()
