@@ -58,12 +58,12 @@ run = st.fixed_dictionaries(
         "policy": st.sampled_from(POLICIES),
     }
 )
-chapter = st.tuples(st.lists(later, min_size=2, max_size=14), run)
+chapter = st.tuples(st.lists(later, min_size=2, max_size=12), run)
 story = st.fixed_dictionaries(
     {
         "rules": st.sampled_from([None, 1, 5, 30]),
         "small_pages": st.booleans(),
-        "chapters": st.lists(chapter, min_size=2, max_size=5),
+        "chapters": st.lists(chapter, min_size=2, max_size=4),
     }
 )
 
