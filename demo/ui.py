@@ -7,6 +7,7 @@ database survive between starts; `--fresh` begins anew.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -28,6 +29,8 @@ from demo.lake import Lake
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "ui"
 READY_SECONDS = 180
+SCHEDULES = {"demo_daily": {"schedule": "@daily", "repository": "demo"}}
+"""A collection that can be backfilled; its runs are dry runs unless the form says otherwise."""
 
 
 @click.command()
@@ -89,6 +92,7 @@ def _pages(port: int, database_uri: str) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW_VAR_DREDGE_GC_SCHEDULES": json.dumps(SCHEDULES),
     }
 
 
@@ -103,7 +107,9 @@ def _serve(env: dict[str, str], port: int) -> None:
         click.echo(f"starting Airflow (about half a minute; log: {log}) …")
         _wait_until_ready(process, port, log)
         click.echo(f"\nAirflow: http://127.0.0.1:{port}/dags/lakefs_gc")
-        click.echo("Trigger it with repository = demo. Ctrl-C ends.")
+        click.echo(
+            "Trigger it with repository = demo. demo_daily can be backfilled, once it is switched on. Ctrl-C ends."
+        )
         process.wait()
     except KeyboardInterrupt:
         click.echo("stopping …")

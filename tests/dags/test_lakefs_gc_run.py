@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,10 +16,12 @@ import pytest
 from dredge.errors import UnavailableError
 from dredge.gc import steps
 from dredge.gc.context import make_lease, open_state
+from dredge.gc.state.store import POINTER
 from dredge.lakefs import LakeFSClient
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
+from operators import plan
 from operators.lease import LakeFSAcquireLeaseOperator
 from operators.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
@@ -173,6 +176,29 @@ def test_runs_are_optimized_once_a_complete_run_came_before(
     assert optimized.returned["plan"]["why_mode"] == f"builds on run {clean.returned['plan']['run_id']}"
     assert optimized.returned["plan"]["window"] == [None, None]
     planted.assert_swept()
+
+
+def test_dry_run_of_a_window_plans_it_and_moves_no_state(
+    airflow: Airflow,
+    planted: PlantedLake,
+    server: Server,
+    jobs: InProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planted.age(2)
+    airflow.run("lakefs_gc", CONF)
+    window = (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
+    monkeypatch.setattr(plan, "data_window", lambda context: window)
+    folder = open_state(server.namespace("lake"))
+    before = folder.get(POINTER)
+    dry = airflow.run("lakefs_gc", CONF | {"dry_run": True})
+    assert folder.get(POINTER) == before
+    real = airflow.run("lakefs_gc", CONF)
+    assert folder.get(POINTER) != before
+    for run in (dry, real):
+        assert run.state == "success"
+        assert run.returned["plan"]["mode"] == "optimized"
+        assert run.returned["plan"]["window"] == [time.isoformat() for time in window]
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch, when_asked: Callable[[int], None], **settings: float) -> None:
