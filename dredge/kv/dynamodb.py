@@ -170,6 +170,18 @@ class DynamoStore:
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
+        for answer in self.pages(partition, start):
+            for item in answer["Items"]:
+                yield Entry(item[KEY]["B"], item[VALUE]["B"])
+
+    def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
+        """The answers that `scan` is made of.
+
+        Args:
+            partition: whose.
+            start: first key (inclusive).
+            more: further arguments of each request.
+        """
         names, condition = {"#p": PARTITION}, "#p = :p"
         values = {":p": {"B": partition}}
         if start:  # a key cannot be empty here, nor can a condition on it
@@ -185,10 +197,10 @@ class DynamoStore:
                 ExpressionAttributeValues=values,
                 ConsistentRead=True,
                 Limit=PAGE_ITEMS,
+                **more,
                 **page,
             )
-            for item in answer["Items"]:
-                yield Entry(item[KEY]["B"], item[VALUE]["B"])
+            yield answer
             if "LastEvaluatedKey" not in answer:
                 return
             page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

@@ -4,7 +4,8 @@ transactions.
 There is no snapshot. A view's reads are consistent one by one, and each later read sees a later state;
 whoever looks reads what may be trash first and what may name it last.
 
-No index lists the partitions, so the whole table is read, in segments at once, not faster than a given rate.
+No index lists the partitions, so the whole table is read, in segments at once. All reads together, of all views,
+keep to a given rate.
 The price of a scan is the size of what it passes over, not of what it returns.
 
 A deletion is TransactWriteItems: up to 100 actions, conditional deletes and condition checks together, all or
@@ -23,7 +24,16 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from dredge.kv.dynamodb import PARTITION, AwsKeys, ConditionFailedError, DynamoStore, condition_on, item_key
+from dredge.kv.dynamodb import (
+    KEY,
+    PARTITION,
+    VALUE,
+    AwsKeys,
+    ConditionFailedError,
+    DynamoStore,
+    condition_on,
+    item_key,
+)
 from dredge.kv.model import Entry, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row, show_key
 
@@ -87,13 +97,13 @@ class DynamoRows:
     ) -> None:
         self._store = DynamoStore(url, create=False, sleep=sleep, keys=keys)
         self._rate = rate or ReadRate()
-        self._sleep = sleep
+        self._pacer = Pacer(self._rate.units_per_second, sleep=sleep)
         self.location = self._store.location
 
     @contextlib.contextmanager
     def view(self) -> Iterator[DynamoView]:
         """Begin reads one after the other."""
-        yield DynamoView(self._store, self._rate, self._sleep)
+        yield DynamoView(self._store, self._rate, self._pacer)
 
     def clock(self) -> datetime | None:
         """The service's time, from the date of an answer, to the second."""
@@ -154,10 +164,10 @@ class DynamoView:
 
     consistent = False
 
-    def __init__(self, store: DynamoStore, rate: ReadRate, sleep: Callable[[float], None]) -> None:
+    def __init__(self, store: DynamoStore, rate: ReadRate, pacer: Pacer) -> None:
         self._store = store
         self._rate = rate
-        self._pacer = Pacer(rate.units_per_second, sleep=sleep)
+        self._pacer = pacer
 
     def partitions(self) -> Iterator[bytes]:
         """Every partition, in byte order, after reading the whole table."""
@@ -168,8 +178,11 @@ class DynamoView:
         yield from sorted(found)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition, by a query."""
-        return self._store.scan(partition, start)
+        """The rows of a partition, by queries that count towards the rate."""
+        for answer in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
+            self._pacer.pay(_units(answer))
+            for item in answer["Items"]:
+                yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def _segment(self, number: int) -> set[bytes]:
         found: set[bytes] = set()
@@ -189,11 +202,11 @@ class DynamoView:
                 **page,
             )
             found.update(item[PARTITION]["B"] for item in answer["Items"])
+            units = _units(answer)
+            self._pacer.pay(units)
             if "LastEvaluatedKey" not in answer:
                 return found
             page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-            units = answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
-            self._pacer.pay(units)
             limit = self._next_limit(limit, units)
 
     def _next_limit(self, limit: int, units: float) -> int:
@@ -202,6 +215,12 @@ class DynamoView:
             return _LARGEST_PAGE_ITEMS
         share = self._rate.units_per_second / self._rate.segments
         return max(1, min(_LARGEST_PAGE_ITEMS, int(limit * share / units)))
+
+
+def _units(answer: dict[str, Any]) -> float:
+    """Read capacity units that a request used."""
+    units: float = answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
+    return units
 
 
 def _batches(rows: Sequence[Row], guards: Sequence[Guard]) -> Iterator[list[Row]]:
