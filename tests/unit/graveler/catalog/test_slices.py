@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 
+from dredge.graveler.catalog import Settings
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.xid import ascending_time, descending_time, is_xid
-from tests.support.lakes import ManualClock
+from tests.support.lakes import ManualClock, make_lake
 
 HOUR = timedelta(hours=1)
 
@@ -58,3 +61,39 @@ def test_no_name_is_given_twice() -> None:
     for thread in threads:
         thread.join()
     assert len(set(names)) == 2000
+
+
+def test_many_servers_at_once_never_share_a_slice() -> None:
+    """Each catalog writes its own slices, however many start in the same second on the same stores."""
+    lake = make_lake(settings=Settings(background=False, slice_names_max=10))
+    servers = [lake.another_server() for _ in range(8)]
+    written: list[list[str]] = [[] for _ in servers]
+
+    def write(number: int) -> None:
+        for count in range(25):
+            stats = servers[number].upload_object(lake.repository, "main", f"{number}/{count}", b"x")
+            written[number].append(lake.address(stats))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(len(servers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    slices = [list(dict.fromkeys(split(address)[0] for address in each)) for each in written]
+    assert [len(each) for each in slices] == [3] * len(servers)
+    assert len({name for each in slices for name in each}) == 3 * len(servers)
+    assert len({address for each in written for address in each}) == 25 * len(servers)
+    assert len(lake.keys()) == 25 * len(servers)
+
+
+def test_servers_in_other_processes_have_slices_of_their_own() -> None:
+    """Two processes on one machine whose clocks show the same second."""
+    first = split(PathProvider(ManualClock(), 10, HOUR).new_address())
+    code = (
+        "from datetime import *; from dredge.graveler.catalog.slices import PathProvider;"
+        "from tests.support.lakes import ManualClock;"
+        "print(PathProvider(ManualClock(), 10, timedelta(hours=1)).new_address())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert split(done.stdout.strip()) != first
+    assert split(done.stdout.strip())[0] != first[0]
