@@ -30,8 +30,9 @@ _raw = click.option("--raw", is_flag=True, help="Base64 of the stored bytes inst
 def command() -> None:
     """Look into lakeFS's key-value store. Nothing is ever written.
 
-    URL is postgresql://user@host/database, dynamodb://TABLE?region=… or sqlite:///abs/file.db. Leave
-    passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and profiles work.
+    URL is postgresql://user@host/database, dynamodb://TABLE?region=…, sqlite:///abs/file.db, or memory://, which
+    is a new and empty store. Leave passwords out of it: PGPASSWORD, ~/.pgpass and AWS's own variables and
+    profiles work.
 
     Names of partitions and keys are text; bytes that are not UTF-8 are written and shown as \\xNN.
 
@@ -121,6 +122,7 @@ def kind_of(partition: bytes) -> str:
 def message_of(partition: bytes, key: bytes) -> type[Message] | None:
     """Which message a value is; None where it is text or another's."""
     from dredge.graveler import messages
+    from dredge.graveler.messages import auth_pb2
     from dredge.trash import names
 
     kind = kind_of(partition)
@@ -145,8 +147,20 @@ def message_of(partition: bytes, key: bytes) -> type[Message] | None:
             b"tasks": messages.TaskResultData,
         }
         return runs.get(part[0], messages.SecondaryIndex) if part else None
+    if partition in names.CREDENTIALS:
+        accounts: dict[str, type[Message]] = {
+            "users": auth_pb2.UserData,
+            "groups": auth_pb2.GroupData,
+            "policies": auth_pb2.PolicyData,
+            "uCredentials": auth_pb2.CredentialData,
+            "gUsers": messages.SecondaryIndex,
+            "uPolicies": messages.SecondaryIndex,
+            "gPolicies": messages.SecondaryIndex,
+        }
+        return accounts.get(family)
     system: dict[bytes, type[Message]] = {
         names.REPOSITORIES: messages.RepositoryData,
+        names.DELETED: messages.RepositoryData,
         names.PULLS: messages.SecondaryIndex,
         names.INSTANCES: messages.InstanceHeartbeat,
         names.OWNERS: messages.BranchOwnership,
@@ -230,9 +244,13 @@ class _Reader:
     """A store for the length of a command."""
 
     def __init__(self, url: str) -> None:
+        from dredge.kv.memory import MemoryKV
+        from dredge.kv.memory_rows import MemoryRows
         from dredge.kv.row_opening import open_row_reader
 
-        self._store = open_row_reader(url)
+        self._store: RowReader = (
+            MemoryRows(MemoryKV()) if url.startswith("memory://") else open_row_reader(url)
+        )
 
     def __enter__(self) -> RowReader:
         return self._store
