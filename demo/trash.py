@@ -226,7 +226,7 @@ def check_clean(lake: Installation, report: CleanReport, before: set[Row]) -> li
     say(
         f"\n   {report.rows_removed:,} rows removed, {kept - len(lost):,} others are what they were, byte for byte"
     )
-    say(f"   Report: file://{lake.folder}/state/runs/{report.scan.plan.run_id}/report.json")
+    say(f"   Report: file://{lake.folder}/state/runs/{report.scan.plan.run_id}/report.html")
     return problems
 
 

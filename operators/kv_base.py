@@ -26,9 +26,9 @@ class KVTrashOperator(BaseOperator):
     Values may be given as they are or as rendered text; ``None`` and empty text mean no value.
 
     :param state_uri: folder for sightings, plans, undo files and reports, on any object store (templated)
-    :param grace_hours: how far apart two looks must be that see the same unused bytes; at least 24
-    (templated) :param unsafe_grace_seconds: replaces ``grace_hours`` and may be shorter, for tests
-    (templated) :param kinds: only these kinds of trash; empty is all of them (templated)
+    :param grace_hours: how far apart two looks must be that see the same unused bytes; at least 24 (templated)
+    :param unsafe_grace_seconds: replaces ``grace_hours`` and may be shorter, for tests (templated)
+    :param kinds: only these kinds of trash; empty is all of them (templated)
     :param read_rate: DynamoDB: most read capacity units a second (templated)
     :param segments: DynamoDB: parts of the table that are read at once
     :param kv_conn_id: connection of the database (templated)

@@ -293,12 +293,12 @@ def _open_state(uri: str) -> TrashState:
 
 
 def _print_findings(report: ScanReport, as_json: bool) -> None:
+    from dredge.trash.report import age_seconds
+
     now = report.plan.made
     if as_json:
         for finding in report.findings:
-            age = finding.age(now)
-            line = finding.to_json() | {"age_seconds": age.total_seconds() if age is not None else None}
-            click.echo(json.dumps(line))
+            click.echo(json.dumps(finding.to_json() | {"age_seconds": age_seconds(finding, now)}))
         return
     click.echo(f"{report.plan.location} · run {report.plan.run_id} · {now:%Y-%m-%d %H:%M:%S} UTC")
     click.echo(f"{report.plan.partitions:,} partitions, {report.repositories:,} repositories")
@@ -314,13 +314,16 @@ def _print_findings(report: ScanReport, as_json: bool) -> None:
 
 
 def _print_outcomes(report: CleanReport, as_json: bool) -> None:
-    if as_json:
-        for line in [done.to_json() for done in report.deleted] + [
-            done.to_json() for done in report.outcomes
-        ]:
-            click.echo(json.dumps(line))
-        return
+    from dredge.trash.report import age_seconds
+
     plan = report.scan.plan
+    if as_json:
+        for line in report.deleted:
+            click.echo(json.dumps(line.to_json()))
+        for outcome in report.outcomes:
+            age = age_seconds(outcome.finding, plan.made)
+            click.echo(json.dumps(outcome.to_json() | {"age_seconds": age}))
+        return
     click.echo(f"{plan.location} · run {plan.run_id} · {report.status}")
     for done in report.deleted:
         click.echo(f"  {done.fate}  {done.entry}  {done.rows:,} rows  {done.message}")

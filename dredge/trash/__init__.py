@@ -10,6 +10,7 @@ Read in this order:
     sightings.py   what was unused before, since when, with which bytes
     plan.py        what may be removed, under limits, with a digest
     apply.py       removal: undo first, each row only with its very bytes, every reference looked at again
+    report.py      what was found and done, for people
     deleted.py     the cleaner of the design's step 2, over `graveler_deleted`
     unqueue.py     live tokens that the server is about to drop: the marker goes, the data stays
     steps.py       scan, clean, restore: what operators and the command line call

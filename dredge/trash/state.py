@@ -4,7 +4,7 @@ store.json               which store this is about
 lease.json               who works on it
 sightings.json           what was unused, since when
 open.json                the run that is removing, until it has verified
-runs/<run id>/plan.json · undo/00001.jsonl … · report.json
+runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dredge.kv.rows import RowReader
 from dredge.runs.lease import Lease
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.plan import TrashPlan
+from dredge.trash.report import render
 from dredge.trash.sightings import Sightings
 from dredge.trash.undo import UndoLog, flush_local
 
@@ -133,8 +134,9 @@ class TrashState:
         return TrashPlan.from_json(known)
 
     def save_report(self, run_id: str, report: dict[str, Any]) -> None:
-        """Keep what a run did."""
+        """Keep what a run found and did, for programs and for people."""
         self._write(f"runs/{run_id}/report.json", report)
+        self.writer.put(f"runs/{run_id}/report.html", render(report).encode())
 
     def runs(self) -> list[str]:
         """Every run, newest first."""

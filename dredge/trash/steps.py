@@ -19,6 +19,7 @@ from dredge.trash.finding import Finding
 from dredge.trash.look import Look, read_look
 from dredge.trash.names import parse_instance
 from dredge.trash.plan import TrashPlan, by_kind, check_kinds, check_limits, choose, in_both
+from dredge.trash.report import add_up, age_seconds
 from dredge.trash.rules import Judgement, judge
 from dredge.trash.safety import Limits, Safety
 from dredge.trash.sightings import Sightings
@@ -58,6 +59,14 @@ class ScanReport:
             "kinds": by_kind(self.findings),
         }
 
+    def to_report(self) -> dict[str, Any]:
+        """As a JSON object with every finding, each with its age."""
+        now = self.plan.made
+        findings = [
+            finding.to_json() | {"age_seconds": age_seconds(finding, now)} for finding in self.findings
+        ]
+        return self.to_json() | {"summary": add_up(self.findings, now), "findings": findings}
+
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
@@ -86,7 +95,14 @@ class CleanReport:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return self.scan.to_json() | {
+        return self.scan.to_json() | self._done()
+
+    def to_report(self) -> dict[str, Any]:
+        """As a JSON object with every finding of the first look."""
+        return self.scan.to_report() | self._done()
+
+    def _done(self) -> dict[str, Any]:
+        return {
             "status": self.status,
             "message": self.message,
             "rows_removed": self.rows_removed,
@@ -120,7 +136,10 @@ def scan(
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
     with state.held(f"scan {run_id}") if state else nullcontext():
-        return _scan(store, state, run_id, clock, safety, asked)[0]
+        report = _scan(store, state, run_id, clock, safety, asked)[0]
+        if state:
+            state.save_report(run_id, report.to_report() | {"status": "scan"})
+        return report
 
 
 def clean(
@@ -167,7 +186,9 @@ def clean(
             report = ScanReport(plan, report.findings, report.repositories)
         check_limits(plan, limits, report.repositories)
         if dry_run:
-            return CleanReport(report, "dry_run")
+            told = CleanReport(report, "dry_run")
+            state.save_report(run_id, told.to_report())
+            return told
         return _remove(store, state, report, look, clock, safety, linger)
 
 
@@ -298,7 +319,7 @@ def _remove(
         done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
         whole_partitions = [o.finding.partition for o in applier.outcomes if o.rows and o.finding.key is None]
         state.note_removed(whole_partitions, run_id, report.plan.made)
-        state.save_report(run_id, done.to_json())
+        state.save_report(run_id, done.to_report())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done
 

@@ -24,7 +24,7 @@ def test_every_kind_of_trash_goes_and_every_living_repository_works(
     assert removed >= set(KINDS)
     assert "  removed  " not in dry_run
     assert "equal to the last byte" in cleaned
-    assert list((tmp_path / "demo/state/runs").glob("*/report.json"))
+    assert list((tmp_path / "demo/state/runs").glob("*/report.html"))
     assert list((tmp_path / "demo/state/runs").glob("*/undo/*.jsonl"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,12 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.row_opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
+from dredge.trash.finding import Finding
+from dredge.trash.plan import TrashPlan
+from dredge.trash.report import render
 from dredge.trash.safety import Limits, Safety
 from dredge.trash.state import TrashState
-from dredge.trash.steps import clean, restore, scan
+from dredge.trash.steps import ScanReport, clean, restore, scan
 from tests.support.dynamodb import dynamodb_server, table_url
 from tests.support.kv_world import TRUTH, Store, dump, memory_store
 from tests.support.postgres import postgres_server
@@ -145,3 +149,31 @@ def test_the_report_says_what_went_and_why(state: TrashState) -> None:
     assert report["kinds"]["staging-orphan (trash)"] == {"count": 3, "rows": 6, "size_bytes": size}
     assert {outcome["kind"] for outcome in report["outcomes"]} == {"staging-orphan", "staging-queued"}
     assert all(outcome["why"] and outcome["fate"] == "deleted" for outcome in report["outcomes"])
+
+
+def test_a_dry_run_leaves_a_report_of_everything_that_is_not_plainly_live(state: TrashState) -> None:
+    store = memory_store()
+    truth = TRUTH["dumps"]["c2_killed_during_drop"]
+    store.load(dump("c2_killed_during_drop"))
+    store.now = moment(truth["looks"][0])
+    done = clean(store, state, clock=store.machine_clock, safety=SAFETY, limits=Limits())
+    folder = f"runs/{done.scan.plan.run_id}"
+    report = json.loads(state.writer.get(f"{folder}/report.json"))
+    assert report["status"] == "dry_run"
+    assert {(f["partition"], f["key"]) for f in report["findings"]} == {
+        (f["partition"], f.get("key")) for f in truth["findings"]
+    }
+    assert sum(line["partitions"] + line["keys"] for line in report["summary"]) == len(report["findings"])
+    page = state.writer.get(f"{folder}/report.html").decode()
+    for finding in report["findings"]:
+        assert {"kind", "verdict", "why", "age_seconds", "rows", "size_bytes"} <= finding.keys()
+        assert finding["partition"] in page
+
+
+def test_the_page_of_a_report_shows_names_and_runs_none() -> None:
+    finding = Finding(b"<script>", b"<i>", "unknown", "report", "left & alone", 1, 2)
+    plan = TrashPlan("run", "sqlite:///<b>", moment(0), (), 1)
+    page = render(ScanReport(plan, (finding,), 0).to_report() | {"status": "scan"})
+    assert "&lt;script&gt;" in page
+    assert "left &amp; alone" in page
+    assert not {"<script>", "<i>", "<b>"} & set(re.findall("<[^>]*>", page))
