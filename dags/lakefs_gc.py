@@ -34,6 +34,7 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         dag_id,
         schedule=intervals(schedule),
         max_active_runs=1,
+        is_paused_upon_creation=None if schedule is None else True,
         allowed_run_types=run_types(schedule),
         default_args=RUN_DEFAULTS,
         params=gc_params(**defaults),
