@@ -231,6 +231,11 @@ POLICY = Schema(
     },
     {"creation_date": INTEGER},
 )
+REFS_RESTORE = Schema(
+    "RefsRestore",
+    {"commits_meta_range_id": TEXT, "tags_meta_range_id": TEXT, "branches_meta_range_id": TEXT},
+    {"force": BOOLEAN},
+)
 METADATA_SET = Schema("RepositoryMetadataSet", {"metadata": MapOfText()})
 METADATA_KEYS = Schema("RepositoryMetadataKeys", {"keys": ListOf(TEXT)})
 PATTERN = Schema("BranchProtectionRule", {"pattern": TEXT})

@@ -15,6 +15,7 @@ from dredge.server.handlers import auth_policies as policies
 from dredge.server.handlers import (
     branches,
     commits,
+    dumps,
     garbage,
     general,
     imports,
@@ -49,6 +50,17 @@ NEW_BRANCH = REPOSITORY + "/branch/{.name}"
 METADATA = fs(Action.LIST_OBJECTS, REPOSITORY) + fs(Action.READ_REPOSITORY, REPOSITORY)
 COPY = fs(Action.READ_OBJECT, REPOSITORY + "/object/{.src_path}") + fs(
     Action.WRITE_OBJECT, REPOSITORY + "/object/{?dest_path}"
+)
+DUMPED = (
+    fs(Action.LIST_TAGS, REPOSITORY)
+    + fs(Action.LIST_BRANCHES, REPOSITORY)
+    + fs(Action.LIST_COMMITS, REPOSITORY)
+)
+DUMP = DUMPED + fs(Action.UPDATE_REPOSITORY, REPOSITORY)  # it writes files, which no reader shall
+RESTORE = (
+    fs(Action.CREATE_TAG, REPOSITORY)
+    + fs(Action.CREATE_BRANCH, REPOSITORY)
+    + fs(Action.CREATE_COMMIT, REPOSITORY)
 )
 IMPORT = fs(Action.WRITE_OBJECT, BRANCH) + fs(Action.CREATE_COMMIT, BRANCH)  # and more for each source
 CREATE = fs(Action.CREATE_REPOSITORY, "repository/{.name}") + fs(
@@ -192,6 +204,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", R + "/metadata/range/{id}", garbage.get_range, METADATA),
     Operation("GET", R + "/metadata/object/meta_range/{id}", garbage.get_metadata_object, METADATA),
     Operation("GET", R + "/metadata/object/range/{id}", garbage.get_metadata_object, METADATA),
+    # refs as files
+    Operation("PUT", R + "/refs/dump", dumps.dump_refs, DUMP),
+    Operation("PUT", R + "/refs/restore", dumps.restore_refs, RESTORE, bodies.REFS_RESTORE),
+    Operation("POST", R + "/dump", dumps.dump_submit, DUMP),
+    Operation("GET", R + "/dump", dumps.dump_status, DUMPED),
+    Operation("POST", R + "/restore", dumps.restore_submit, RESTORE, bodies.REFS_RESTORE),
+    Operation("GET", R + "/restore", dumps.restore_status, RESTORE),
     # repositories
     Operation("GET", "/repositories", repositories.list_repositories, SIGNED_IN),
     Operation("POST", "/repositories", repositories.create_repository, CREATE, bodies.REPOSITORY),
@@ -347,12 +366,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("DELETE", B + "/staging/pmpu/{upload}"),
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}"),
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}/copy"),
-    ("PUT", R + "/refs/dump"),
-    ("PUT", R + "/refs/restore"),
-    ("GET", R + "/dump"),
-    ("POST", R + "/dump"),
-    ("GET", R + "/restore"),
-    ("POST", R + "/restore"),
     ("POST", R + "/refs/{branch}/symlink"),
     ("GET", R + "/pulls"),
     ("POST", R + "/pulls"),

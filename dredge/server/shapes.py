@@ -25,6 +25,8 @@ from dredge.graveler.catalog import (
     PreparedCommits,
     PreparedUncommitted,
     PrepareStatus,
+    RefsDump,
+    RefsTask,
     Repository,
     Rules,
     Tag,
@@ -181,6 +183,23 @@ def prepared_uncommitted(value: PreparedUncommitted) -> Shape:
     if value.continuation_token:
         shape["continuation_token"] = value.continuation_token
     return shape
+
+
+def refs_dump(value: RefsDump) -> Shape:
+    """A RefsDump."""
+    return {
+        "branches_meta_range_id": value.branches,
+        "commits_meta_range_id": value.commits,
+        "tags_meta_range_id": value.tags,
+    }
+
+
+def refs_task(value: RefsTask) -> Shape:
+    """A RepositoryDumpStatus or RepositoryRestoreStatus; `refs` and `error` are there only when known."""
+    shape: Shape = {"done": value.done, "id": value.id, "update_time": rfc3339(value.updated)}
+    if value.error is not None:
+        shape["error"] = value.error
+    return shape if value.refs is None else {**shape, "refs": refs_dump(value.refs)}
 
 
 def user(value: User) -> Shape:

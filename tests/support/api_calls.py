@@ -9,7 +9,13 @@ from typing import Any
 from dredge.server.bodies import BOOLEAN, INTEGER, TEXT, Kind, ListOf, MapOfText, Schema
 from dredge.server.endpoint import Operation
 
-QUERY: Mapping[str, str] = {"path": "a/b", "id": "GCPCaaaaaaaaaaaaaaaaaaaa", "ref": "main", "dest_path": "c"}
+QUERY: Mapping[str, str] = {
+    "path": "a/b",
+    "id": "GCPCaaaaaaaaaaaaaaaaaaaa",
+    "task_id": "DRaaaaaaaaaaaaaaaaaaaa",
+    "ref": "main",
+    "dest_path": "c",
+}
 
 
 def name(operation: Operation) -> str:

@@ -7,6 +7,8 @@ knows its HTTP status, and answers with a value of `results`.
 from __future__ import annotations
 
 from dredge.graveler.catalog.catalog import Catalog
+from dredge.graveler.catalog.dump_files import RefsDump
+from dredge.graveler.catalog.dumps import RefsTask
 from dredge.graveler.catalog.imports import ImportPath, ImportStatus
 from dredge.graveler.catalog.results import (
     CommitOverrides,
@@ -43,6 +45,8 @@ __all__ = [
     "PrepareStatus",
     "PreparedCommits",
     "PreparedUncommitted",
+    "RefsDump",
+    "RefsTask",
     "Repository",
     "Rules",
     "Settings",

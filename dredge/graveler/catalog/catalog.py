@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dredge.graveler.catalog.branches import BranchCalls
 from dredge.graveler.catalog.commits import CommitCalls
+from dredge.graveler.catalog.dumps import DumpCalls
 from dredge.graveler.catalog.garbage import GarbageCalls
 from dredge.graveler.catalog.imports import ImportCalls
 from dredge.graveler.catalog.merges import MergeCalls
@@ -25,6 +26,7 @@ class Catalog(
     ImportCalls,
     MultipartCalls,
     GarbageCalls,
+    DumpCalls,
 ):
     """lakeFS's data model on a key-value store and object storage.
 

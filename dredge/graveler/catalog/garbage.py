@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
-import string
-
-from dredge.errors import DredgeError
 from dredge.graveler import messages
 from dredge.graveler.catalog.copies import Copies
-from dredge.graveler.catalog.core import CatalogCore
 from dredge.graveler.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus
+from dredge.graveler.catalog.tasks import TaskCalls
 from dredge.graveler.catalog.uncommitted import Mark, PageFile, UncommittedPage
-from dredge.graveler.errors import GravelerError, RulesNotFoundError, TaskNotFoundError
+from dredge.graveler.errors import RulesNotFoundError
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.retention.active import active_commits
 from dredge.graveler.retention.prepared import ADDRESSES_KEY, commits_csv, commits_key, uncommitted_key
 from dredge.graveler.retention.rules import Rules, delete_rules, read_rules, write_rules
 from dredge.graveler.xid import new_descending_xid, new_xid
-from dredge.kv import KeyNotFoundError
 
 OPERATION = "gc_prepare_commits"
 _TASK_PREFIX = "GCPC"
-_TASK_ALPHABET = string.ascii_letters + string.digits + "_-"
 
 
-class GarbageCalls(CatalogCore):
+class GarbageCalls(TaskCalls):
     """Rules, active commits, uncommitted addresses."""
 
     def get_gc_rules(self, repository: str) -> Rules:
@@ -59,22 +53,15 @@ class GarbageCalls(CatalogCore):
             Task id, `GCPC` and 20 characters.
         """
         found = self._writable(repository)
-        self._purge_tasks(found)
-        task_id = _TASK_PREFIX + "".join(secrets.choice(_TASK_ALPHABET) for _ in range(20))
-        status = messages.GarbageCollectionPrepareStatus(
-            task=messages.Task(
-                id=task_id,
-                updated_at=messages.to_timestamp(self.clock()),
-                operation=OPERATION,
-                owner_instance_id=self._instance_id,
-            )
-        )
-        self._put_task(found, status)
-        if self.settings.background:
-            self._start(lambda: self._run_task(found, status))
-        else:
-            self._run_task(found, status)
-        return task_id
+        status = messages.GarbageCollectionPrepareStatus()
+
+        def work() -> None:
+            result = self._prepare_commits(found)
+            status.info.run_id = result.run_id
+            status.info.gc_commits_location = result.commits_location
+            status.info.gc_addresses_location = result.addresses_location
+
+        return self._submit(found, status, _TASK_PREFIX, OPERATION, work)
 
     def prepare_commits_status(self, repository: str, task_id: str) -> PrepareStatus:
         """How far a task is.
@@ -83,15 +70,11 @@ class GarbageCalls(CatalogCore):
             TaskNotFoundError: 404, never made or older than 24 h.
         """
         found = self._repositories.get(repository)
-        try:
-            raw = self._kv.get(found.partition, _task_key(task_id))
-        except KeyNotFoundError:
-            raise TaskNotFoundError from None
-        status = messages.decode(messages.GarbageCollectionPrepareStatus, raw, f"task {task_id}")
+        status = self._known_tasks().get(
+            found, task_id, _TASK_PREFIX, messages.GarbageCollectionPrepareStatus
+        )
         task, info = status.task, status.info
         updated = messages.from_timestamp(task.updated_at)
-        if self.clock() - updated > self.settings.task_expiry:
-            raise TaskNotFoundError
         result = None
         if task.done and not task.error_msg:
             result = PreparedCommits(info.run_id, info.gc_commits_location, info.gc_addresses_location)
@@ -155,37 +138,3 @@ class GarbageCalls(CatalogCore):
         objects.put(commits_key(run_id), commits_csv(active.values()))
         uri = repository.storage_namespace.rstrip("/")
         return PreparedCommits(run_id, f"{uri}/{commits_key(run_id)}", f"{uri}/{ADDRESSES_KEY}")
-
-    def _run_task(self, repository: Repository, status: messages.GarbageCollectionPrepareStatus) -> None:
-        task = status.task
-        try:
-            result = self._prepare_commits(repository)
-        except DredgeError as error:
-            task.error_msg = str(error)
-            task.status_code = error.status if isinstance(error, GravelerError) else 500
-        else:
-            status.info.run_id = result.run_id
-            status.info.gc_commits_location = result.commits_location
-            status.info.gc_addresses_location = result.addresses_location
-        task.done = True
-        task.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
-        self._put_task(repository, status)
-
-    def _put_task(self, repository: Repository, status: messages.GarbageCollectionPrepareStatus) -> None:
-        self._kv.set(repository.partition, _task_key(status.task.id), messages.encode(status))
-
-    def _purge_tasks(self, repository: Repository) -> None:
-        """Remove the status of tasks that have not changed for long."""
-        expired = []
-        for entry in self._kv.scan(repository.partition, _task_key(_TASK_PREFIX)):
-            if not entry.key.startswith(_task_key(_TASK_PREFIX)):
-                break
-            status = messages.decode(messages.GarbageCollectionPrepareStatus, entry.value, "task")
-            if self.clock() - messages.from_timestamp(status.task.updated_at) > self.settings.task_expiry:
-                expired.append(entry.key)
-        for key in expired:
-            self._kv.delete(repository.partition, key)
-
-
-def _task_key(task_id: str) -> bytes:
-    return f"tasks/{task_id}".encode()

@@ -38,6 +38,9 @@ from dredge.graveler.messages.tasks_pb2 import (
     GarbageCollectionPrepareInfo,
     GarbageCollectionPrepareStatus,
     InstanceHeartbeat,
+    RepositoryDumpInfo,
+    RepositoryDumpStatus,
+    RepositoryRestoreStatus,
     Task,
 )
 
@@ -64,6 +67,9 @@ __all__ = [
     "RangeData",
     "RepoMetadata",
     "RepositoryData",
+    "RepositoryDumpInfo",
+    "RepositoryDumpStatus",
+    "RepositoryRestoreStatus",
     "RepositoryState",
     "RunResultData",
     "SecondaryIndex",

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$dredge/graveler/messages/tasks.proto\x12\x0f\x64redge.graveler\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x01\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04\x64one\x18\x02 \x01(\x08\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08progress\x18\x04 \x01(\x03\x12\x11\n\terror_msg\x18\x05 \x01(\t\x12\x13\n\x0bstatus_code\x18\x06 \x01(\x05\x12\x11\n\toperation\x18\x07 \x01(\t\x12\x19\n\x11owner_instance_id\x18\x08 \x01(\t\"j\n\x1cGarbageCollectionPrepareInfo\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1b\n\x13gc_commits_location\x18\x02 \x01(\t\x12\x1d\n\x15gc_addresses_location\x18\x03 \x01(\t\"\x82\x01\n\x1eGarbageCollectionPrepareStatus\x12#\n\x04task\x18\x01 \x01(\x0b\x32\x15.dredge.graveler.Task\x12;\n\x04info\x18\x02 \x01(\x0b\x32-.dredge.graveler.GarbageCollectionPrepareInfo\"C\n\x11InstanceHeartbeat\x12.\n\nupdated_at\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"^\n\x0f\x42ranchOwnership\x12\r\n\x05owner\x18\x01 \x01(\t\x12+\n\x07\x65xpires\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63omment\x18\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$dredge/graveler/messages/tasks.proto\x12\x0f\x64redge.graveler\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x01\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04\x64one\x18\x02 \x01(\x08\x12.\n\nupdated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08progress\x18\x04 \x01(\x03\x12\x11\n\terror_msg\x18\x05 \x01(\t\x12\x13\n\x0bstatus_code\x18\x06 \x01(\x05\x12\x11\n\toperation\x18\x07 \x01(\t\x12\x19\n\x11owner_instance_id\x18\x08 \x01(\t\"j\n\x1cGarbageCollectionPrepareInfo\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x1b\n\x13gc_commits_location\x18\x02 \x01(\t\x12\x1d\n\x15gc_addresses_location\x18\x03 \x01(\t\"\x82\x01\n\x1eGarbageCollectionPrepareStatus\x12#\n\x04task\x18\x01 \x01(\x0b\x32\x15.dredge.graveler.Task\x12;\n\x04info\x18\x02 \x01(\x0b\x32-.dredge.graveler.GarbageCollectionPrepareInfo\"C\n\x11InstanceHeartbeat\x12.\n\nupdated_at\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"^\n\x0f\x42ranchOwnership\x12\r\n\x05owner\x18\x01 \x01(\t\x12+\n\x07\x65xpires\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\"o\n\x12RepositoryDumpInfo\x12\x1d\n\x15\x63ommits_meta_range_id\x18\x01 \x01(\t\x12\x1a\n\x12tags_meta_range_id\x18\x02 \x01(\t\x12\x1e\n\x16\x62ranches_meta_range_id\x18\x03 \x01(\t\"n\n\x14RepositoryDumpStatus\x12#\n\x04task\x18\x01 \x01(\x0b\x32\x15.dredge.graveler.Task\x12\x31\n\x04info\x18\x02 \x01(\x0b\x32#.dredge.graveler.RepositoryDumpInfo\">\n\x17RepositoryRestoreStatus\x12#\n\x04task\x18\x01 \x01(\x0b\x32\x15.dredge.graveler.Taskb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,4 +42,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INSTANCEHEARTBEAT']._serialized_end=585
   _globals['_BRANCHOWNERSHIP']._serialized_start=587
   _globals['_BRANCHOWNERSHIP']._serialized_end=681
+  _globals['_REPOSITORYDUMPINFO']._serialized_start=683
+  _globals['_REPOSITORYDUMPINFO']._serialized_end=794
+  _globals['_REPOSITORYDUMPSTATUS']._serialized_start=796
+  _globals['_REPOSITORYDUMPSTATUS']._serialized_end=906
+  _globals['_REPOSITORYRESTORESTATUS']._serialized_start=908
+  _globals['_REPOSITORYRESTORESTATUS']._serialized_end=970
 # @@protoc_insertion_point(module_scope)

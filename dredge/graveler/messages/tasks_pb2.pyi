@@ -62,3 +62,27 @@ class BranchOwnership(_message.Message):
     expires: _timestamp_pb2.Timestamp
     comment: str
     def __init__(self, owner: _Optional[str] = ..., expires: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class RepositoryDumpInfo(_message.Message):
+    __slots__ = ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id")
+    COMMITS_META_RANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TAGS_META_RANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    BRANCHES_META_RANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    commits_meta_range_id: str
+    tags_meta_range_id: str
+    branches_meta_range_id: str
+    def __init__(self, commits_meta_range_id: _Optional[str] = ..., tags_meta_range_id: _Optional[str] = ..., branches_meta_range_id: _Optional[str] = ...) -> None: ...
+
+class RepositoryDumpStatus(_message.Message):
+    __slots__ = ("task", "info")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    task: Task
+    info: RepositoryDumpInfo
+    def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ..., info: _Optional[_Union[RepositoryDumpInfo, _Mapping]] = ...) -> None: ...
+
+class RepositoryRestoreStatus(_message.Message):
+    __slots__ = ("task",)
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    task: Task
+    def __init__(self, task: _Optional[_Union[Task, _Mapping]] = ...) -> None: ...

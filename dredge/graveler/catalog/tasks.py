@@ -1,0 +1,143 @@
+"""Records of long-running work: `tasks/<prefix><20 characters>` in the repository's partition.
+
+Each kind of work has a message of its own; all begin with a Task, which says how far the work is.
+
+Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from dredge.errors import DredgeError
+from dredge.graveler import messages
+from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.errors import GravelerError, TaskNotFoundError
+from dredge.graveler.refs.records import Repository
+from dredge.kv import KeyNotFoundError, Store
+
+_ALPHABET = string.ascii_letters + string.digits + "_-"
+_KEY_PREFIX = "tasks/"
+
+
+type Status = (
+    messages.GarbageCollectionPrepareStatus | messages.RepositoryDumpStatus | messages.RepositoryRestoreStatus
+)
+
+
+class Tasks:
+    """The tasks of all repositories.
+
+    Args:
+        kv: where they are.
+        clock: aware UTC time.
+        expiry: how long a task that does not change is known.
+        instance_id: of this process, for the records.
+    """
+
+    def __init__(self, kv: Store, clock: Callable[[], datetime], expiry: timedelta, instance_id: str) -> None:
+        self._kv = kv
+        self._clock = clock
+        self._expiry = expiry
+        self._instance_id = instance_id
+
+    def begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
+        """Write a new task down, and forget old ones of its kind; gives its id.
+
+        Args:
+            repository: whose.
+            status: a fresh message; its task is filled.
+            prefix: of the id: the kind.
+            operation: the kind in words.
+        """
+        self._purge(repository, prefix, type(status))
+        task = status.task
+        task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+        task.operation = operation
+        task.owner_instance_id = self._instance_id
+        self._put(repository, status)
+        return task.id
+
+    def run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
+        """Do the work of a task and write down how it ended.
+
+        Args:
+            repository: whose.
+            status: as `begin` left it; `work` may add results to it.
+            work: what may fail with a DredgeError.
+        """
+        task = status.task
+        try:
+            work()
+        except DredgeError as error:
+            task.error_msg = str(error)
+            task.status_code = error.status if isinstance(error, GravelerError) else 500
+        task.done = True
+        self._put(repository, status)
+
+    def get[
+        S: (
+            messages.GarbageCollectionPrepareStatus,
+            messages.RepositoryDumpStatus,
+            messages.RepositoryRestoreStatus,
+        )
+    ](self, repository: Repository, task_id: str, prefix: str, kind: type[S]) -> S:
+        """Read a task.
+
+        Raises:
+            TaskNotFoundError: 404, never made, of another kind, or not changed for too long.
+        """
+        if not task_id.startswith(prefix):
+            raise TaskNotFoundError
+        try:
+            raw = self._kv.get(repository.partition, _key(task_id))
+        except KeyNotFoundError:
+            raise TaskNotFoundError from None
+        status = messages.decode(kind, raw, f"task {task_id}")
+        if self._is_old(status):
+            raise TaskNotFoundError
+        return status
+
+    def _put(self, repository: Repository, status: Status) -> None:
+        status.task.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
+        self._kv.set(repository.partition, _key(status.task.id), status.SerializeToString(deterministic=True))
+
+    def _purge(self, repository: Repository, prefix: str, kind: type[Status]) -> None:
+        expired = []
+        for entry in self._kv.scan(repository.partition, _key(prefix)):
+            if not entry.key.startswith(_key(prefix)):
+                break
+            status = messages.decode(kind, entry.value, "task")
+            if self._is_old(status):
+                expired.append(entry.key)
+        for key in expired:
+            self._kv.delete(repository.partition, key)
+
+    def _is_old(self, status: Status) -> bool:
+        return self._clock() - messages.from_timestamp(status.task.updated_at) > self._expiry
+
+
+class TaskCalls(CatalogCore):
+    """What calls share that begin work and return."""
+
+    def _submit(
+        self, found: Repository, status: Status, prefix: str, operation: str, work: Callable[[], None]
+    ) -> str:
+        """Do the work of a new task, in the background where the settings say so; gives its id."""
+        tasks = self._known_tasks()
+        task_id = tasks.begin(found, status, prefix, operation)
+        if self.settings.background:
+            self._start(lambda: tasks.run(found, status, work))
+        else:
+            tasks.run(found, status, work)
+        return task_id
+
+    def _known_tasks(self) -> Tasks:
+        return Tasks(self._kv, self.clock, self.settings.task_expiry, self._instance_id)
+
+
+def _key(task_id: str) -> bytes:
+    return (_KEY_PREFIX + task_id).encode("utf-8", "surrogateescape")
