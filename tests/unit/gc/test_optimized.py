@@ -337,3 +337,53 @@ def test_a_clean_run_tells_what_optimized_runs_had_missed_and_why() -> None:
     run(world, mode="clean")
     assert late not in world.data()
     assert summary_of(run(world, mode="clean"), "candidates").details["drift"]["objects"] == 0
+
+
+def test_what_was_staged_for_long_and_is_reset_goes() -> None:
+    world = grown_world()
+    address = world.upload("long", b"long")
+    world.age(days=9)
+    run(world)
+    assert address in world.data()
+    world.lake.catalog.reset_branch(REPOSITORY, "main")
+    world.age(hours=1)
+    context = run(world)
+    listing = summary_of(context, "listing").counts
+    assert listing["slices"] == listing["covered_slices"]
+    assert address not in world.data()
+
+
+def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None:
+    world = grown_world(slice_margin_hours=49)
+    full = world.lake.catalog.get_physical_address(REPOSITORY, "main", "late")
+    world.age(hours=40)
+    late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
+    world.age(hours=12)
+    run(world)
+    assert late in world.data()
+    assert state_of(world).carry
+    world.age(days=1)
+    context = run(world)
+    listing = summary_of(context, "listing").counts
+    assert listing["slices"] == listing["covered_slices"]
+    assert late not in world.data()
+
+
+def test_the_same_content_on_a_branch_that_was_made_from_an_old_commit_is_looked_into() -> None:
+    """Its head has no new range: only one that was in no head before."""
+    world = make_world(mode="auto", safety={"canary_branches": 1, "canary_objects": 1})
+    world.rules(30)
+    for content in (b"%d", b"other %d"):
+        for number in range(5):
+            world.upload(f"a{number}", content % number)
+        world.lake.commit()
+    then = list(world.client.log(REPOSITORY, "main"))[1].id
+    world.age(days=9)
+    run(world)
+    world.lake.catalog.create_branch(REPOSITORY, "old", then)
+    copy = world.upload("a3", b"3", "old")
+    world.age(days=2)
+    context = run(world)
+    assert context.plan.mode == "optimized"
+    assert copy in world.data()
+    assert world.lake.read("a3", "old") == b"3"
