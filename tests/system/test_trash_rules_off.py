@@ -17,7 +17,7 @@ import pytest
 from dredge.graveler import messages
 from dredge.graveler.errors import GravelerError
 from dredge.kv.rows import Guard
-from dredge.trash import apply, guards, look, references, steps
+from dredge.trash import apply, guards, key_rules, look, references, steps
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.rules import Judge
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
@@ -221,6 +221,52 @@ def unreadable_branch(ground: Ground) -> bool:
     return ground.files("lake", "new") != {"n": 5, "x/1": 1, "x/2": 2}
 
 
+def task_under_way(ground: Ground) -> bool:
+    """Somebody waits for a task that has not said anything for a while; without its status it is lost."""
+    task = ground.catalog.prepare_commits_async("lake")
+    clean_or_put_back(ground)
+    try:
+        ground.catalog.prepare_commits_status("lake", task)
+    except GravelerError:
+        return True
+    return False
+
+
+def hook_before_the_record(ground: Ground) -> bool:
+    """The hook of a repository's creation began before the repository was recorded."""
+    ground.safety = replace(ground.safety, id_age=ground.safety.grace)
+    created = ground.catalog.get_repository("lake").creation_date
+    run = countdown_id(created - timedelta(seconds=20))
+    key = f"repos/lake/runs/{run}".encode()
+    start = messages.to_timestamp(created - timedelta(seconds=20))
+    ground.kv.set(b"actions", key, messages.encode(messages.RunResultData(run_id=run, start_time=start)))
+    ground.scan()
+    ground.rest()
+    clean_or_put_back(ground)
+    return not list(ground.kv.scan(b"actions", key))
+
+
+def deletion_under_way(ground: Ground) -> bool:
+    """A deletion that was interrupted is repeated; what is left of the repository is its, not the cleaner's."""
+    ground.create("pond")
+    ground.upload("pond", "main", "f", 7)
+    token = ground.catalog.get_branch("pond", "main").staging_token.encode()
+
+    def die(operation: str, partition: bytes, key: bytes) -> None:
+        if operation == "delete" and key.startswith(b"branches/"):
+            raise Crash
+
+    ground.store.before = die
+    with pytest.raises(Crash):
+        ground.catalog.delete_repository("pond")
+    ground.store.before = lambda *_: None
+    ground.safety = replace(ground.safety, id_age=ground.safety.grace)
+    ground.scan()
+    ground.rest(1.5)
+    clean_or_put_back(ground)
+    return not list(ground.kv.scan(token))
+
+
 # The rules, and how each is switched off.
 
 
@@ -314,6 +360,41 @@ def skip_what_cannot_be_read(patch: Patch) -> None:
     patch.setattr(references, "Branch", Lenient)
 
 
+def no_update_is_needed(patch: Patch) -> None:
+    judged = key_rules._expired
+
+    def hasty(judge: Judge, *args: Any) -> Any:
+        judge.safety = replace(judge.safety, expiry=timedelta(0))
+        return judged(judge, *args)
+
+    patch.setattr(key_rules, "_expired", hasty)
+
+
+def runs_begin_after_the_record(patch: Patch) -> None:
+    judged = key_rules._action_kind
+
+    def exact(judge: Judge, *args: Any) -> Any:
+        judge.safety = replace(judge.safety, instance_margin=timedelta(0))
+        return judged(judge, *args)
+
+    patch.setattr(key_rules, "_action_kind", exact)
+
+
+def only_active_records_count(patch: Patch) -> None:
+    read = references.read_references
+
+    def without(view: Any, others: Any = ()) -> Any:
+        found = read(view, others)
+        gone = {name for name, record in found.partitions.items() if record.state != "active"}
+        for token, owners in list(found.tokens.items()):
+            if set(owners) <= gone:
+                del found.tokens[token]
+        return found
+
+    for module in (look, apply):
+        patch.setattr(module, "read_references", without)
+
+
 CASES: dict[str, tuple[Callable[[Ground], bool], Callable[[Patch], None]]] = {
     "two looks a grace period apart": (reset_during_two_looks_at_once, one_look_is_enough),
     "age from the id": (create_that_takes_its_time, any_age_will_do),
@@ -325,6 +406,9 @@ CASES: dict[str, tuple[Callable[[Ground], bool], Callable[[Patch], None]]] = {
     "only the very bytes": (pull_request_opened_again, delete_by_key),
     "references read again afterwards": (reset_frozen_beyond_the_grace_period, never_look_back),
     "a record that cannot be read ends the run": (unreadable_branch, skip_what_cannot_be_read),
+    "a status lives for 48 hours": (task_under_way, no_update_is_needed),
+    "a hook may begin before the record": (hook_before_the_record, runs_begin_after_the_record),
+    "a repository in deletion names its tokens": (deletion_under_way, only_active_records_count),
 }
 
 
