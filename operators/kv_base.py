@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.observability import stats
@@ -18,6 +18,10 @@ from dredge.trash.state import TrashState
 from operators.hooks.kv import DEFAULT_CONNECTION, KVConnection
 from operators.hooks.storage import storage_options
 from operators.plan import number
+from operators.save_report import REPORT, ReportLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class KVTrashOperator(BaseOperator):
@@ -43,6 +47,8 @@ class KVTrashOperator(BaseOperator):
         "read_rate",
         "kv_conn_id",
     )
+
+    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
@@ -101,6 +107,15 @@ class KVTrashOperator(BaseOperator):
         words = self.kinds.strip("[]").split(",") if isinstance(self.kinds, str) else self.kinds
         kinds = [word.strip(" '\"") for word in words]
         return [kind for kind in kinds if kind] or None
+
+    def linked(self, context: Context, run_id: str, figures: dict[str, Any]) -> dict[str, Any]:
+        """Link the task to the page of its run, and give figures and page to whoever waits for the outlets."""
+        page = f"{self.state_uri.rstrip('/')}/runs/{run_id}/report.html"
+        if "ti" in context:
+            context["ti"].xcom_push(REPORT, page)
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = {**figures, REPORT: page}
+        return {**figures, REPORT: page}
 
 
 def told(step: str, figures: dict[str, Any], location: str) -> dict[str, Any]:

@@ -85,4 +85,5 @@ class KVCleanTrashOperator(KVTrashOperator):
             "rows_removed": report.rows_removed,
             "fates": dict(Counter(outcome.fate for outcome in report.outcomes)),
         }
-        return told("kv_clean_trash", figures, report.scan.plan.location)
+        figures = told("kv_clean_trash", figures, report.scan.plan.location)
+        return self.linked(context, report.scan.plan.run_id, figures)

@@ -26,4 +26,5 @@ class KVScanTrashOperator(KVTrashOperator):
         for finding in report.findings:
             if finding.verdict == "report":
                 self.log.warning("for a person: %s: %s (%s)", finding.name, finding.why, finding.kind)
-        return told("kv_scan_trash", report.to_json(), report.plan.location)
+        figures = told("kv_scan_trash", report.to_json(), report.plan.location)
+        return self.linked(context, report.plan.run_id, figures)

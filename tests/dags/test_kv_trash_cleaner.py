@@ -117,6 +117,9 @@ def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
     assert run.returned["clean"]["status"] == "done"
     assert run.returned["clean"]["fates"] == {"deleted": 1}
     assert rows_in(database) == before - 2
+    page = Path(run.returned["clean"]["report_uri"].removeprefix("file://")).read_text()
+    assert "staging-orphan" in page
+    assert "deleted" in page
 
     told = json.dumps([run.returned, run.rendered]) + "".join(
         path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()
