@@ -20,6 +20,7 @@ from dredge.server.handlers import (
     general,
     imports,
     objects,
+    pulls,
     reading,
     repositories,
 )
@@ -211,6 +212,29 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", R + "/dump", dumps.dump_status, DUMPED),
     Operation("POST", R + "/restore", dumps.restore_submit, RESTORE, bodies.REFS_RESTORE),
     Operation("GET", R + "/restore", dumps.restore_status, RESTORE),
+    # pull requests
+    Operation("GET", R + "/pulls", pulls.list_pull_requests, fs(Action.LIST_PULL_REQUESTS, REPOSITORY)),
+    Operation(
+        "POST",
+        R + "/pulls",
+        pulls.create_pull_request,
+        fs(Action.WRITE_PULL_REQUEST, REPOSITORY),
+        bodies.PULL_CREATION,
+    ),
+    Operation("GET", R + "/pulls/{pull}", pulls.get_pull_request, fs(Action.READ_PULL_REQUEST, REPOSITORY)),
+    Operation(
+        "PATCH",
+        R + "/pulls/{pull}",
+        pulls.update_pull_request,
+        fs(Action.WRITE_PULL_REQUEST, REPOSITORY),
+        bodies.PULL_CHANGE,
+    ),
+    Operation(
+        "PUT",
+        R + "/pulls/{pull}/merge",
+        pulls.merge_pull_request,
+        fs(Action.WRITE_PULL_REQUEST, REPOSITORY),  # and to commit on the destination
+    ),
     # repositories
     Operation("GET", "/repositories", repositories.list_repositories, SIGNED_IN),
     Operation("POST", "/repositories", repositories.create_repository, CREATE, bodies.REPOSITORY),
@@ -367,11 +391,6 @@ UNBUILT: tuple[tuple[str, str], ...] = (
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}"),
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}/copy"),
     ("POST", R + "/refs/{branch}/symlink"),
-    ("GET", R + "/pulls"),
-    ("POST", R + "/pulls"),
-    ("GET", R + "/pulls/{pull}"),
-    ("PATCH", R + "/pulls/{pull}"),
-    ("PUT", R + "/pulls/{pull}/merge"),
     ("GET", R + "/actions/runs"),
     ("GET", R + "/actions/runs/{run}"),
     ("GET", R + "/actions/runs/{run}/hooks"),

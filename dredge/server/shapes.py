@@ -25,6 +25,7 @@ from dredge.graveler.catalog import (
     PreparedCommits,
     PreparedUncommitted,
     PrepareStatus,
+    PullRequest,
     RefsDump,
     RefsTask,
     Repository,
@@ -200,6 +201,23 @@ def refs_task(value: RefsTask) -> Shape:
     if value.error is not None:
         shape["error"] = value.error
     return shape if value.refs is None else {**shape, "refs": refs_dump(value.refs)}
+
+
+def pull_request(value: PullRequest) -> Shape:
+    """A PullRequest; the merge's commit and the closing date are there only when there are such."""
+    shape: Shape = {
+        "author": value.author,
+        "creation_date": rfc3339(value.created),
+        "description": value.description,
+        "destination_branch": value.destination,
+        "id": value.id,
+        "source_branch": value.source,
+        "status": value.status,
+        "title": value.title,
+    }
+    if value.commit_id:
+        shape["merged_commit_id"] = value.commit_id
+    return shape if value.closed is None else {**shape, "closed_date": rfc3339(value.closed)}
 
 
 def user(value: User) -> Shape:

@@ -10,6 +10,7 @@ from dredge.graveler.catalog.catalog import Catalog
 from dredge.graveler.catalog.dump_files import RefsDump
 from dredge.graveler.catalog.dumps import RefsTask
 from dredge.graveler.catalog.imports import ImportPath, ImportStatus
+from dredge.graveler.catalog.pulls import PullRequest, PullStatus
 from dredge.graveler.catalog.results import (
     CommitOverrides,
     DeleteError,
@@ -45,6 +46,8 @@ __all__ = [
     "PrepareStatus",
     "PreparedCommits",
     "PreparedUncommitted",
+    "PullRequest",
+    "PullStatus",
     "RefsDump",
     "RefsTask",
     "Repository",

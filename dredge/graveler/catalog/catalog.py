@@ -11,8 +11,8 @@ from dredge.graveler.catalog.commits import CommitCalls
 from dredge.graveler.catalog.dumps import DumpCalls
 from dredge.graveler.catalog.garbage import GarbageCalls
 from dredge.graveler.catalog.imports import ImportCalls
-from dredge.graveler.catalog.merges import MergeCalls
 from dredge.graveler.catalog.multiparts import MultipartCalls
+from dredge.graveler.catalog.pulls import PullCalls
 from dredge.graveler.catalog.repositories import RepositoryCalls
 from dredge.graveler.catalog.tags import TagCalls
 
@@ -22,7 +22,7 @@ class Catalog(
     BranchCalls,
     CommitCalls,
     TagCalls,
-    MergeCalls,
+    PullCalls,
     ImportCalls,
     MultipartCalls,
     GarbageCalls,
