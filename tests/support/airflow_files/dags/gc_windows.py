@@ -1,0 +1,44 @@
+"""The collection for a live scheduler: one DAG on a schedule, and `lakefs_gc` itself for runs by hand.
+
+Spark steps run the same step in the task's process. A run whose id has the text in the file that
+DREDGE_TEST_FAIL names is stopped in its subtract step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from dags.lakefs_gc import gc_dag, lakefs_gc
+from dredge.errors import RefusedError
+from dredge.gc import steps
+from dredge.runs.tasks import LocalRunner
+from operators.spark import LakeFSSparkOperator
+
+
+def _in_this_process(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:
+    marker = Path(os.environ["DREDGE_TEST_FAIL"])
+    if operator.step == "subtract" and marker.exists() and marker.read_text() in context["run_id"]:
+        raise RefusedError("stopped for the test")
+    os.environ.update(secrets)
+    getattr(steps, operator.step)(steps.Context.open(operator.run_uri), LocalRunner())
+
+
+LakeFSSparkOperator.submit = _in_this_process  # type: ignore[method-assign]
+
+gc_windows = gc_dag(
+    "gc_windows",
+    "@daily",
+    repository="lake",
+    dry_run=False,
+    unsafe_min_age_seconds=1,
+    slice_margin_hours=26,
+)
+for dag in (gc_windows, lakefs_gc):
+    # A task's process lives some seconds longer than the task. A next look before it is gone counts as a
+    # failure of the task and costs a retry.
+    dag.get_task("acquire_lease").poke_interval = 12.0
+    dag.get_task("acquire_lease").retry_delay = timedelta(seconds=5)

@@ -1,0 +1,9 @@
+"""Loaded once by the scheduler, so that the tasks it forks need not import everything again."""
+
+from __future__ import annotations
+
+import dags.lakefs_gc  # noqa: F401
+import dredge.storage.local  # noqa: F401
+from dredge.compiled import kernels
+
+kernels()

@@ -1,0 +1,251 @@
+"""A backfill of seven days beside a schedule and runs by hand, with a real scheduler on PostgreSQL.
+
+Airflow bounds active runs of a backfill by a number of its own, so all seven are active at once; what keeps them
+apart is the first task, which waits for the run before, and the lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import lakefs
+import pytest
+
+from dredge.gc import steps
+from dredge.gc.context import open_state
+from dredge.gc.plan import RUNS
+from dredge.gc.state.coverage import BEGINNING, Coverage
+from dredge.gc.state.model import RunState
+from dredge.gc.state.store import StateStore
+from dredge.graveler.xid import new_descending_xid
+from dredge.lakefs import LakeFSClient
+from dredge.runs.tasks import LocalRunner
+from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
+from tests.support.live_airflow import LiveAirflow, live_airflow
+from tests.support.postgres import postgres_server
+
+pytestmark = pytest.mark.system
+
+DAY = timedelta(days=1)
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+WINDOWS = [(TODAY - n * DAY, TODAY - (n - 1) * DAY) for n in range(8, 1, -1)]
+SLICE_AFTER = timedelta(hours=7)
+FAILING = 2
+CONF: dict[str, Any] = {"unsafe_min_age_seconds": 1, "slice_margin_hours": 26}
+HAS_THE_LEASE = "select 1 from task_instance where task_id = 'acquire_lease' and state = 'success'"
+WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
+
+
+@dataclass
+class Days:
+    """A lake with one live object and one that nothing references for each day; a clean run came before them."""
+
+    lake: Lake
+    folder: Path
+    live: set[str]
+    garbage: dict[datetime, str]
+
+    @property
+    def client(self) -> LakeFSClient:
+        return LakeFSClient(self.lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
+
+    def present(self) -> set[str]:
+        return {
+            str(path.relative_to(self.folder)) for path in (self.folder / "data").rglob("*") if path.is_file()
+        }
+
+    def state(self) -> RunState:
+        namespace = self.lake.namespace("lake")
+        state = (
+            StateStore(open_state(namespace)).current("lake", self.client.repository("lake").namespace).state
+        )
+        assert state is not None
+        return state
+
+    def plans(self) -> list[dict[str, Any]]:
+        """What each run was planned to do."""
+        return [json.loads(path.read_text()) for path in (self.folder / RUNS).glob("*/plan.json")]
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Days]:
+    root = tmp_path_factory.mktemp("lake")
+    with lakefs_server(root) as lake:
+        lake.repository("lake")
+        days = Days(lake, root / "objects" / "lake", set(), {})
+        for number, (begin, _) in enumerate(WINDOWS):
+            at = begin + SLICE_AFTER
+            slice_folder = f"data/{new_descending_xid(at)}"
+            for name, size in (
+                (f"{slice_folder}/live", 100 + number),
+                (f"{slice_folder}/garbage", 200 + number),
+            ):
+                path = days.folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"x" * size)
+                os.utime(path, (at.timestamp(), at.timestamp()))
+            lake.stage("lake", "main", f"day-{number}", f"{slice_folder}/live", size_bytes=100 + number)
+            days.live.add(f"{slice_folder}/live")
+            days.garbage[begin] = f"{slice_folder}/garbage"
+        lakefs.Repository("lake", lake.client).branch("main").commit("days")
+        _collected_before(days)
+        yield days
+
+
+def _collected_before(days: Days) -> None:
+    """Have a clean run that covers nothing of the days, as if it had been made before them."""
+    config = steps.GCConfig(
+        repository="lake",
+        dry_run=False,
+        unsafe_min_age_seconds=1,
+        slice_margin_hours=26,
+        max_delete_objects=0,
+    )
+    hidden = {name: (days.folder / name).read_bytes() for name in days.garbage.values()}
+    times = {name: (days.folder / name).stat().st_mtime for name in hidden}
+    for name in hidden:
+        (days.folder / name).unlink()
+    time.sleep(1.1)
+    steps.collect(config, LocalRunner(), days.client)
+    for name, data in hidden.items():
+        (days.folder / name).write_bytes(data)
+        os.utime(days.folder / name, (times[name], times[name]))
+    store = StateStore(open_state(days.lake.namespace("lake")))
+    before = store.current("lake", days.client.repository("lake").namespace)
+    assert before.state is not None
+    covered = Coverage(((BEGINNING, WINDOWS[0][0]),))
+    store.advance(replace(before.state, covered=covered), before)
+
+
+@pytest.fixture(scope="module")
+def marker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("marker") / "fail"
+
+
+@pytest.fixture(scope="module")
+def airflow(days: Days, marker: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAirflow]:
+    connection = {
+        "conn_type": "lakefs",
+        "host": days.lake.server.endpoint,
+        "login": KEY_PAIR.access_key_id,
+        "password": KEY_PAIR.secret_access_key,
+    }
+    environ = {"AIRFLOW_CONN_LAKEFS_DEFAULT": json.dumps(connection), "DREDGE_TEST_FAIL": str(marker)}
+    with (
+        postgres_server(fsync=False) as postgres,
+        live_airflow(tmp_path_factory.mktemp("airflow") / "home", postgres, environ) as running,
+    ):
+        yield running
+
+
+def test_backfill_beside_a_schedule_and_runs_by_hand(days: Days, airflow: LiveAirflow, marker: Path) -> None:
+    # The scheduled run of yesterday starts as soon as the DAG is unpaused, and the others come beside it. Came
+    # the backfill first, the scheduled run would wait for the last window.
+    marker.write_text(f"backfill__{WINDOWS[FAILING][1]:%Y-%m-%d}")
+    airflow.wait("the DAGs", lambda: len(airflow.rows("select 1 from serialized_dag")) == 2, WAIT)
+    for dag_id in ("gc_windows", "lakefs_gc"):
+        airflow.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+    airflow.wait("the scheduled run", lambda: airflow.rows(HAS_THE_LEASE), WAIT)
+    backfill = airflow.call(
+        "POST",
+        "/api/v2/backfills",
+        {
+            "dag_id": "gc_windows",
+            "from_date": WINDOWS[0][0].isoformat(),
+            "to_date": WINDOWS[-1][0].isoformat(),
+            "max_active_runs": 10,
+            "reprocess_behavior": "failed",
+            "dag_run_conf": {},
+        },
+    )
+    by_hand = {
+        airflow.trigger("gc_windows", None, CONF | {"repository": "lake", "dry_run": True}),
+        airflow.trigger("lakefs_gc", datetime.now(UTC), CONF | {"repository": "lake", "dry_run": True}),
+    }
+
+    windows = [
+        run_id
+        for (run_id,) in airflow.rows(
+            "select run_id from dag_run where backfill_id = %s order by logical_date", backfill["id"]
+        )
+    ]
+    assert len(windows) == 7
+
+    def states() -> dict[str, str]:
+        return dict(airflow.rows("select run_id, state from dag_run"))
+
+    # All are active, one fails, and what comes after it waits for it.
+    airflow.wait("the failed window", lambda: states()[windows[FAILING]] == "failed", WAIT)
+    airflow.wait("the runs by hand", lambda: all(states()[run_id] == "success" for run_id in by_hand), WAIT)
+    in_between = airflow.trigger("lakefs_gc", None, CONF | {"repository": "lake", "dry_run": True})
+    airflow.wait("a run beside what is blocked", lambda: states()[in_between] == "success", WAIT)
+    now = states()
+    assert [now[run_id] for run_id in windows[:FAILING]] == ["success"] * FAILING
+    assert [now[run_id] for run_id in windows[FAILING + 1 :]] == ["running"] * (6 - FAILING)
+    started = airflow.rows(
+        "select run_id from task_instance where run_id = any(%s) and start_date is not null",
+        windows[FAILING + 1 :],
+    )
+    assert started == []
+
+    # Cleared, it starts over with a plan of its own, and the rest follows. Its first plan's lease is lost: another
+    # run worked in between.
+    marker.unlink()
+    airflow.call(
+        "POST",
+        "/api/v2/dags/gc_windows/clearTaskInstances",
+        {"dag_run_id": windows[FAILING], "dry_run": False, "only_failed": False, "reset_dag_runs": True},
+    )
+    airflow.wait("the backfill", lambda: all(states()[run_id] == "success" for run_id in windows), WAIT)
+    assert set(states().values()) == {"success"}
+
+    _assert_apart(days, airflow, windows[FAILING])
+    _assert_complete(days)
+
+
+def _assert_apart(days: Days, airflow: LiveAirflow, failed: str) -> None:
+    """No run's work overlaps or interleaves with another's; only the one that failed worked in two goes.
+
+    The report's task gives the lease back before it ends, so only its begin counts.
+    """
+    work = airflow.rows(
+        "select run_id, start_date, case when task_id = 'save_report' then start_date else end_date end from ("
+        "  select run_id, task_id, start_date, end_date from task_instance"
+        "  union all select run_id, task_id, start_date, end_date from task_instance_history) as tries"
+        " where task_id not in ('acquire_lease', 'release_lease', 'run_complete')"
+        " and start_date is not null order by start_date"
+    )
+    overlaps = [(one, two) for one, two in pairwise(work) if one[0] != two[0] and two[1] < one[2]]
+    assert overlaps == []
+    goes = Counter(run_id for run_id, _ in groupby(work, key=lambda row: row[0]))
+    assert len(goes) == 1 + 7 + 3  # the scheduled run, the backfill, three by hand
+    assert {run_id: count for run_id, count in goes.items() if count > 1} == {failed: 2}
+    fencing = [plan["lease"]["fencing"] for plan in days.plans()]
+    assert (
+        len(set(fencing)) == len(fencing) == len(goes) + 2
+    )  # the clean run before all, two plans of the failed one
+
+
+def _assert_complete(days: Days) -> None:
+    """Every window was some run's, all of them are covered, and the garbage of each is gone."""
+    planned = {plan["config"]["window_begin"]: plan["mode"] for plan in days.plans()}
+    for begin, _ in [*WINDOWS, (TODAY - DAY, TODAY)]:
+        assert planned[begin.isoformat()] == "optimized", begin
+    for plan in days.plans():  # no dry run and no other run had covered it before
+        begin = plan["config"]["window_begin"]
+        if begin is not None and datetime.fromisoformat(begin) < WINDOWS[-1][0]:
+            slices = datetime.fromisoformat(begin) + SLICE_AFTER
+            assert not Coverage.from_json(plan["covered"]).has(slices), begin
+    (covered,) = days.state().covered.intervals
+    assert covered[0] == BEGINNING
+    assert covered[1] >= WINDOWS[-1][1]
+    assert days.present() == days.live
