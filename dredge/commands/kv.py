@@ -139,6 +139,7 @@ def message_of(partition: bytes, key: bytes) -> type[Message] | None:
             "tasks": messages.GarbageCollectionPrepareStatus,
             "repo-metadata": messages.RepoMetadata,
             "pulls": messages.PullRequestData,
+            "copies": messages.Entry,
         }.get(family)
     if partition == names.ACTIONS:
         part = key.split(b"/")[2:3]

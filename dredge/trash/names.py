@@ -2,7 +2,7 @@
 
     graveler                       repos/<repository>
     <repository>-<xid>             branches/… commits/… tags/… settings/… imports/… tasks/… pulls/…
-                                   repo-metadata
+                                   repo-metadata copies/… (the embedded server's profile `design`)
     <repository>-<branch>:<uuid4>  a staging token: <path>
     cleanup-tokens                 <staging token>: waits to be dropped
     graveler_deleted               repo/<repository>/<xid>: waits for the cleaner (the design's step 2)
@@ -43,7 +43,7 @@ REPOSITORY_PREFIX = b"repos/"
 BRANCH_PREFIX = b"branches/"
 COMMIT_PREFIX = b"commits/"
 TAG_PREFIX = b"tags/"
-OTHER_KEYS = (b"settings/", b"imports/", b"tasks/", b"pulls/")
+OTHER_KEYS = (b"settings/", b"imports/", b"tasks/", b"pulls/", b"copies/")
 REPOSITORY_METADATA_KEY = b"repo-metadata"
 
 _REPOSITORY = re.compile(r"[a-z0-9][a-z0-9-]{2,62}", re.ASCII)

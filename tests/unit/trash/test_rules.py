@@ -148,6 +148,19 @@ def test_leftovers_with_unknown_keys_are_not_trash(world: World, watcher: Watche
     assert watcher.verdict_of(partition, after=2 * DAY) == ("repository-unclear", "report")
 
 
+def test_tracked_copies_are_leftovers_of_a_deletion_too(world: World, watcher: Watcher) -> None:
+    partition, _ = world.repository("lake")
+    copy = messages.encode(messages.Entry(address="data/a/b"))
+    world.kv.set(partition, b"copies/dc0oaahksdu9evk6qvog", copy)
+    assert watcher.look(2 * DAY) == {}, "live"
+    for entry in list(world.kv.scan(partition)):
+        if not entry.key.startswith(b"copies/"):
+            world.kv.delete(partition, entry.key)
+    world.kv.delete(b"graveler", b"repos/lake")
+    assert watcher.verdict_of(partition) == ("deleted-repository-leftovers", "wait")
+    assert watcher.verdict_of(partition, after=2 * DAY) == ("deleted-repository-leftovers", "trash")
+
+
 def test_leftovers_that_change_start_over(world: World, watcher: Watcher) -> None:
     partition = b"gulf-" + xid.new_xid(world.now).encode()
     world.import_status(partition, world.now)
