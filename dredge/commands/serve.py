@@ -44,6 +44,11 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="Rules: today's lakeFS, or the stricter ones of its design (addresses for one link, tracked copies).",
 )
 @click.option(
+    "--presign-multipart",
+    is_flag=True,
+    help="With --blockstore s3: let clients upload large objects in parts to the store itself.",
+)
+@click.option(
     "--defect",
     "defects",
     multiple=True,
@@ -60,6 +65,7 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
+    presign_multipart: bool,
     defects: tuple[str, ...],
     access_log: bool,
     as_json: bool,
@@ -114,7 +120,7 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
-        catalog=Settings(profile=profile),
+        catalog=Settings(profile=profile, presign_multipart=presign_multipart),
         defects=frozenset(defects),
     )
     namespace = (

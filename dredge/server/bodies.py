@@ -242,6 +242,16 @@ PULL_CREATION = Schema(
     {"description": TEXT},
 )
 PULL_CHANGE = Schema("PullRequestBasic", optional={"status": TEXT, "title": TEXT, "description": TEXT})
+PART_ADDRESS = Schema("UploadPartFrom", {"physical_address": TEXT})
+ABORT_UPLOAD = Schema("AbortPresignMultipartUpload", {"physical_address": TEXT})
+COMPLETE_UPLOAD = Schema(
+    "CompletePresignMultipartUpload",
+    {
+        "physical_address": TEXT,
+        "parts": ListOf(Schema("UploadPart", {"part_number": INTEGER, "etag": TEXT})),
+    },
+    {"user_metadata": MapOfText(), "content_type": TEXT},
+)
 METADATA_SET = Schema("RepositoryMetadataSet", {"metadata": MapOfText()})
 METADATA_KEYS = Schema("RepositoryMetadataKeys", {"keys": ListOf(TEXT)})
 PATTERN = Schema("BranchProtectionRule", {"pattern": TEXT})

@@ -20,6 +20,7 @@ from dredge.server.handlers import (
     general,
     imports,
     objects,
+    presigned,
     pulls,
     reading,
     repositories,
@@ -102,6 +103,33 @@ OPERATIONS: tuple[Operation, ...] = (
         objects.link_physical_address,
         fs(Action.WRITE_OBJECT, OBJECT),
         bodies.LINK,
+    ),
+    Operation(
+        "POST",
+        B + "/staging/pmpu",
+        presigned.create_presign_multipart_upload,
+        fs(Action.WRITE_OBJECT, OBJECT),
+    ),
+    Operation(
+        "PUT",
+        B + "/staging/pmpu/{upload}",
+        presigned.complete_presign_multipart_upload,
+        fs(Action.WRITE_OBJECT, OBJECT),
+        bodies.COMPLETE_UPLOAD,
+    ),
+    Operation(
+        "DELETE",
+        B + "/staging/pmpu/{upload}",
+        presigned.abort_presign_multipart_upload,
+        fs(Action.WRITE_OBJECT, OBJECT),
+        bodies.ABORT_UPLOAD,
+    ),
+    Operation(
+        "PUT",
+        B + "/staging/pmpu/{upload}/parts/{part}",
+        presigned.upload_part,
+        fs(Action.WRITE_OBJECT, OBJECT),
+        bodies.PART_ADDRESS,
     ),
     # branches, tags, commits
     Operation("GET", R + "/branches", branches.list_branches, fs(Action.LIST_BRANCHES, REPOSITORY)),
@@ -385,10 +413,6 @@ OPERATIONS: tuple[Operation, ...] = (
 
 # Calls of a real server that are not built here: answered, with credentials, by 501.
 UNBUILT: tuple[tuple[str, str], ...] = (
-    ("POST", B + "/staging/pmpu"),
-    ("PUT", B + "/staging/pmpu/{upload}"),
-    ("DELETE", B + "/staging/pmpu/{upload}"),
-    ("PUT", B + "/staging/pmpu/{upload}/parts/{part}"),
     ("PUT", B + "/staging/pmpu/{upload}/parts/{part}/copy"),
     ("POST", R + "/refs/{branch}/symlink"),
     ("GET", R + "/actions/runs"),

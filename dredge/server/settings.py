@@ -93,6 +93,11 @@ class ServerSettings:
         return name in self.defects
 
     @property
+    def signs_parts(self) -> bool:
+        """Whether URLs for the parts of an upload are handed out: asked for, and on S3."""
+        return self.catalog.presign_multipart and self.blockstore == "s3"
+
+    @property
     def catalog_settings(self) -> Settings:
         """The catalog's settings with the signing key and the defects of this server."""
         return replace(

@@ -1,7 +1,7 @@
 """The catalog: every call of the data model, put together from one module a noun.
 
 Calls on objects come in four layers: `objects` reads, `changes` adds writing, `addresses` adds linking,
-`multiparts` adds objects that come in parts.
+`multiparts` adds objects that come in parts, `presigned` those whose parts a client writes itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dredge.graveler.catalog.commits import CommitCalls
 from dredge.graveler.catalog.dumps import DumpCalls
 from dredge.graveler.catalog.garbage import GarbageCalls
 from dredge.graveler.catalog.imports import ImportCalls
-from dredge.graveler.catalog.multiparts import MultipartCalls
+from dredge.graveler.catalog.presigned import PresignedCalls
 from dredge.graveler.catalog.pulls import PullCalls
 from dredge.graveler.catalog.repositories import RepositoryCalls
 from dredge.graveler.catalog.tags import TagCalls
@@ -24,7 +24,7 @@ class Catalog(
     TagCalls,
     PullCalls,
     ImportCalls,
-    MultipartCalls,
+    PresignedCalls,
     GarbageCalls,
     DumpCalls,
 ):

@@ -129,7 +129,7 @@ def _storage_config(call: Call) -> dict[str, Any]:
         "default_namespace_prefix": "",
         "import_support": namespaces.can_import,
         "import_validity_regex": namespaces.pattern,
-        "pre_sign_multipart_upload": False,
+        "pre_sign_multipart_upload": call.backend.settings.signs_parts,
         "pre_sign_support": False,
         "pre_sign_support_ui": False,
     }

@@ -1,0 +1,181 @@
+"""Objects in parts that a client writes to the store itself, by URLs that are signed for it.
+
+The address is a handed-out one, as for any upload of a client's own (see `addresses`), and is linked at the end: the
+same signature, the same age, in profile `design` the same single use. Nothing else is kept.
+
+Source: lakeFS pkg/api/controller.go (CreatePresignMultipartUpload and its companions; behaviour only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dredge.errors import NotFoundError
+from dredge.graveler.catalog.entries import address_to_keep
+from dredge.graveler.catalog.multiparts import MultipartCalls, UploadNotFoundError
+from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.signing import verify_address
+from dredge.graveler.committed import AddressType
+from dredge.graveler.errors import InvalidValueError, LinkAddressError, UnsupportedError
+from dredge.graveler.refs.names import check_path
+from dredge.graveler.refs.records import Repository
+from dredge.storage.uploads import PART_NUMBER_MAX, PartSigner, UploadRefusedError, Uploads, check_part_number
+
+URL_SECONDS = 15 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class PresignedUpload:
+    """An upload that was begun.
+
+    Args:
+        upload_id: the store's.
+        physical_address: full URI, to be given back with every further call.
+        urls: one a part, to PUT it to.
+    """
+
+    upload_id: str
+    physical_address: str
+    urls: list[str]
+
+
+class PresignedCalls(MultipartCalls):
+    """Begin, sign one more part, complete, abort."""
+
+    def create_presigned_multipart(
+        self, repository: str, branch: str, path: str, *, parts: int = 0
+    ) -> PresignedUpload:
+        """Begin an upload.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: of the object to be.
+            parts: how many URLs to sign at once.
+
+        Raises:
+            UnsupportedError: 501, the store signs no URLs.
+            InvalidValueError: 400, more parts than an upload can have.
+        """
+        found = self._writable(repository)
+        if not 0 <= parts <= PART_NUMBER_MAX:
+            raise InvalidValueError(f"parts must be between 0 and {PART_NUMBER_MAX}: invalid value")
+        check_path(path)
+        self._branches.current(found, branch)
+        uploads, signer = self._signer(found)
+        address = self.get_physical_address(repository, branch, path)
+        key, _ = address_to_keep(found, address)
+        upload_id = uploads.begin(key)
+        urls = [signer.presign_part(key, upload_id, number, URL_SECONDS) for number in range(1, parts + 1)]
+        return PresignedUpload(upload_id, address, urls)
+
+    def presign_part(
+        self, repository: str, branch: str, path: str, upload_id: str, number: int, *, physical_address: str
+    ) -> str:
+        """Sign the URL of one part.
+
+        Raises:
+            LinkAddressError: 400, not an address of this path.
+            InvalidValueError: 400, no such part number.
+        """
+        found = self._writable(repository)
+        _, signer = self._signer(found)
+        key = self._own_key(found, branch, path, physical_address)
+        try:
+            check_part_number(number)
+        except UploadRefusedError as error:
+            raise InvalidValueError(f"{error}: invalid value") from None
+        return signer.presign_part(key, upload_id, number, URL_SECONDS)
+
+    def complete_presigned_multipart(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        upload_id: str,
+        parts: Sequence[tuple[int, str]],
+        *,
+        physical_address: str,
+        metadata: Mapping[str, str] | None = None,
+        content_type: str = "",
+    ) -> ObjectStats:
+        """Put the parts together and link the object.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: of the object.
+            upload_id: of the upload.
+            parts: number and etag of each, ascending.
+            physical_address: as it was handed out.
+            metadata: the user's.
+            content_type: kept with the entry.
+
+        Raises:
+            LinkAddressError: 400, not an address of this path, or too old.
+            UploadNotFoundError: 404.
+            InvalidValueError: 400, the parts are not these.
+        """
+        found = self._writable(repository)
+        uploads, _ = self._signer(found)
+        self._protection.require_writable(found, branch)
+        self._branches.current(found, branch)
+        key = self._own_key(found, branch, path, physical_address)
+        try:
+            done = uploads.complete(key, upload_id, parts)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+        except UploadRefusedError as error:
+            raise InvalidValueError(f"{error}: invalid value") from None
+        return self.link_physical_address(
+            repository,
+            branch,
+            path,
+            physical_address=physical_address,
+            checksum=done.etag,
+            size_bytes=done.info.size,
+            mtime=done.info.last_modified,
+            metadata=metadata,
+            content_type=content_type,
+        )
+
+    def abort_presigned_multipart(
+        self, repository: str, branch: str, path: str, upload_id: str, *, physical_address: str
+    ) -> None:
+        """Give an upload up, with all its parts.
+
+        Raises:
+            LinkAddressError: 400, not an address of this path.
+            UploadNotFoundError: 404.
+        """
+        found = self._writable(repository)
+        uploads, _ = self._signer(found)
+        key = self._own_key(found, branch, path, physical_address)
+        try:
+            uploads.abort(key, upload_id)
+        except NotFoundError:
+            raise UploadNotFoundError from None
+
+    def _signer(self, found: Repository) -> tuple[Uploads, PartSigner]:
+        uploads = self._uploads(found)
+        if not self.settings.presign_multipart or not isinstance(uploads, PartSigner):
+            raise UnsupportedError("presign multipart upload API is not supported")
+        return uploads, uploads
+
+    def _own_key(self, found: Repository, branch: str, path: str, physical_address: str) -> str:
+        """The key of an address that was handed out for a path."""
+        check_path(path)
+        key, address_type = address_to_keep(found, physical_address)
+        if address_type != AddressType.RELATIVE:
+            raise LinkAddressError
+        verify_address(
+            self.settings.signing_key,
+            found.name,
+            branch,
+            path,
+            key,
+            now=self.clock(),
+            expiry=self.settings.link_expiry,
+        )
+        return key
