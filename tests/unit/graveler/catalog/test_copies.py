@@ -13,12 +13,13 @@ from dredge.errors import FormatError
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.graveler.catalog.copies import Copied, Copies
 from dredge.graveler.catalog.uncommitted import Mark
+from dredge.graveler.committed import Entry
 from dredge.graveler.errors import ContinuationTokenError
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.xid import new_descending_xid
 from dredge.kv import Store
 from tests.support.lakes import Lake, make_lake, with_settings
-from tests.support.turns import Explored, Scene, explore
+from tests.support.turns import Explored, Scene, explore, random_choice, run_turns
 
 DESIGN = Settings(background=False, profile="design")
 ROW_BY_ROW = Settings(
@@ -295,3 +296,71 @@ def test_a_rename_during_a_run_of_many_pages_and_a_long_pause_is_kept() -> None:
         table = pq.read_table(pa.BufferReader(lake.objects.get(key)))
         found.update(table.column("physical_address").to_pylist())
     assert address in found
+
+
+def copies_beside_a_reset() -> Explored:
+    """Every order of a copy, and of a reset with a collection after it: what the copy shares must be in it."""
+
+    def scene() -> Scene:
+        lake = make_lake(settings=DESIGN)
+        address = lake.address(lake.upload("z", b"z"))
+
+        def reset_and_scan(kv: Store) -> object:
+            catalog = lake.another_server(kv)
+            catalog.reset_branch(lake.repository, "main", kind="reset")
+            return prepared(lake, catalog)[0]
+
+        def copy_it(kv: Store) -> object:
+            return lake.another_server(kv).copy_object(lake.repository, "main", "a", "z")
+
+        def check(results: Mapping[str, object]) -> None:
+            found = results["reset"]
+            assert isinstance(found, set)
+            shared = [stats for stats in lake.listing() if lake.address(stats) == address]
+            assert not shared or address in found, "the collector would delete what was shared"
+
+        return Scene(lake.kv, {"copy": copy_it, "reset": reset_and_scan}, check)
+
+    return explore(scene)
+
+
+def test_a_copy_shares_nothing_that_a_collection_has_missed() -> None:
+    explored = copies_beside_a_reset()
+    assert set(explored.outcomes) == {("ok", "ok"), ("PathNotFoundError", "ok")}
+
+
+def test_without_the_second_look_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    def share(self: Catalog, found: Repository, branch: str, path: bytes, source: Entry) -> bool:
+        if not self._is_staged(found, branch, path, source):
+            return False
+        Copies(self._kv).track(found, source.address, self.clock())
+        return True
+
+    monkeypatch.setattr(Catalog, "_share", share)
+    with pytest.raises(AssertionError, match="would delete what was shared"):
+        copies_beside_a_reset()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_rename_that_is_committed_at_once_is_staged_or_committed(seed: int) -> None:
+    lake = make_lake(settings=ROW_BY_ROW)
+    lake.upload("m", b"m")
+    address = lake.address(lake.upload("z", b"z"))
+
+    def rename_and_commit(kv: Store) -> object:
+        catalog = lake.another_server(kv)
+        rename(lake, catalog)
+        return catalog.commit(lake.repository, "main", committer="c", message="m")
+
+    def collect(kv: Store) -> object:
+        catalog = lake.another_server(kv)
+        staged = prepared(lake, catalog)[0]
+        committed = catalog.list_entries(lake.repository, "main@").results
+        return staged | {lake.address(stats) for stats in committed}
+
+    results, taken = run_turns(
+        lake.kv, {"collect": collect, "rename": rename_and_commit}, random_choice(seed)
+    )
+    found = results["collect"]
+    assert isinstance(found, set), taken
+    assert address in found, taken
