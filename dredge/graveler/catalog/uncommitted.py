@@ -91,7 +91,7 @@ class Mark:
                 str(members["path"]),
                 str(members.get("key") or ""),
             )
-        except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
+        except (binascii.Error, ValueError, KeyError, TypeError):
             raise ContinuationTokenError from None
 
 

@@ -205,7 +205,6 @@ def test_a_dump_with_a_missing_or_damaged_file_restores_nothing(kind: str) -> No
     lake.objects.put(key, data[:-60] + b"x" + data[-59:])
     with pytest.raises(InvalidDumpError):
         lake.catalog.restore_refs("copy", dump)
-    open_writer(lake.namespace)
     gone = RefsDump(**{"commits": dump.commits, "tags": dump.tags, "branches": dump.branches, kind: "0" * 64})
     with pytest.raises(MissingError, match="missing"):
         lake.catalog.restore_refs("copy", gone)
