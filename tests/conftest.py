@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,6 +64,20 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectS
 
     with ConnectServer(tmp_path_factory.mktemp("spark-connect")) as server:
         yield server
+
+
+@pytest.fixture(scope="module", params=["classic", "connect"])
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session of either kind."""
+    from spark_jobs.session import close_session, open_session, with_session_id
+
+    if request.param == "classic":
+        yield request.getfixturevalue("spark")
+        return
+    url = request.getfixturevalue("spark_connect").url
+    opened = open_session("tests", with_session_id(url, str(uuid.uuid4())))
+    yield opened
+    close_session(opened)
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,6 @@ Connect."""
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,6 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from spark_jobs.rows import SparkRunner
-from spark_jobs.session import close_session, open_session, with_session_id
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 if TYPE_CHECKING:
@@ -30,17 +27,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
-
-
-@pytest.fixture(scope="module", params=["classic", "connect"])
-def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    if request.param == "classic":
-        yield request.getfixturevalue("spark")
-        return
-    url = request.getfixturevalue("spark_connect").url
-    opened = open_session("tests", with_session_id(url, str(uuid.uuid4())))
-    yield opened
-    close_session(opened)
 
 
 def collect(lake: Lake, runner: TaskRunner) -> Context:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,6 @@ import pytest
 
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
 from spark_jobs.rows import SparkRunner, worker
-from spark_jobs.session import close_session, open_session, with_session_id
 from tests.support.spark import double, fail_some, read_environment
 
 if TYPE_CHECKING:
@@ -22,17 +19,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
-
-
-@pytest.fixture(scope="module", params=["classic", "connect"])
-def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    if request.param == "classic":
-        yield request.getfixturevalue("spark")
-        return
-    url = request.getfixturevalue("spark_connect").url
-    opened = open_session("tests", with_session_id(url, str(uuid.uuid4())))
-    yield opened
-    close_session(opened)
 
 
 def test_results_come_back_in_the_order_of_the_tasks(session: SparkSession) -> None:
