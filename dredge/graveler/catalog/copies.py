@@ -24,11 +24,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from dredge.errors import FormatError
 from dredge.graveler import messages
+from dredge.graveler.catalog.expiring import expire_rows
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.xid import ascending_time, new_xid
-from dredge.kv import PredicateFailedError, Store
+from dredge.kv import Store
 
 PREFIX = b"copies/"
 
@@ -95,22 +95,7 @@ class Copies:
         Returns:
             How many went.
         """
-        removed = 0
-        for row in self._kv.scan(repository.partition, PREFIX):
-            if not row.key.startswith(PREFIX):
-                break
-            try:
-                made = ascending_time(row.key.removeprefix(PREFIX).decode("utf-8", "replace"))
-            except FormatError:
-                continue
-            if made >= before:
-                continue
-            try:
-                self._kv.delete_if(repository.partition, row.key, row.value)
-            except PredicateFailedError:
-                continue  # another server was faster
-            removed += 1
-        return removed
+        return expire_rows(self._kv, repository.partition, PREFIX, ascending_time, before)
 
 
 def _key(copy_id: str) -> bytes:

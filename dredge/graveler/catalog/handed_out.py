@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dredge.errors import FormatError
 from dredge.graveler import messages
+from dredge.graveler.catalog.expiring import expire_rows
 from dredge.graveler.catalog.signing import handed_out_at
 from dredge.graveler.errors import LinkAddressError
 from dredge.graveler.refs.records import Repository
@@ -55,22 +55,7 @@ class HandedOut:
         Returns:
             How many went.
         """
-        removed = 0
-        for row in self._kv.scan(repository.partition, PREFIX):
-            if not row.key.startswith(PREFIX):
-                break
-            try:
-                handed_out = handed_out_at(row.key.removeprefix(PREFIX).decode("utf-8", "replace"))
-            except FormatError:
-                continue
-            if handed_out >= before:
-                continue
-            try:
-                self._kv.delete_if(repository.partition, row.key, row.value)
-            except PredicateFailedError:
-                continue  # linked, or removed by another server
-            removed += 1
-        return removed
+        return expire_rows(self._kv, repository.partition, PREFIX, handed_out_at, before)
 
 
 def _key(signed: str) -> bytes:
