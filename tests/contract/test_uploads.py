@@ -13,7 +13,8 @@ import pytest
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage import ObjectWriter, StorageOptions, forget_memory_store, open_writer
-from dredge.storage.uploads import UploadRefusedError, Uploads, open_uploads
+from dredge.storage.local import uploads as local_uploads
+from dredge.storage.uploads import Part, UploadRefusedError, Uploads, open_uploads
 from tests.support.objectstore import make_bucket
 
 LARGE = b"x" * (5 << 20)
@@ -189,3 +190,20 @@ def test_a_store_without_uploads_says_so() -> None:
 
     with pytest.raises(ConfigError, match="gs://bucket"):
         open_uploads(Plain())  # type: ignore[arg-type]
+
+
+def test_who_comes_second_to_a_folder_hears_that_the_upload_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The winner removes the parts while the other one looks for them."""
+    uploads = open_uploads(open_writer(f"file://{tmp_path}"))
+    upload_id = uploads.begin("key")
+    part = uploads.put_part("key", upload_id, 1, [b"part"])
+
+    def gone_meanwhile(_fd: int) -> list[Part]:
+        uploads.abort("key", upload_id)
+        return []
+
+    monkeypatch.setattr(local_uploads, "_parts", gone_meanwhile)
+    with pytest.raises(NotFoundError):
+        uploads.complete("key", upload_id, [(1, part.etag)])

@@ -22,7 +22,15 @@ from typing import BinaryIO
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.local.folder import RESERVED, Folder, info_of, is_addressable, os_error
 from dredge.storage.local.publish import Unpublished
-from dredge.storage.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
+from dredge.storage.uploads import (
+    Completed,
+    Part,
+    Upload,
+    UploadRefusedError,
+    check_part_number,
+    choose_parts,
+    combined_etag,
+)
 
 CHUNK_BYTES = 1 << 20
 FOLDER = f"{RESERVED}uploads"
@@ -81,7 +89,11 @@ class LocalUploads:
         """Make the object; see `Uploads.complete`."""
         *parents, name = key.split("/")
         with self._upload(key, upload_id) as fd:
-            chosen = choose_parts(_parts(fd), parts)
+            try:
+                chosen = choose_parts(_parts(fd), parts)
+            except UploadRefusedError:
+                _read_key(fd)  # gone: another one completed the upload, and its parts go after it
+                raise
             with Unpublished(self._folder, parents) as made:
                 for part in chosen:
                     opened = os.open(f"{part.number:05d}.{part.etag}", os.O_RDONLY | os.O_NOFOLLOW, dir_fd=fd)
