@@ -63,6 +63,11 @@ class IndexPart:
     addresses: PartInfo
     contents: PartInfo
 
+    @property
+    def size_bytes(self) -> int:
+        """Length of both files."""
+        return self.addresses.size_bytes + self.contents.size_bytes
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {"name": self.name, "addresses": self.addresses.to_json(), "contents": self.contents.to_json()}

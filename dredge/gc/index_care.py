@@ -22,6 +22,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 log = logging.getLogger("dredge")
 
 _PART_VALUES = 2_000_000
+_SMALL_BYTES = _PART_VALUES * 8 // 4
 
 
 def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
@@ -33,18 +34,16 @@ def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[
         namespace: URI that addresses were resolved against.
         label: of the run; makes the names.
         ranges: ids of those that runs still look up; what only others have stays where it is.
-        parts_max: nothing is done as long as there are no more parts than this.
+        parts_max: nothing is done as long as there are no more small parts than this.
 
     Returns:
         How many parts were united.
     """
     index = CommittedIndex.load(state, namespace)
-    groups: dict[str, list[str]] = defaultdict(list)
-    for range_id in sorted(set(ranges) & index.places.keys()):
-        groups[index.places[range_id][0]].append(range_id)
-    if len(groups) <= parts_max:
+    groups = _groups(index, set(ranges))
+    small = [name for name in sorted(groups) if index.parts[name].size_bytes < _SMALL_BYTES]
+    if len(small) <= parts_max:
         return 0
-    small = [name for name in sorted(groups) if index.parts[name].addresses.rows < _PART_VALUES // 4]
     found: list[tuple[IndexPart, list[str], list[int]]] = []
     united = 0
     for batch, names in _batches(state, index, groups, small):
@@ -70,12 +69,13 @@ def _batches(
         except FormatError as error:
             log.warning("%s is not compacted: %s", name, error)
             continue
-        batch += [item for item in ranges if item.range_id in wanted]
+        taken = [item for item in ranges if item.range_id in wanted]
+        batch += taken
         count += 1
-        values = sum(len(item.addresses) + len(item.contents) for item in batch)
+        values += sum(len(item.addresses) + len(item.contents) for item in taken)
         if values >= _PART_VALUES:
             yield batch, count
-            batch, count = [], 0
+            batch, values, count = [], 0, 0
     if batch:
         yield batch, count
 
@@ -147,7 +147,8 @@ def rebuild_index(
         How many ranges were decoded.
     """
     index = CommittedIndex.load(state, namespace)
-    todo = sorted({*verified.wrong, *(item for name in verified.damaged for item in _groups(index)[name])})
+    groups = _groups(index)
+    todo = sorted({*verified.wrong, *(item for name in verified.damaged for item in groups[name])})
     found: list[tuple[IndexPart, list[str], list[int]]] = []
     batch: list[RangeHashes] = []
     done = 0
@@ -165,10 +166,12 @@ def rebuild_index(
     return done
 
 
-def _groups(index: CommittedIndex) -> dict[str, list[str]]:
+def _groups(index: CommittedIndex, only: Collection[str] | None = None) -> dict[str, list[str]]:
+    """Ranges by the part they lie in, all of them or some."""
     groups: dict[str, list[str]] = defaultdict(list)
     for range_id, (name, _) in sorted(index.places.items()):
-        groups[name].append(range_id)
+        if only is None or range_id in only:
+            groups[name].append(range_id)
     return groups
 
 
