@@ -19,7 +19,7 @@ from dredge.graveler.errors import (
     NoChangesError,
     NotUniqueError,
 )
-from dredge.graveler.refs.commits import hash_commit
+from dredge.graveler.refs.commits import expected_id
 from dredge.graveler.refs.history import walk
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.staging.combined import staged_changes
@@ -94,14 +94,7 @@ class CommitCalls(CatalogCore):
             NotUniqueError: 409, another record has the id.
         """
         found = self._writable(repository, force)
-        expected = hash_commit(
-            commit.committer,
-            commit.message,
-            commit.metarange_id,
-            commit.creation_date,
-            commit.metadata,
-            commit.parents,
-        )
+        expected = expected_id(commit)
         if commit.id != expected:
             raise InvalidValueError(f"commit id {commit.id} is not the hash {expected}: invalid value")
         if self._commits.exists(found, commit.id):

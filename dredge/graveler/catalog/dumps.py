@@ -26,7 +26,7 @@ from dredge.graveler.catalog.dump_files import (
 from dredge.graveler.catalog.tasks import Status, TaskCalls
 from dredge.graveler.committed import Value
 from dredge.graveler.errors import BadRequestError, BranchExistsError, MissingError, TagExistsError
-from dredge.graveler.refs.commits import hash_commit
+from dredge.graveler.refs.commits import expected_id
 from dredge.graveler.refs.records import Branch, Commit, Repository, Tag, commit_key, new_staging_token
 from dredge.kv import PredicateFailedError
 
@@ -217,14 +217,7 @@ def _commit_id(raw: bytes) -> str:
         InvalidDumpError: 400, the id is not the hash.
     """
     commit = Commit.decode(raw)
-    expected = hash_commit(
-        commit.committer,
-        commit.message,
-        commit.metarange_id,
-        commit.creation_date,
-        commit.metadata,
-        commit.parents,
-    )
+    expected = expected_id(commit)
     if commit.id != expected:
         raise InvalidDumpError(f"invalid refs dump: commit {commit.id} is not the hash {expected}")
     return commit.id

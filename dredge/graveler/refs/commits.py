@@ -61,6 +61,18 @@ def hash_commit(
     return commit_id(committer, message, metarange_id, creation_date, metadata, parents)
 
 
+def expected_id(commit: Commit) -> str:
+    """Compute the id that a commit's record must have."""
+    return hash_commit(
+        commit.committer,
+        commit.message,
+        commit.metarange_id,
+        commit.creation_date,
+        commit.metadata,
+        commit.parents,
+    )
+
+
 class Commits:
     """The commit records of all repositories.
 
