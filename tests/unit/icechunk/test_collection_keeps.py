@@ -587,6 +587,7 @@ def test_candidates_outside_their_folder_are_never_deleted(repo: Repo) -> None:
         "run_id": context.plan.run_id,
         "progress": "x",
         "lease": context.plan.lease.to_json(),
+        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "gate_seconds": 0,
         "watch": "x",
         "watch_seconds": 60,
