@@ -99,7 +99,7 @@ class StateStore:
             raise ValueError("its bytes do not fit the pointer's digest")
         return RunState.from_json(json.loads(data))
 
-    def advance(self, state: RunState, before: Current, attempt: int) -> Version:
+    def advance(self, state: RunState, before: Current, attempt: int = 0) -> Version:
         """Write a new version and let the pointer name it.
 
         Args:
