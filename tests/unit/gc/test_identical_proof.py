@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, UnavailableError
-from dredge.gc import questions, reasons
+from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
+from dredge.gc import places, questions, reasons
 from dredge.gc.context import Context
+from dredge.gc.report import save_report
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -22,7 +24,7 @@ from dredge.gc.steps import (
 from dredge.graveler import messages
 from dredge.graveler.committed.entries import Entry
 from dredge.lakefs import ObjectStats
-from dredge.storage import memory, memory_store
+from dredge.storage import memory, memory_store, open_deleter
 from tests.support.gc import World, make_world, summary_of
 
 
@@ -396,3 +398,191 @@ def staged(world: World, key: bytes, content: bytes, address: str = "") -> bytes
     entry = Entry(address, size=len(content), etag=hashlib.md5(content).hexdigest())
     value = messages.StagedEntryData(key=key, identity=entry.identity(), data=entry.encode())
     return messages.encode(value)
+
+
+def test_a_second_upload_into_a_bucket_that_always_encrypted_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world()
+    encrypts_from_now_on(world, monkeypatch)
+    first = world.upload("_SUCCESS", b"")
+    world.lake.commit()
+    second = world.upload("_SUCCESS", b"")
+    world.age(days=2)
+    world.collect()
+    assert {first, second} <= world.data()
+    world.assert_readable()
+
+
+@contextmanager
+def refusing(monkeypatch: pytest.MonkeyPatch, address: str, error: Exception) -> Iterator[None]:
+    """A store that denies everything but listing of one object: access rules, an archive, a customer's key."""
+    with monkeypatch.context() as patch:
+        for name in ("stat", "get", "open_read", "get_range"):
+            honest = getattr(memory.MemoryReader, name)
+
+            def denied(self: Any, key: str, *more: Any, honest: Any = honest) -> Any:
+                if key == address:
+                    raise error
+                return honest(self, key, *more)
+
+            patch.setattr(memory.MemoryReader, name, denied)
+        yield
+
+
+def test_an_object_that_cannot_be_read_does_not_end_a_clean_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read for its MD5, because its ETag is that of a multipart upload."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    orphan = world.orphan("data/slice/orphan", b"else")
+    monkeypatch.setattr(memory, "_etag", lambda data: hashlib.md5(data).hexdigest() + "-2")
+    world.age(days=2)
+    with refusing(monkeypatch, orphan, ConfigError("reading it: AccessDenied")):
+        world.collect()
+    assert orphan not in world.data()
+
+
+@pytest.mark.parametrize("error", [ConfigError("AccessDenied"), UnavailableError("400 Bad Request")])
+def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """An optimized run asks for what it knows from the run before."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    secret, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
+    world.age(days=10)
+    world.collect(mode="clean")
+    world.lake.catalog.reset_branch(world.lake.repository, "main", kind="reset")
+    world.age(days=2)
+    for _ in range(2):
+        with refusing(monkeypatch, secret, error):
+            context = world.plan(mode="optimized")
+            world.run(context)
+        assert context.plan.mode == "optimized"
+        assert secret in world.data()
+        assert other not in world.data()
+        assert held(context) == {reasons.UNREADABLE: 1}
+        (warning,) = summary_of(context, "candidates").warnings
+        assert "refused" in warning
+        assert str(error) in warning
+        ledger = summary_of(context, "ledger")
+        assert [group["code"] for group in ledger.details["groups"] if group["outcome"] == "kept"] == [
+            "unreadable"
+        ]
+        report = context.folder.read_json("report.json")
+        assert [item["examples"] for item in report["held"]] == [[{"address": secret, "size": 0}]]
+        world.age(hours=1)
+    world.collect(mode="optimized")
+    assert secret not in world.data()
+
+
+def test_a_committed_index_that_is_lost_is_no_reason_to_stop() -> None:
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    world.age(days=10)
+    world.collect(mode="clean")
+    again = world.upload("a", b"same")
+    orphan = world.orphan("data/slice/orphan", b"else")
+    world.age(days=2)
+    open_deleter(world.lake.namespace).delete(world.lake.keys("_lakefs/retention/gc/dredge/index/"))
+    context = world.plan(mode="optimized")
+    world.run(context)
+    assert context.plan.mode == "optimized"
+    assert again in world.data()
+    assert orphan not in world.data()
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_delete_objects": 20}, {"max_delete_bytes": 20}, {"max_delete_percent": 1}]
+)
+def test_an_exceeded_limit_shows_what_would_go_by_reason_with_ten_examples_each(
+    limit: dict[str, int],
+) -> None:
+    world = make_world(**limit)
+    world.upload("a", b"same")
+    world.lake.commit()
+    plain = {world.orphan(f"data/slice/{number:02d}", b"orphan") for number in range(15)}
+    asked = {world.orphan(f"data/slice/asked{number:02d}", b"else") for number in range(3)}
+    catalog, name = world.lake.catalog, world.lake.repository
+    handed = {
+        world.orphan(
+            catalog.get_physical_address(name, "main", "x").removeprefix(world.lake.namespace + "/"), b"x" * 9
+        )
+        for _ in range(12)
+    }
+    served = world.upload("a", b"same")
+    world.age(days=2)
+    context = world.plan()
+    with pytest.raises(RefusedError):
+        world.run(context)
+    assert plain | asked | handed | {served} <= world.data()
+    save_report(context)
+    report = context.folder.read_json("report.json")
+    found = {item["reason"]: item for item in report["over_limit"]}
+    assert {reason: (item["objects"], item["bytes"]) for reason, item in found.items()} == {
+        reasons.UNREFERENCED: (18, 15 * 6 + 3 * 4),
+        reasons.NEVER_LINKED: (12, 12 * 9),
+    }
+    for reason, everything in ((reasons.UNREFERENCED, plain | asked), (reasons.NEVER_LINKED, handed)):
+        examples = {example["address"] for example in found[reason]["examples"]}
+        assert len(examples) == 10
+        assert examples <= everything
+    (kept,) = report["held"]
+    assert (kept["code"], kept["objects"], kept["bytes"]) == (reasons.SERVED, 1, 4)
+    assert kept["examples"] == [{"address": served, "size": 4, "branch": "main", "path": "a"}]
+    page = context.folder.writer.get("report.html").decode()
+    assert "Held back" in page
+    assert "More than a limit allows" in page
+    assert served in page
+
+
+def test_the_report_shows_ten_examples_of_many_that_are_held() -> None:
+    world = make_world(safety={"identical_requests_max": 0}, tuning={"candidate_rows": 4})
+    world.upload("a", b"same")
+    world.lake.commit()
+    orphans = {world.orphan(f"data/slice/{number:02d}", b"else") for number in range(25)}
+    world.age(days=2)
+    context = world.plan(dry_run=True)
+    world.run(context)
+    report = context.folder.read_json("report.json")
+    (kept,) = report["held"]
+    assert (kept["code"], kept["objects"], kept["bytes"]) == (reasons.TOO_MANY, 25, 100)
+    assert len({example["address"] for example in kept["examples"]} & orphans) == 10
+    assert report["over_limit"] == []
+    assert [row["objects"] for row in report["rows"] if row["kind"] == "of these"] == [25]
+
+
+@pytest.mark.parametrize("suspects_max", [0, 2])
+def test_more_suspects_than_may_be_looked_into_are_held(suspects_max: int) -> None:
+    world = make_world(safety={"identical_suspects_max": suspects_max})
+    world.upload("a", b"same")
+    world.upload("b", b"longer")
+    world.upload("c", b"LONGER")
+    world.lake.commit()
+    few = {world.orphan(f"data/slice/{number}", b"else") for number in range(2)}
+    many = {world.orphan(f"data/slice/many{number}", b"others") for number in range(2)}
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert many <= world.data()
+    assert bool(few & world.data()) == (suspects_max == 0)
+    assert held(context) == {reasons.TOO_MANY: 2 if suspects_max else 4}
+
+
+def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(places, "_PLACES_MAX", 10)
+    world = make_world()
+    many(world, 40)
+    world.upload("rare", b"as rare as can be")
+    world.lake.commit()
+    frequent = world.orphan("data/slice/frequent", b"else")
+    rare = world.orphan("data/slice/rare", b"AS RARE AS CAN BE")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert frequent in world.data()
+    assert rare not in world.data()
+    assert held(context) == {reasons.TOO_MANY: 1}
