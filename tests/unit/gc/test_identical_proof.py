@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc import places, questions, reasons
 from dredge.gc.context import Context
 from dredge.gc.report import save_report
@@ -586,3 +586,35 @@ def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into(
     assert frequent in world.data()
     assert rare not in world.data()
     assert held(context) == {reasons.TOO_MANY: 1}
+
+
+def test_a_missing_page_of_a_branch_that_is_there_is_no_answer() -> None:
+    """A head that cannot be read is "not found" as well, and then nobody looked at what is staged."""
+    world = make_world()
+    many(world, 40)
+    again = world.upload("many/00000", b"same")
+
+    def missing(*_: object) -> None:
+        raise NotFoundError("commit not found")
+
+    world.client.objects_page = missing  # type: ignore[assignment, method-assign]
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert again in world.data()
+    assert held(context) == {reasons.NO_ANSWER: 1}
+
+
+def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
+    """A server refuses such a name for a commit that exists, and takes it for the commit when that comes later."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    name = "c0ffee" * 10 + "c0ff"
+    world.lake.catalog.create_branch(world.lake.repository, name, "main")
+    again = world.upload("a", b"same", name)
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert again in world.data()
+    assert held(context) == {reasons.NO_ANSWER: 1}
