@@ -129,13 +129,13 @@ def _by_reason(record: StepRecord, resolution: Resolution) -> list[Json]:
 
 def _how_to_free(context: Context, resolution: Resolution) -> str:
     parts = [
-        f"{found.objects:,} {reasons.KEPT_CODES[code]}"
+        f"{found.objects:,} such as {found.examples[0]['address']!r} ({reasons.KEPT_CODES[code]})"
         for code in reasons.HELD_BY_SIZE
         if (found := resolution.held.get(code)) is not None
     ]
     problem = resolution.answers.problem
-    text = f"{resolution.undecided:,} objects are held back and stay in the store: {'; '.join(parts)}."
-    text += f" The first answer that was none: {problem}." if problem else ""
+    text = f"{resolution.undecided:,} objects are held back and stay in the store: {', '.join(parts)}."
+    text += f" What went wrong first: {problem}." if problem else ""
     if context.plan.config.read_kv:
         return f"{text} The staging records did not settle it this time; the next run looks again"
     return (
