@@ -40,8 +40,8 @@ class Safety:
         prepare_deadline_seconds: bound on one computation of active commits by the server.
         identical_suspects_max: candidates as long as an object in some branch head that are looked into; the
             rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
-        identical_requests_max: requests made to the server to find out which of them a branch reads; those that
-            need more are held.
+        identical_requests_max: requests made to the server to find out which of them a branch reads, where a page
+            of 1,000 paths counts as ten; those that need more are held.
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
         staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.

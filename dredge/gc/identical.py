@@ -284,9 +284,9 @@ def _weights(sizes: Hashes, places: Places, heads: list[_Head]) -> Numbers:
 
 
 def _choose(
-    places: Places, heads: list[_Head], order: Hashes, requests_max: int
+    places: Places, heads: list[_Head], order: Hashes, cost_max: int
 ) -> tuple[Hashes, list[BranchQuestions]]:
-    """Choose as many sizes as the requests suffice for, from the first on, and plan the questions."""
+    """Choose as many sizes as may be asked about, from the first on, and plan the questions."""
     turn = np.full(len(places.sizes), len(order), np.int64)
     if len(order) and len(places.sizes):
         by_size = np.argsort(order)
@@ -298,7 +298,7 @@ def _choose(
     while low < high:
         # All of them first: as a rule they can all be asked.
         middle = high if high == len(order) else (low + high + 1) // 2
-        found = _plan(places, heads, turn < middle, requests_max)
+        found = _plan(places, heads, turn < middle, cost_max)
         if found is None:
             high = middle - 1
         else:
@@ -307,16 +307,16 @@ def _choose(
 
 
 def _plan(
-    places: Places, heads: list[_Head], wanted: npt.NDArray[np.bool_], requests_max: int
+    places: Places, heads: list[_Head], wanted: npt.NDArray[np.bool_], cost_max: int
 ) -> list[BranchQuestions] | None:
-    """Questions about all wanted places to all branches; None when they are too many."""
-    left, found = requests_max, []
+    """Questions about all wanted places to all branches; None when they cost too much."""
+    left, found = cost_max, []
     for head in heads:
         rows, ranks = head.rows(places, wanted)
         questions = plan_questions(ranks, left // len(head.branches))
         if questions is None:
             return None
-        left -= len(questions) * len(head.branches)
+        left -= sum(question.cost for question in questions) * len(head.branches)
         if questions:
             found.append(BranchQuestions(head.branches, rows, ranks, questions))
     return found

@@ -33,8 +33,8 @@ from dredge.lakefs import LakeFS, ObjectStats
 
 PAGE = 1000
 """Most entries that lakeFS gives in one page."""
-PAGE_WORTH = 8
-"""A page is asked for where it answers for as many paths; it costs the server more than a single path."""
+PAGE_COST = 10
+"""What a page costs both sides, in questions about a single path; it is asked for where it saves as many."""
 _PAGE_MARGIN = 100
 """Entries beyond the last wanted one, so that some staged objects in between do not cost another page."""
 _IN_FLIGHT = 16
@@ -61,26 +61,32 @@ class Question:
     stop: int
     is_page: bool
 
+    @property
+    def cost(self) -> int:
+        """In questions about a single path."""
+        return PAGE_COST if self.is_page else 1
+
 
 def plan_questions(ranks: Numbers, most: float = float("inf")) -> list[Question] | None:
     """Choose between single paths and pages.
 
     Args:
         ranks: positions of the wanted paths in the branch's head, ascending and distinct.
-        most: give up when more questions are needed.
+        most: give up when the questions cost more.
 
     Returns:
-        Questions about every wanted path exactly once, in order; None when there would be more than `most`.
+        Questions about every wanted path exactly once, in order; None when they cost more than `most`.
     """
     ends = np.searchsorted(ranks, ranks + PAGE).tolist()
     questions: list[Question] = []
-    at = 0
+    at = cost = 0
     while at < len(ends):
-        if len(questions) >= most:
-            return None
-        is_page = ends[at] - at >= PAGE_WORTH
+        is_page = ends[at] - at >= PAGE_COST
         questions.append(Question(at, ends[at] if is_page else at + 1, is_page))
         at = questions[-1].stop
+        cost += questions[-1].cost
+        if cost > most:
+            return None
     return questions
 
 
@@ -129,8 +135,8 @@ class Asker:
         namespace: URI that addresses are resolved against.
         paths: raw; those asked for are UTF-8.
         suspects: hashes of the addresses that matter.
-        requests_max: no request is made beyond them. Each planned question has one of its own; what is left over
-            goes to pages that stop short.
+        cost_max: what the requests may cost together. Each planned question has its own; what is left over goes to
+            pages that stop short.
     """
 
     def __init__(
@@ -140,14 +146,14 @@ class Asker:
         namespace: str,
         paths: pa.LargeBinaryArray,
         suspects: Hashes,
-        requests_max: int,
+        cost_max: int,
     ) -> None:
         self._client = client
         self._repository = repository
         self._namespace = namespace
         self._paths = paths
         self._suspects = suspects
-        self._requests_max = requests_max
+        self._cost_max = cost_max
         self._spare = 0
         self._failures = 0
         self._lock = threading.Lock()
@@ -162,7 +168,7 @@ class Asker:
             for question in group.questions
             for branch in group.branches
         ]
-        self._spare = self._requests_max - len(jobs)
+        self._spare = self._cost_max - sum(question.cost for _, _, question in jobs)
         with ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="ask") as pool:
             for _ in pool.map(self._answer, jobs):
                 pass
@@ -182,7 +188,7 @@ class Asker:
                 paths = [self._path(row) for row in rows]
                 distance = int(group.ranks[question.stop - 1] - group.ranks[question.first])
                 amount = min(PAGE, distance + 1 + _PAGE_MARGIN)
-                while done < len(paths) and self._may_ask(further=done > 0):
+                while done < len(paths) and self._may_ask(PAGE_COST if done else 0):
                     answered = self._page(branch, paths[done:], amount)
                     if not answered:
                         break
@@ -227,7 +233,7 @@ class Asker:
             return len(paths)
         last = names[-1] if names else after
         answered = sum(path <= last for path in paths)
-        if not answered and self._may_ask(further=True):
+        if not answered and self._may_ask(1):
             self._single(branch, paths[0])
             return 1
         return answered
@@ -256,12 +262,16 @@ class Asker:
         raw: bytes = self._paths[row].as_py()
         return raw.decode()
 
-    def _may_ask(self, further: bool = False) -> bool:
-        """Take one of the requests, unless all are used or the server does not answer any more."""
+    def _may_ask(self, cost: int = 0) -> bool:
+        """Take a request, unless nothing is left to pay for it or the server does not answer any more.
+
+        Args:
+            cost: beyond what was planned.
+        """
         with self._lock:
-            if (further and self._spare <= 0) or self._failures >= _FAILURES_MAX:
+            if cost > max(0, self._spare) or self._failures >= _FAILURES_MAX:
                 return False
-            self._spare -= further
+            self._spare -= cost
             self._answers.requests += 1
             return True
 
