@@ -24,9 +24,18 @@ def main() -> None:
 @click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Run without the committed index.")
 @click.option("--warm/--no-warm", default=True, show_default=True, help="Run again with it.")
+@click.option(
+    "--kv/--no-kv", "with_kv", default=True, show_default=True, help="Read the staging records of the server."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of a table.")
 def gc(
-    shapes: tuple[str, ...], engines: tuple[str, ...], store: str, cold: bool, warm: bool, as_json: bool
+    shapes: tuple[str, ...],
+    engines: tuple[str, ...],
+    store: str,
+    cold: bool,
+    warm: bool,
+    with_kv: bool,
+    as_json: bool,
 ) -> None:
     """Collect generated repositories on a local folder, or on an S3 server that is started for it.
 
@@ -34,7 +43,7 @@ def gc(
     other, and that deletes as many as there is garbage.
     """
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
-    rows = run(store, list(shapes), list(engines), rounds)
+    rows = run(store, list(shapes), list(engines), rounds, with_kv)
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))

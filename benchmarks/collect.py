@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from benchmarks.driver import SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake, s3_store
 from benchmarks.measure import Meter
 from benchmarks.shapes import SHAPES
+from dredge.gc.staged_kv import URL as KV_URL
 
 ENGINES = ("floor", "local", "submit", "connect")
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -74,7 +76,9 @@ def connect_server() -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-def measure(lake: Lake, engine: str, warm: bool, connect: tuple[str, int] | None) -> dict[str, Any]:
+def measure(
+    lake: Lake, engine: str, warm: bool, connect: tuple[str, int] | None, with_kv: bool = True
+) -> dict[str, Any]:
     """Run one engine once on a prepared lake and check what it did.
 
     Args:
@@ -82,21 +86,26 @@ def measure(lake: Lake, engine: str, warm: bool, connect: tuple[str, int] | None
         engine: one of ENGINES.
         warm: keep the committed index of earlier runs.
         connect: a Connect server's URL and process id, for that engine.
+        with_kv: read the staging records. Without them all garbage of these lakes, whose branches are many and whose
+            objects have few lengths, is held.
     """
     lake.prepare()
     if not warm:
         lake.forget_index()
     row = {"shape": lake.shape.name, "index": "warm" if warm else "cold"}
-    return {**row, **measure_run(lake, engine, connect), **check(lake)}
+    return {**row, **measure_run(lake, engine, connect, with_kv), **check(lake)}
 
 
-def measure_run(lake: Lake, engine: str, connect: tuple[str, int] | None) -> dict[str, Any]:
+def measure_run(
+    lake: Lake, engine: str, connect: tuple[str, int] | None, with_kv: bool = True
+) -> dict[str, Any]:
     """Run one engine once on a lake as it is.
 
     Args:
         lake: to collect.
         engine: one of ENGINES.
         connect: a Connect server's URL and process id, for that engine.
+        with_kv: read the staging records from the server's key-value store.
 
     Returns:
         What the run says of itself, processor seconds, peak memory and bytes read.
@@ -106,7 +115,9 @@ def measure_run(lake: Lake, engine: str, connect: tuple[str, int] | None) -> dic
     command += [connect[0]] if connect and engine == "connect" else []
     with (
         lakefs_server(lake) as env,
-        subprocess.Popen(command, env=os.environ | env, stdout=subprocess.PIPE, text=True) as process,
+        subprocess.Popen(
+            command, env=os.environ | env | _kv(lake, with_kv), stdout=subprocess.PIPE, text=True
+        ) as process,
     ):
         pids = (process.pid, connect[1]) if connect and engine == "connect" else (process.pid,)
         with Meter(pids) as meter:
@@ -122,7 +133,17 @@ def measure_run(lake: Lake, engine: str, connect: tuple[str, int] | None) -> dic
     }
 
 
-def run(store: str, shapes: list[str], engines: list[str], rounds: tuple[bool, ...]) -> list[dict[str, Any]]:
+def _kv(lake: Lake, wanted: bool) -> dict[str, str]:
+    """Variables that let a run read the server's key-value store."""
+    if not wanted:
+        return {}
+    settings = json.loads(os.environ.get(SETTINGS, "{}")) | {"read_kv": True}
+    return {SETTINGS: json.dumps(settings), KV_URL: lake.serve[lake.serve.index("--kv") + 1]}
+
+
+def run(
+    store: str, shapes: list[str], engines: list[str], rounds: tuple[bool, ...], with_kv: bool = True
+) -> list[dict[str, Any]]:
     """Measure every engine on every shape, cold and warm, and return a row each.
 
     Args:
@@ -130,6 +151,7 @@ def run(store: str, shapes: list[str], engines: list[str], rounds: tuple[bool, .
         shapes: names of SHAPES.
         engines: of ENGINES.
         rounds: False is a cold run, True a warm one.
+        with_kv: read the staging records.
     """
     STATE.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -147,7 +169,7 @@ def run(store: str, shapes: list[str], engines: list[str], rounds: tuple[bool, .
             lake = lake_of(name)
             for engine in engines:
                 for warm in rounds:
-                    row = measure(lake, engine, warm, connect)
+                    row = measure(lake, engine, warm, connect, with_kv)
                     rows.append({"store": store, **row, **lake.bare()})
                     print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return rows

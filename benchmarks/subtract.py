@@ -87,10 +87,8 @@ def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], lis
         "state_uri": folder.uri,
         "progress": "candidates/_progress",
         "live": everything_live.to_json(),
-        "heads": [],
         "sizes": [],
         "expired": ShardedSet(0, {}).to_json(),
-        "comparable": True,
         "threads": 8,
         "candidate_rows": 100_000,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dredge.gc import committed, identical, judge, listing, staged
+from dredge.gc import committed, judge, listing, places, staged
 from dredge.runs import ledger
 from dredge.runs.chain import PLAN
 
@@ -15,7 +15,7 @@ MARK: Mapping[str, Sequence[str]] = {
     judge.STEP: [listing.STEP, staged.STEP, committed.STEP],
 }
 """Up to the candidates; what the guards look at."""
-SWEEP: Mapping[str, Sequence[str]] = {**MARK, identical.STEP: list(MARK)}
+SWEEP: Mapping[str, Sequence[str]] = {**MARK, places.STEP: list(MARK)}
 """What the sweep deletes for."""
 RUN: Mapping[str, Sequence[str]] = {
     **SWEEP,

@@ -40,7 +40,7 @@ class Roles:
         expired: of commits that are not active any more; only read to say why an object is garbage.
         known: active, and counted by an earlier run.
         new_heads: those of the known ones that are in a branch's head now and were in none then; they are
-            read for their contents.
+            read for their sizes.
         dropped: counted by an earlier run and not active any more.
     """
 

@@ -6,7 +6,7 @@ import logging
 
 import pyarrow as pa
 
-from dredge.errors import DredgeError
+from dredge.errors import DredgeError, NotFoundError, RefusedError
 from dredge.gc.active import ActiveCommits, find_active, write_path_commits
 from dredge.gc.collect import Roles, collect
 from dredge.gc.context import Context
@@ -23,7 +23,8 @@ from dredge.gc.ranges import (
     table_of,
     unite_ranges,
 )
-from dredge.gc.shares import HEADS, LIVE, SIZES
+from dredge.gc.shares import LIVE, SIZES
+from dredge.gc.staged import HEADS as STAGED_HEADS
 from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
@@ -52,6 +53,7 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     active = find_active(context)
     for warning in active.warnings:
         record.warn(warning)
+    heads_seen = _take_in_heads_of_the_scan(context, record, active)
     base = base_of(context)
     named = read_metaranges(
         context,
@@ -60,7 +62,7 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         active.metaranges.values(),
         None if base is None else base.metaranges(),
     )
-    heads = {active.metaranges[commit] for commit in active.heads}
+    heads = {active.metaranges[commit] for _, commit in heads_seen}
     ranges = named.select(active.metaranges.values(), heads)
     looked_at = set[str]() if base is None else base.looked_at()
     if active.all_commits:
@@ -77,7 +79,7 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     undropped = _collect(context, runner, record, roles, base, extras)
     record.parts.append(write_commits(context, STEP, active))
     record.parts.append(write_ranges(context, STEP, ranges | undropped))
-    record.parts.append(write_branches(context, STEP, active))
+    record.parts.append(write_branches(context, STEP, active, heads_seen))
     record.parts.append(write_path_commits(context, STEP, active))
     named_ranges, rows = named.to_table(active.metaranges.values())
     record.parts.append(context.folder.write_table(STEP, 0, named_ranges, NAMED_RANGES))
@@ -93,6 +95,33 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         range_rows=sum(facts.count for facts in ranges.values()),
     )
     record.details.update(sources=active.sources, all_commits=active.all_commits)
+
+
+def _take_in_heads_of_the_scan(
+    context: Context, record: StepRecord, active: ActiveCommits
+) -> list[tuple[str, str]]:
+    """Take the heads that branches had while staging was read for active, too.
+
+    A staged copy of what the head has is not shown as uncommitted. When the branch is reset meanwhile, to another
+    commit and back, later heads do not tell of it.
+
+    Returns:
+        Each branch and commit that it was seen at, by now.
+    """
+    table = context.folder.read_part(record.inputs["staged"].part(f"staged/{STAGED_HEADS}-00000.parquet"))
+    seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
+    for branch, commit_id in sorted(seen):
+        if commit_id in active.metaranges:
+            continue
+        try:
+            commit = active.graph.get(commit_id) or context.client.commit(context.plan.repository, commit_id)
+        except NotFoundError as error:
+            raise RefusedError(
+                f"branch {branch} was at commit {commit_id} while staging was read, and now lakeFS does not know it:"
+                f" {error}. Nothing was deleted. Start a new run."
+            ) from None
+        active.metaranges[commit_id] = commit.metarange_id
+    return sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
 
 
 def _take_in_all_files(
@@ -153,11 +182,11 @@ def _collect(
         parts = [part for part in collected.parts if part.name.startswith(f"{STEP}/{kind}-")]
         return LocatedSet(context.plan.run_uri, ShardedSet.of(parts, collected.bits))
 
-    heads, sizes, counted = [located(HEADS)], [located(SIZES)], None
+    sizes, counted = [located(SIZES)], None
     if before is None:
         whole = CountedSet.of(collected.counted, collected.bits)
     else:
-        heads, sizes = [*before.heads, *heads], [*before.sizes, *sizes]
+        sizes = [*before.sizes, *sizes]
         whole = counted = before.counted.then(collected.counted)
         record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
         record.counts["dropped_ranges"] = len(roles.dropped)
@@ -171,7 +200,6 @@ def _collect(
     record.details.update(
         bits=collected.bits,
         live=live.to_json(),
-        heads=[found.to_json() for found in heads],
         sizes=[found.to_json() for found in sizes],
         counted=whole.to_json(),
     )
@@ -224,15 +252,15 @@ def write_ranges(context: Context, where: str, ranges: Ranges) -> PartInfo:
     return context.folder.write_table(where, 0, table_of(ranges), RANGES)
 
 
-def write_branches(context: Context, where: str, active: ActiveCommits) -> PartInfo:
-    """Write branches with their heads' content as `<where>/branches-00000.parquet`."""
+def write_branches(
+    context: Context, where: str, active: ActiveCommits, heads: list[tuple[str, str]]
+) -> PartInfo:
+    """Write branches, each with every head that was seen and its content, as `<where>/branches-00000.parquet`."""
     table = pa.table(
         {
-            "branch": pa.array([branch.id for branch in active.branches], pa.string()),
-            "commit_id": pa.array([branch.commit_id for branch in active.branches], pa.string()),
-            "metarange_id": pa.array(
-                [active.metaranges[branch.commit_id] for branch in active.branches], pa.string()
-            ),
+            "branch": pa.array([branch for branch, _ in heads], pa.string()),
+            "commit_id": pa.array([commit for _, commit in heads], pa.string()),
+            "metarange_id": pa.array([active.metaranges[commit] for _, commit in heads], pa.string()),
         }
     )
     return context.folder.write_table(where, 0, table, BRANCHES)

@@ -38,9 +38,10 @@ class Safety:
         scan_rounds_max: how often the staging scan is repeated while branches come and go.
         scan_deadline_seconds: bound on all rounds of one staging scan.
         prepare_deadline_seconds: bound on one computation of active commits by the server.
-        identical_suspects_max: candidates whose content some branch head also has, looked into one by one;
-            all are held when there are more.
-        identical_stats_max: questions asked of the server about them; the rest is held.
+        identical_suspects_max: candidates as long as an object in some branch head that are looked into; the
+            rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
+        identical_requests_max: requests made to the server to find out which of them a branch reads, where a page
+            of 1,000 paths counts as ten; those that need more are held.
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
         staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.
@@ -56,8 +57,8 @@ class Safety:
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600
     prepare_deadline_seconds: float = 1200
-    identical_suspects_max: int = 50_000
-    identical_stats_max: int = 20_000
+    identical_suspects_max: int = 5_000_000
+    identical_requests_max: int = 20_000
     canary_branches: int = 32
     canary_objects: int = 20
     staged_rows_plenty: int = 100

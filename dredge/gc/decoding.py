@@ -1,11 +1,9 @@
-"""From a range file to what a collection compares: hashes of the addresses and contents it names, and its
-paths."""
+"""From a range file to what a collection compares: hashes of the addresses it names, sizes, and paths."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +16,7 @@ from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.hashing import hash64
 
-ODD_ETAG = np.uint64(1 << 63)
-"""Set in a size when an entry of that size has an ETag that is no MD5: its content cannot be told from
-bytes."""
-_MD5_LENGTH = 32
-_COLUMNS = ("address_type", "address_hash", "content_hash", "size", "etag")
+_COLUMNS = ("address_type", "address_hash", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +28,13 @@ class RangeHashes:
         count: records, verified.
         outside: records whose address lies outside the namespace, and so has no hash.
         addresses: hash of every key of the namespace that its entries may mean.
-        contents: hash of size and ETag of each entry.
-        sizes: of the entries; with `ODD_ETAG` set once more when an ETag of that size is no MD5.
+        sizes: bytes, as the entries state them.
     """
 
     range_id: str
     count: int
     outside: int
     addresses: Hashes
-    contents: Hashes
     sizes: Hashes
 
 
@@ -79,8 +71,7 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
             rows.num_rows,
             outside,
             unite([addresses]),
-            unite([rows["content_hash"].to_numpy()]),
-            _sizes(rows),
+            unite([rows["size"].to_numpy().astype(np.uint64)]),
         )
 
 
@@ -117,29 +108,17 @@ def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
     return pa.array([key for found in readings for key in found], pa.string()), readings.count(())
 
 
-def _sizes(rows: pa.RecordBatch) -> Hashes:
-    sizes = rows["size"].to_numpy().astype(np.uint64)
-    odd = pc.not_equal(pc.binary_length(rows["etag"]), _MD5_LENGTH).to_numpy(False)
-    return unite([sizes, sizes[odd] | ODD_ETAG])
-
-
 @dataclass(frozen=True, slots=True)
 class HeadEntries:
-    """Entries of a range, as columns."""
+    """Entries of a range as columns, in key order.
 
-    paths: pa.Array
-    contents: Hashes
+    Attributes:
+        paths: raw bytes; a path need not be UTF-8.
+        sizes: bytes, as the entries state them.
+    """
+
+    paths: pa.BinaryArray
     sizes: Hashes
-
-    schema: ClassVar[pa.Schema] = pa.schema(
-        [("range_id", pa.string()), ("path", pa.string()), ("content", pa.uint64()), ("size", pa.uint64())]
-    )
-
-    def table(self, range_id: str) -> pa.Table:
-        """As rows."""
-        ids = pa.array([range_id] * len(self.paths), pa.string())
-        columns = [ids, self.paths, pa.array(self.contents), pa.array(self.sizes)]
-        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
 def entries_of(data: bytes, key: str, expected_count: int) -> HeadEntries:
@@ -153,9 +132,7 @@ def entries_of(data: bytes, key: str, expected_count: int) -> HeadEntries:
     Raises:
         FormatError: damaged.
     """
-    rows = read_addresses(data, key, ("key", "content_hash", "size"))
+    rows = read_addresses(data, key, ("key", "size"))
     if rows.num_rows != expected_count:
         raise FormatError(f"{key} has {rows.num_rows} records, its metarange says {expected_count}")
-    # A path that is no UTF-8 cannot be asked for over the API, and none is made by it either.
-    paths = pa.array([path.decode("utf-8", "replace") for path in rows["key"].to_pylist()], pa.string())
-    return HeadEntries(paths, rows["content_hash"].to_numpy(), rows["size"].to_numpy().astype(np.uint64))
+    return HeadEntries(rows["key"], rows["size"].to_numpy().astype(np.uint64))

@@ -10,19 +10,20 @@ import logging
 from collections.abc import Iterator
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.gc import canaries
+from dredge.gc import canaries, reasons
 from dredge.gc.chain import MARK
 from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
-from dredge.gc.identical import CLEARED, STEP, Resolution, resolve
+from dredge.gc.identical import CLEARED, Resolution, resolve
 from dredge.gc.namespaces import check_namespaces
+from dredge.gc.places import STEP
 from dredge.gc.staged import STEP as STAGED
 from dredge.gc.state.base import base_of
 from dredge.runs.chain import breaks, plan_digest
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.runs.tasks import Json, LocalRunner, TaskRunner
 
 log = logging.getLogger("dredge")
 
@@ -46,6 +47,7 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     resolution = resolve(context, runner, record)
     findings = [*_proofs(context, record), *_outside(context, record), _identical(resolution)]
     objects, size_bytes = _deletable(record, resolution)
+    held, would_delete = resolution.to_json(), _by_reason(record, resolution)
     config = context.plan.config
     limits = Limits(config.max_delete_objects, config.max_delete_bytes, config.max_delete_percent)
     listing = record.inputs["listing"].counts
@@ -61,9 +63,11 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             "verdict": verdict,
             "candidates_digest": record.inputs["candidates"].digest,
             "findings": [finding.to_json() for finding in findings],
+            "held": held,
+            "would_delete": would_delete,
             "identical_live": [
                 {"address": address, "branch": branch, "path": path}
-                for address, branch, path in resolution.live
+                for address, (branch, path) in sorted(resolution.answers.shown.items())
             ],
         },
     )
@@ -71,14 +75,19 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         deletable_objects=objects,
         deletable_bytes=size_bytes,
         suspects=resolution.suspects,
-        suspects_live=len({address for address, _, _ in resolution.live}),
-        suspects_held=resolution.held,
+        suspects_live=resolution.live,
+        suspects_held=resolution.undecided,
         suspects_cleared=len(resolution.cleared),
-        questions=resolution.asked,
+        questions=resolution.answers.requests,
     )
-    record.details.update(verdict=verdict, findings=[finding.to_json() for finding in findings])
-    if resolution.why_held:
-        record.warn(f"{resolution.held:,} objects are held back: {resolution.why_held}")
+    record.details.update(
+        verdict=verdict,
+        findings=[finding.to_json() for finding in findings],
+        held=held,
+        would_delete=would_delete,
+    )
+    if resolution.undecided:
+        record.warn(_how_to_free(context, resolution))
     if verdict == "passed":
         return
     bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
@@ -96,9 +105,43 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
 def _deletable(record: StepRecord, resolution: Resolution) -> tuple[int, int]:
     """How many objects may go, and how many bytes: suspects only when they were cleared."""
     candidates = record.inputs["candidates"].counts
-    objects = candidates["candidates_objects"] - resolution.suspects + len(resolution.cleared)
+    doubted = resolution.suspects + candidates["unreadable"]
+    objects = candidates["candidates_objects"] - doubted + len(resolution.cleared)
     size_bytes = candidates["candidates_bytes"] - candidates["suspects_bytes"] + resolution.cleared_bytes
     return objects, size_bytes
+
+
+def _by_reason(record: StepRecord, resolution: Resolution) -> list[Json]:
+    """What may go, by the reason why it is garbage, with examples."""
+    found = []
+    for reason, figures in record.inputs["candidates"].details["reasons"].items():
+        held = resolution.held_reasons[reason]
+        examples = [*figures["examples"], *resolution.examples[reason]][: reasons.EXAMPLES]
+        found.append(
+            {
+                "reason": reason,
+                "objects": figures["objects"] - held.objects,
+                "bytes": figures["bytes"] - held.size_bytes,
+                "examples": [{"address": address} for address in examples],
+            }
+        )
+    return found
+
+
+def _how_to_free(context: Context, resolution: Resolution) -> str:
+    parts = [
+        f"{found.objects:,} such as {found.examples[0]['address']!r} ({reasons.KEPT_CODES[code]})"
+        for code in reasons.HELD_BY_SIZE
+        if (found := resolution.held.get(code)) is not None
+    ]
+    problem = resolution.answers.problem
+    text = f"{resolution.undecided:,} objects are held back and stay in the store: {', '.join(parts)}."
+    text += f" What went wrong first: {problem}." if problem else ""
+    if context.plan.config.read_kv:
+        return f"{text} The staging records did not settle it this time; the next run looks again"
+    return (
+        f"{text} Name the connection of lakeFS's key-value store (kv_conn_id) to have its records settle it"
+    )
 
 
 def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
@@ -242,10 +285,10 @@ def _outside(context: Context, record: StepRecord) -> Iterator[Finding]:
 
 
 def _identical(resolution: Resolution) -> Finding:
-    live = len({address for address, _, _ in resolution.live})
     text = (
-        f"of {resolution.suspects:,} candidates with the content of some branch head were cleared; {live:,}"
-        f" are served by a branch and stay, {resolution.held:,} are held back"
+        f"{len(resolution.cleared):,} of {resolution.suspects:,} candidates as long as an object in a branch head were"
+        f" proved to be read by no branch; {resolution.live:,} are read and stay, {resolution.undecided:,} are held"
+        " back"
     )
     return Finding("identical_content", "passed", len(resolution.cleared), None, text)
 

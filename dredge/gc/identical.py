@@ -1,14 +1,18 @@
 """Identical content uploaded again: live on its branch, and in no answer about uncommitted objects.
 
-lakeFS compares a staged entry with the committed one by size, ETag, metadata and content type. When they are
-equal it does not count as a change, so prepare_uncommitted leaves it out; yet the branch reads the new
-address until it is committed or reset. Such an object looks like garbage in every respect but one: its
-content is also in the head of some branch.
+lakeFS compares a staged entry with the committed one by size, checksum, metadata and content type. When they are
+equal it does not count as a change, so prepare_uncommitted leaves it out; yet the branch reads the new address
+until it is committed or reset. Such an object looks like garbage in every respect but one: the head of its
+branch has an entry of its size, at the very path under which the branch reads it.
 
-    suspects → ranges of branch heads with that content → paths → ask each branch that has the path what it
-    serves served → live · asked everywhere and not served → cleared · too many to ask → held
+    suspects → entries of their size in branch heads → ask each branch that has such a path what it serves
+        served → it stays · every path asked and not served → cleared · anything else → held
 
-Whatever is not cleared is not deleted.
+Only proof clears: a checksum that differs proves nothing, because checksums can be claimed, are kept by copies,
+and those of an encrypted store say nothing of the content. Whatever is not cleared is not deleted.
+
+A staged entry is hidden only while the head of its branch has the equal one, and it was hidden when staging was
+read. So the heads of that time count, together with those that were found later.
 
 Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
 """
@@ -16,32 +20,46 @@ Source: pkg/catalog/entry.go, pkg/graveler/uncommitted_diff_iterator.go
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.gc import reasons
+from dredge.gc.committed import BRANCHES
 from dredge.gc.context import Context
-from dredge.gc.decoding import HeadEntries, entries_of
-from dredge.gc.hashes import Hashes, contains, read_hashes, unite, write_hashes
-from dredge.gc.index import CommittedIndex, IndexPart, read_part
-from dredge.gc.ranges import METADATA, facts_of
-from dredge.graveler.addresses import AddressType, address_readings
+from dredge.gc.hashes import NONE, Hashes, contains, unite, write_hashes
+from dredge.gc.judge import SIZE
+from dredge.gc.places import STEP, Numbers, Places, find_places
+from dredge.gc.questions import Answers, Asker, BranchQuestions, plan_questions
+from dredge.gc.ranges import METADATA
+from dredge.gc.verdicts import Verdicts
 from dredge.graveler.committed.metaranges import read_metarange
-from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
-from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, cut
-from dredge.storage import ObjectReader, open_reader
+from dredge.runs.tasks import Json, TaskRunner
 
-STEP = "guard"
 CLEARED = f"{STEP}/cleared.u64"
-_STAT_THREADS = 16
+_COLUMNS = ["address", "hash", "size", "reason", "suspect"]
+_HASH_LENGTH = 64
+
+
+@dataclass(slots=True)
+class Held:
+    """Candidates that stay for one reason.
+
+    Attributes:
+        objects: how many.
+        size_bytes: their length together.
+        examples: a few of them.
+    """
+
+    objects: int = 0
+    size_bytes: int = 0
+    examples: list[Json] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -49,37 +67,45 @@ class Resolution:
     """What became of the suspects.
 
     Attributes:
-        suspects: how many there were.
-        live: address, branch and path of those that a branch serves.
-        cleared: hashes of those that no branch serves.
+        suspects: candidates as long as some entry of a branch head.
+        held: candidates that stay, by code.
+        held_reasons: objects and bytes that stay, by the reason why they would be garbage.
+        cleared: hashes of suspects that no branch serves.
         cleared_bytes: their length together.
-        asked: questions to the server.
-        why_held: sentence, when some were not looked into.
+        examples: a few of the cleared ones, by the reason why they are garbage.
+        answers: of the branches.
     """
 
     suspects: int
-    live: list[tuple[str, str, str]] = field(default_factory=list)
-    cleared: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    held: dict[str, Held] = field(default_factory=lambda: defaultdict(Held))
+    held_reasons: dict[str, Held] = field(default_factory=lambda: defaultdict(Held))
+    cleared: Hashes = field(default_factory=lambda: NONE)
     cleared_bytes: int = 0
-    asked: int = 0
-    why_held: str = ""
+    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    answers: Answers = field(default_factory=lambda: Answers(NONE))
 
     @property
-    def held(self) -> int:
-        """How many were neither cleared nor found to live."""
-        return self.suspects - len(self.cleared) - len({address for address, _, _ in self.live})
+    def undecided(self) -> int:
+        """Suspects that reading the key-value store would settle."""
+        return sum(self.held[code].objects for code in reasons.HELD_BY_SIZE if code in self.held)
 
+    @property
+    def live(self) -> int:
+        """Suspects that a branch serves."""
+        return self.held[reasons.SERVED].objects if reasons.SERVED in self.held else 0
 
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    address: str
-    hash: int
-    content: int | None
-    size: int
-
-
-type _Question = tuple[str, str]
-"""Branch and path."""
+    def to_json(self) -> list[Json]:
+        """What is held, by code: `code`, `why`, `objects`, `bytes`, `examples`."""
+        return [
+            {
+                "code": code,
+                "why": reasons.KEPT_CODES[code],
+                "objects": found.objects,
+                "bytes": found.size_bytes,
+                "examples": found.examples,
+            }
+            for code, found in sorted(self.held.items())
+        ]
 
 
 def resolve(context: Context, runner: TaskRunner, record: StepRecord) -> Resolution:
@@ -90,191 +116,251 @@ def resolve(context: Context, runner: TaskRunner, record: StepRecord) -> Resolut
         runner: spreads the search for their paths.
         record: of the guard step; its inputs are the candidates and what is committed.
     """
-    safety = context.plan.config.safety
     candidates, committed = record.inputs["candidates"], record.inputs["committed"]
     resolution = Resolution(candidates.counts["suspects"])
-    if resolution.suspects > safety.identical_suspects_max:
-        resolution.why_held = f"more than {safety.identical_suspects_max:,} objects are suspect"
-    elif resolution.suspects:
-        _look_into(context, runner, record, _suspects(context, candidates), committed, resolution)
+    parts = _parts_with_suspects(candidates)
+    verdicts = Verdicts.of(NONE, {}, NONE)
+    if resolution.suspects and context.plan.config.safety.identical_suspects_max:
+        suspects = _Suspects.read(context, parts)
+        verdicts = _look_into(context, runner, record, suspects, committed, resolution)
+    cleared = [_tell(context, part, verdicts, resolution) for part in parts]
+    resolution.cleared = unite(cleared)
     record.parts.append(write_hashes(context.folder, CLEARED, resolution.cleared))
+    record.parts.extend(verdicts.write(context.folder, STEP))
     return resolution
 
 
-def _suspects(context: Context, candidates: StepSummary) -> list[_Suspect]:
+def verdict_parts(guard: StepSummary) -> list[PartInfo]:
+    """The files of the verdicts that the guard step wrote."""
+    return [guard.part(f"{STEP}/sizes-00000.parquet"), guard.part(f"{STEP}/served.u64")]
+
+
+def _parts_with_suspects(candidates: StepSummary) -> list[PartInfo]:
+    """Parts of which not every row may go; their hashes file has fewer rows."""
+    plain = {part.name: part.rows for part in candidates.parts_below("candidates/hashes-")}
     found = []
-    columns = ["address", "hash", "content", "size", "suspect"]
-    for rows in context.folder.read_parts(candidates.parts_below("candidates/part-"), columns):
-        for row in rows.filter(pc.not_equal(rows["suspect"], "")).to_pylist():
-            content = row["content"] if row["suspect"] == "content" else None
-            found.append(_Suspect(row["address"], row["hash"], content, row["size"]))
+    for part in candidates.parts_below("candidates/part-"):
+        stem = part.name.removeprefix("candidates/part-").removesuffix(".parquet")
+        if plain[f"candidates/hashes-{stem}.u64"] != part.rows:
+            found.append(part)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspects:
+    """Candidates that are as long as some entry of a branch head.
+
+    Attributes:
+        hashes: of their addresses, sorted and distinct.
+        sizes: sorted and distinct.
+        counts: candidates of each size.
+    """
+
+    hashes: Hashes
+    sizes: Hashes
+    counts: Numbers
+
+    @classmethod
+    def read(cls, context: Context, parts: list[PartInfo]) -> _Suspects:
+        hashes: list[Hashes] = []
+        sizes: list[Hashes] = []
+        for rows in context.folder.read_parts(parts, ["hash", "size", "suspect"]):
+            found = rows.filter(pc.equal(rows["suspect"], SIZE))
+            hashes.append(found["hash"].to_numpy())
+            sizes.append(found["size"].to_numpy().astype(np.uint64))
+        distinct, counts = np.unique(np.concatenate([NONE, *sizes]), return_counts=True)
+        return cls(unite(hashes), distinct, counts)
 
 
 def _look_into(
     context: Context,
     runner: TaskRunner,
     record: StepRecord,
-    suspects: list[_Suspect],
+    suspects: _Suspects,
     committed: StepSummary,
     resolution: Resolution,
-) -> None:
-    most = context.plan.config.safety.identical_stats_max
-    paths, complete = _find_paths(context, runner, record, suspects, committed, most)
-    if not complete:
-        resolution.why_held = f"more than {most:,} paths have the content of some suspect"
-        return
-    branches = _branches_of_ranges(context, committed, {range_id for range_id, _, _, _ in paths})
-    by_content: dict[int, set[_Question]] = defaultdict(set)
-    by_size: dict[int, set[_Question]] = defaultdict(set)
-    for range_id, path, content, size in paths:
-        questions = {(branch, path) for branch in branches[range_id]}
-        by_content[content] |= questions
-        by_size[size] |= questions
-    asked: set[_Question] = set()
-    chosen: list[_Suspect] = []
-    wanted = {
-        suspect: by_size[suspect.size] if suspect.content is None else by_content[suspect.content]
-        for suspect in suspects
+) -> Verdicts:
+    plan, safety = context.plan, context.plan.config.safety
+    places = find_places(context, runner, record, committed, suspects.sizes)
+    heads = _heads(context, committed, places)
+    no_path = _sizes_without_path(places)
+    weights = _weights(suspects.sizes, places, heads)
+    askable = ~contains(unite([no_path, places.skipped]), suspects.sizes)
+    # Those that fewest paths could serve first, so that as many as possible are cleared.
+    order = np.flatnonzero(askable)
+    order = order[np.argsort(weights[order], kind="stable")]
+    order = order[np.cumsum(suspects.counts[order]) <= safety.identical_suspects_max]
+    chosen, wanted = _choose(places, heads, suspects.sizes[order], safety.identical_requests_max)
+    asker = Asker(
+        context.client,
+        plan.repository,
+        plan.namespace,
+        places.paths,
+        suspects.hashes,
+        safety.identical_requests_max,
+    )
+    answers = resolution.answers = asker.ask(wanted)
+    codes = {
+        reasons.TOO_MANY: suspects.sizes[~contains(unite([chosen]), suspects.sizes)],
+        reasons.NO_PATH: no_path,
     }
-    for suspect in sorted(suspects, key=lambda item: (len(wanted[item]), item.address)):
-        if len(asked | wanted[suspect]) > most:
-            resolution.why_held = f"more than {most:,} questions to lakeFS would be needed"
-            continue
-        asked |= wanted[suspect]
-        chosen.append(suspect)
-    served = _ask(context, asked)
-    resolution.asked = len(asked)
-    resolution.live = [(item.address, *served[item.address]) for item in chosen if item.address in served]
-    clear = [item for item in chosen if item.address not in served]
-    resolution.cleared = unite([np.array([item.hash for item in clear], np.uint64)])
-    resolution.cleared_bytes = sum(item.size for item in clear)
+    for code in (reasons.TOO_MANY, reasons.NO_ANSWER):
+        rows = [row for row, found in answers.unanswered.items() if found == code]
+        codes[code] = unite([codes.get(code, NONE), places.sizes[np.array(rows, np.int64)]])
+    return Verdicts.of(suspects.sizes, codes, answers.served)
 
 
-def _find_paths(
-    context: Context,
-    runner: TaskRunner,
-    record: StepRecord,
-    suspects: list[_Suspect],
-    committed: StepSummary,
-    most: int,
-) -> tuple[list[tuple[str, str, int, int]], bool]:
-    """Range, path, content and size of every head entry that a suspect may be a copy of; False: too many."""
-    contents = unite([np.array([item.content for item in suspects if item.content is not None], np.uint64)])
-    sizes = unite([np.array([item.size for item in suspects if item.content is None], np.uint64)])
-    folder = context.folder
-    config = {
-        "contents": write_hashes(folder, f"{STEP}/contents.u64", contents).to_json(),
-        "sizes": write_hashes(folder, f"{STEP}/sizes.u64", sizes).to_json(),
-        "most": most,
-    }
-    table = folder.read_part(committed.part("committed/ranges-00000.parquet"))
-    facts = {range_id: found for range_id, found in facts_of(table) if found.head}
-    index = CommittedIndex.load(context.state, context.plan.namespace)
-    groups: dict[str, list[str]] = defaultdict(list)
-    for range_id in facts:
-        groups[index.places[range_id][0]].append(range_id)
-    jobs = [
-        {
-            "part": index.parts[name].to_json(),
-            "ranges": ranges,
-            "counts": [facts[item].count for item in ranges],
-        }
-        for name, ranges in sorted(groups.items())
-    ]
-    hands = cut(jobs, context.hands(runner, len(jobs)))
-    tasks = [{"index": number, "jobs": hand} for number, hand in enumerate(hands)]
-    results = context.spread(runner, STEP, match_paths, config, tasks, "ranges", len(facts))
-    parts = [PartInfo.from_json(result["part"]) for result in results]
-    record.parts.extend(parts)
-    if sum(part.rows for part in parts) > most or not all(result["complete"] for result in results):
-        return [], False
-    rows: list[tuple[str, str, int, int]] = []
-    for table in folder.read_parts(parts):
-        columns = [table[name].to_pylist() for name in ("range_id", "path", "content", "size")]
-        rows.extend(zip(*columns, strict=True))
-    return rows, True
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What some branches have in common.
 
-
-def match_paths(config: Json, task: Json) -> Json:
-    """Find the paths of branch heads that have one of some contents. A partition function.
-
-    Args:
-        config: doors, `contents` and `sizes` (files of hashes), `most` (rows after which it gives up),
-            `progress`.
-        task: `index`, and `jobs`: a part of the committed index with the ranges in it that belong to heads.
-
-    Returns:
-        `part` with the rows, and `complete`.
+    Attributes:
+        branches: names.
+        ranges: those with wanted entries, in key order, and how many entries come before each.
     """
-    folder = RunFolder.of_task(config)
-    progress = Progress(folder, config["progress"], f"paths-{task['index']:05d}")
-    reader, state = open_reader(config["namespace"]), open_reader(config["state_uri"])
-    contents = read_hashes(folder, PartInfo.from_json(config["contents"]))
-    sizes = read_hashes(folder, PartInfo.from_json(config["sizes"]))
-    tables: list[pa.Table] = []
-    rows, complete = 0, True
-    for job in task["jobs"]:
-        counts = dict(zip(job["ranges"], job["counts"], strict=True))
-        for range_id in _with_content(state, IndexPart.from_json(job["part"]), counts, contents, sizes):
-            key = METADATA + range_id
-            found = entries_of(reader.get(key), key, counts[range_id])
-            hit = contains(contents, found.contents) | contains(sizes, found.sizes)
-            tables.append(found.table(range_id).filter(pa.array(hit)))
-            rows += tables[-1].num_rows
-            progress.add(1)
-            if rows > config["most"]:
-                complete = False
-                break
-    table = pa.concat_tables(tables) if tables else HeadEntries.schema.empty_table()
-    part = folder.write_table(STEP, task["index"], table.slice(0, config["most"] + 1), "paths")
-    return {"part": part.to_json(), "complete": complete}
+
+    branches: list[str]
+    ranges: list[tuple[str, int]]
+
+    def rows(self, places: Places, wanted: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+        """The wanted places, and their positions in the head."""
+        rows, ranks = [], []
+        for range_id, before in self.ranges:
+            span = places.ranges[range_id]
+            found = span.start + np.flatnonzero(wanted[span.start : span.stop])
+            rows.append(found)
+            ranks.append(places.ranks[found] + before)
+        nothing = np.empty(0, np.int64)
+        return np.concatenate([nothing, *rows]), np.concatenate([nothing, *ranks])
 
 
-def _with_content(
-    state: ObjectReader, part: IndexPart, counts: dict[str, int], contents: Hashes, sizes: Hashes
-) -> Iterator[str]:
-    """The ranges of a part of the index that name some of the contents; all of them when the part is
-    damaged."""
-    try:
-        ranges = read_part(state, part, counts.__contains__)
-    except FormatError:
-        yield from counts
-        return
-    for item in ranges:
-        same = contains(contents, item.contents).any() or contains(sizes, item.sizes).any()
-        if same and item.range_id in counts:
-            yield item.range_id
-
-
-def _branches_of_ranges(context: Context, committed: StepSummary, ranges: set[str]) -> dict[str, list[str]]:
-    """The branches whose head has each of some ranges."""
-    table = context.folder.read_part(committed.part("committed/branches-00000.parquet"))
+def _heads(context: Context, committed: StepSummary, places: Places) -> list[_Head]:
+    """Every head that a branch had when staging was read or later, and the branches that had it."""
+    table = context.folder.read_part(committed.part(f"committed/{BRANCHES}-00000.parquet"))
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True):
-        if metarange:
+        if metarange and branch not in branches[metarange]:
             branches[metarange].append(branch)
-    found: dict[str, list[str]] = {range_id: [] for range_id in ranges}
-    for key, data in context.reader.get_many([METADATA + metarange for metarange in branches]):
+    heads = []
+    for key, data in context.reader.get_many([METADATA + metarange for metarange in sorted(branches)]):
+        ranges, before = [], 0
         for item in read_metarange(data, key).ranges:
-            if item.id in found:
-                found[item.id].extend(branches[key.removeprefix(METADATA)])
+            if item.id in places.ranges:
+                ranges.append((item.id, before))
+            before += item.count
+        if ranges:
+            heads.append(_Head(branches[key.removeprefix(METADATA)], ranges))
+    return heads
+
+
+def _sizes_without_path(places: Places) -> Hashes:
+    """Sizes of entries whose path is not UTF-8: the API has no way to name it."""
+    try:
+        places.paths.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        bad = [not _is_text(path) for path in places.paths.to_pylist()]
+        return unite([places.sizes[np.array(bad)]])
+    return NONE
+
+
+def _is_text(path: bytes) -> bool:
+    try:
+        return bool(path.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _weights(sizes: Hashes, places: Places, heads: list[_Head]) -> Numbers:
+    """How many paths of branches could serve an object of each size."""
+    branches: dict[str, int] = defaultdict(int)
+    for head in heads:
+        for range_id, _ in head.ranges:
+            branches[range_id] += len(head.branches)
+    weights = np.zeros(len(sizes), np.int64)
+    for range_id, span in places.ranges.items():
+        found = np.searchsorted(sizes, places.sizes[span.start : span.stop])
+        np.add.at(weights, found, branches[range_id])
+    return weights
+
+
+def _choose(
+    places: Places, heads: list[_Head], order: Hashes, cost_max: int
+) -> tuple[Hashes, list[BranchQuestions]]:
+    """Choose as many sizes as may be asked about, from the first on, and plan the questions."""
+    turn = np.full(len(places.sizes), len(order), np.int64)
+    if len(order) and len(places.sizes):
+        by_size = np.argsort(order)
+        at = np.minimum(np.searchsorted(order[by_size], places.sizes), len(order) - 1)
+        same = order[by_size][at] == places.sizes
+        turn[same] = by_size[at[same]]
+    low, plan = 0, list[BranchQuestions]()
+    high = len(order)
+    while low < high:
+        # All of them first: as a rule they can all be asked.
+        middle = high if high == len(order) else (low + high + 1) // 2
+        found = _plan(places, heads, turn < middle, cost_max)
+        if found is None:
+            high = middle - 1
+        else:
+            low, plan = middle, found
+    return order[:low], plan
+
+
+def _plan(
+    places: Places, heads: list[_Head], wanted: npt.NDArray[np.bool_], cost_max: int
+) -> list[BranchQuestions] | None:
+    """Questions about all wanted places to all branches; None when they cost too much."""
+    left, found = cost_max, []
+    for head in heads:
+        rows, ranks = head.rows(places, wanted)
+        questions = plan_questions(ranks, left // len(head.branches))
+        if questions is None:
+            return None
+        left -= sum(question.cost for question in questions) * len(head.branches)
+        if questions:
+            found.append(BranchQuestions(head.branches, rows, ranks, questions))
     return found
 
 
-def _ask(context: Context, questions: set[_Question]) -> dict[str, _Question]:
-    """Ask what branches serve; gives branch and path by address."""
-    served: dict[str, _Question] = {}
-    with ThreadPoolExecutor(_STAT_THREADS, thread_name_prefix="stat") as pool:
-        for question, addresses in pool.map(lambda item: (item, _served(context, item)), sorted(questions)):
-            served.update((address, question) for address in addresses)
-    return served
+def _tell(context: Context, part: PartInfo, verdicts: Verdicts, resolution: Resolution) -> Hashes:
+    """Count what is held of a part, with examples; gives the hashes of suspects that are cleared."""
+    rows = context.folder.read_part(part, _COLUMNS)
+    rows = rows.filter(pc.not_equal(rows["suspect"], ""))
+    codes = verdicts.codes_of(rows)
+    sizes = rows["size"].to_numpy()
+    why = np.array(rows["reason"].to_pylist(), object)
+    for code in np.unique(codes).tolist():
+        of_code = codes == code
+        if not code:
+            resolution.cleared_bytes += int(sizes[of_code].sum())
+            for reason in np.unique(why[of_code].astype(str)).tolist():
+                _add_examples(resolution.examples[reason], rows, of_code & (why == reason))
+            continue
+        held = resolution.held[code]
+        held.objects += int(of_code.sum())
+        held.size_bytes += int(sizes[of_code].sum())
+        for row in _first(of_code, reasons.EXAMPLES - len(held.examples)):
+            held.examples.append(_example(rows["address"][row].as_py(), int(sizes[row]), resolution.answers))
+    for reason in np.unique(why.astype(str)).tolist():
+        stays = (why == reason) & (codes != "")
+        resolution.held_reasons[reason].objects += int(stays.sum())
+        resolution.held_reasons[reason].size_bytes += int(sizes[stays].sum())
+    found: Hashes = rows["hash"].to_numpy()[codes == ""]
+    return found
 
 
-def _served(context: Context, question: _Question) -> Iterable[str]:
-    branch, path = question
-    try:
-        stats = context.client.stat(context.plan.repository, branch, path)
-    except NotFoundError:
-        return ()  # deleted on that branch, or the branch is gone
-    return address_readings(stats.address, AddressType.FULL, context.plan.namespace)
+def _add_examples(examples: list[str], rows: pa.Table, which: npt.NDArray[np.bool_]) -> None:
+    for row in _first(which, reasons.EXAMPLES - len(examples)):
+        examples.append(rows["address"][row].as_py())
+
+
+def _first(which: npt.NDArray[np.bool_], count: int) -> Iterator[int]:
+    yield from np.flatnonzero(which)[: max(0, count)].tolist()
+
+
+def _example(address: str, size: int, answers: Answers) -> Json:
+    found = {"address": address, "size": size}
+    if address in answers.shown:
+        branch, path = answers.shown[address]
+        return {**found, "branch": branch, "path": path}
+    return found

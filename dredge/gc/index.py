@@ -1,8 +1,8 @@
-"""The committed index: what every range names, as hashes, kept for the life of the repository.
+"""The committed index: what every range names, as hashes and sizes, kept for the life of the repository.
 
     <namespace>/_lakefs/retention/gc/dredge/index/
         parts/<run>-<step>-<task>-<n>.addresses.parquet    range_id, count, hashes
-        parts/<run>-<step>-<task>-<n>.contents.parquet     range_id, contents, sizes
+        parts/<run>-<step>-<task>-<n>.sizes.parquet        range_id, sizes
         manifests/<run>-<step>-<digest>.parquet            range_id, count, part; the parts' digests beside
         them
         checkpoints/<run>-<digest>.parquet                 the same, for all manifests it names
@@ -35,7 +35,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
-FORMAT = 1
+FORMAT = 2
 """Changes whenever the same range would give other hashes."""
 PARTS = "index/parts"
 MANIFESTS = "index/manifests"
@@ -56,28 +56,26 @@ class IndexPart:
     Attributes:
         name: common beginning of their names.
         addresses: the file of address hashes.
-        contents: the file of content hashes and sizes.
+        sizes: the file of entries' sizes.
     """
 
     name: str
     addresses: PartInfo
-    contents: PartInfo
+    sizes: PartInfo
 
     @property
     def size_bytes(self) -> int:
         """Length of both files."""
-        return self.addresses.size_bytes + self.contents.size_bytes
+        return self.addresses.size_bytes + self.sizes.size_bytes
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"name": self.name, "addresses": self.addresses.to_json(), "contents": self.contents.to_json()}
+        return {"name": self.name, "addresses": self.addresses.to_json(), "sizes": self.sizes.to_json()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> IndexPart:
         """From the object that `to_json` made."""
-        return cls(
-            value["name"], PartInfo.from_json(value["addresses"]), PartInfo.from_json(value["contents"])
-        )
+        return cls(value["name"], PartInfo.from_json(value["addresses"]), PartInfo.from_json(value["sizes"]))
 
 
 def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> IndexPart:
@@ -97,43 +95,35 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
             "hashes": _lists([item.addresses for item in ranges], pa.uint64()),
         }
     )
-    contents = pa.table(
-        {
-            "range_id": ids,
-            "contents": _lists([item.contents for item in ranges], pa.uint64()),
-            "sizes": _lists([item.sizes for item in ranges], pa.uint64()),
-        }
-    )
+    sizes = pa.table({"range_id": ids, "sizes": _lists([item.sizes for item in ranges], pa.uint64())})
     return IndexPart(
         name,
         _write(state, f"{PARTS}/{name}.addresses.parquet", addresses),
-        _write(state, f"{PARTS}/{name}.contents.parquet", contents),
+        _write(state, f"{PARTS}/{name}.sizes.parquet", sizes),
     )
 
 
-def read_part(
-    reader: ObjectReader, part: IndexPart, with_contents: Callable[[str], bool]
-) -> list[RangeHashes]:
+def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:
     """Read what a part knows.
 
     Args:
         reader: of the folder of lease and index.
         part: of the index.
-        with_contents: says of which ranges the contents are wanted; when of none, their file is not read.
+        with_sizes: says of which ranges the sizes are wanted; when of none, their file is not read.
 
     Raises:
         FormatError: missing or damaged; decode its ranges again.
     """
     table = _read(reader, part.addresses)
     ids = table["range_id"].to_pylist()
-    contents = sizes = [NONE] * len(ids)
-    if any(map(with_contents, ids)):
-        more = _read(reader, part.contents)
+    sizes = [NONE] * len(ids)
+    if any(map(with_sizes, ids)):
+        more = _read(reader, part.sizes)
         if more["range_id"].to_pylist() != ids:
             raise FormatError(f"{part.name}: its two files are about different ranges")
-        contents, sizes = _arrays(more["contents"]), _arrays(more["sizes"])
+        sizes = _arrays(more["sizes"])
     counts, outside = table["count"].to_pylist(), table["outside"].to_pylist()
-    columns = zip(ids, counts, outside, _arrays(table["hashes"]), contents, sizes, strict=True)
+    columns = zip(ids, counts, outside, _arrays(table["hashes"]), sizes, strict=True)
     return [RangeHashes(*values) for values in columns]
 
 

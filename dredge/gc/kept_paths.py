@@ -161,7 +161,7 @@ def _matching(config: Json, ranges: Ranges, progress: Progress) -> Iterator[Rang
         for key, data in reader.get_many([METADATA + item for item in ranges]):
             facts = ranges[key.removeprefix(METADATA)]
             addresses = addresses_below(data, key, facts, pattern, config["namespace"])
-            yield RangeHashes(key.removeprefix(METADATA), facts.count, 0, unite([addresses]), NONE, NONE)
+            yield RangeHashes(key.removeprefix(METADATA), facts.count, 0, unite([addresses]), NONE)
             progress.add(1)
     except NotFoundError as error:
         raise RefusedError(

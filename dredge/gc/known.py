@@ -3,7 +3,7 @@
     staged then · named by a range that was active then and is not now, or of which single paths were kept ·
     carried · young in a slice that will not be listed again
         → not live → each once → is it in the store, and how old is it?
-            gone → forgotten · young → carried · old → candidate
+            gone → forgotten · young → carried · old → candidate · the store refuses to say → held
 
 The store is asked for the few that are left at the end.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
@@ -20,11 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import DredgeError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.context import Context
 from dredge.gc.decoding import keys_of
 from dredge.gc.hashes import Hashes, contains, shard_of, unite
-from dredge.gc.judge import STEP, Judge, write_candidates
+from dredge.gc.judge import STEP, Judge, Written, write_candidates
 from dredge.gc.listing import SCHEMA as LISTED
 from dredge.gc.live import LiveSet
 from dredge.gc.ranges import METADATA
@@ -82,7 +83,15 @@ def look_into(context: Context, runner: TaskRunner, record: StepRecord, config: 
     count = context.hands(runner, 1 + rows_known // 1000)
     shards = deal(list(range(1 << _SHARD_BITS)), count)
     tasks = [{"name": f"known-{index:05d}", "shards": hand} for index, hand in enumerate(shards)]
-    return context.spread(runner, STEP, look_up, config, tasks, "objects", rows_known)
+    results = context.spread(runner, STEP, look_up, config, tasks, "objects", rows_known)
+    refusals = [result["refused"] for result in results if result["refused"]]
+    if refusals:
+        objects = sum(result["counts"]["refused"] for result in results)
+        record.warn(
+            f"{objects:,} objects are held back: the store refused to describe them ({refusals[0]}). Nothing of them"
+            " was deleted; later runs ask again. Allow reading of these objects, or bring them back from an archive"
+        )
+    return results
 
 
 def _let_go(context: Context, base: Base, record: StepRecord) -> list[str]:
@@ -159,7 +168,8 @@ def look_up(config: Json, task: Json) -> Json:
         task: `name`; `shards` of the hashes.
 
     Returns:
-        `parts` (candidates, and young objects to be carried) and `counts`.
+        `parts` (candidates, and young objects to be carried), `counts`, `examples`, and `refused`: what the
+        store said of an object that it would not describe.
     """
     folder = RunFolder.of_task(config)
     reader = open_reader(config["namespace"])
@@ -173,22 +183,27 @@ def look_up(config: Json, task: Json) -> Json:
     counts: Counter[str] = Counter(known=len(rows))
     old: list[ObjectInfo] = []
     young: list[ObjectInfo] = []
+    unreadable: list[ObjectInfo] = []
+    refused = ""
     for info in ordered_map(partial(_stat, reader), rows, config["threads"]):
         if info is None:
             counts["gone"] += 1
+        elif isinstance(info, _Refused):
+            refused = refused or info.words
+            unreadable.append(ObjectInfo(info.key, 0, _EPOCH, None))
         elif info.last_modified < cutoff:
             old.append(info)
         else:
             young.append(info)
-    counts["young"] = len(young)
-    parts: list[PartInfo] = []
-    if old:
-        tables = _tables(old, config["candidate_rows"])
-        parts, found = write_candidates(folder, Judge.of(folder, config), tables, task["name"])
-        counts.update(found)
+    counts.update(young=len(young), refused=len(unreadable))
+    written = Written(counts=counts)
+    judge, rows_max = Judge.of(folder, config), config["candidate_rows"]
+    write_candidates(folder, judge, _tables(old, rows_max), task["name"], written)
+    tables = _tables(unreadable, rows_max)
+    write_candidates(folder, judge, tables, f"{task['name']}-unreadable", written, unreadable=True)
     if young:
-        parts.append(folder.write_table(STEP, 0, _table(young), f"young-{task['name']}"))
-    return {"parts": [part.to_json() for part in parts], "counts": dict(counts)}
+        written.parts.append(folder.write_table(STEP, 0, _table(young), f"young-{task['name']}"))
+    return {**written.to_json(), "refused": refused}
 
 
 def _once(
@@ -207,11 +222,22 @@ def _of_shards(rows: pa.Table, shards: npt.NDArray[np.int64]) -> pa.Table:
     return rows.filter(pa.array(np.isin(shard_of(rows["hash"].to_numpy(), _SHARD_BITS), shards)))
 
 
-def _stat(reader: ObjectReader, address: str) -> ObjectInfo | None:
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """An object that the store would not describe, and its words."""
+
+    key: str
+    words: str
+
+
+def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
     try:
         info = reader.stat(address)
     except NotFoundError:
         return None
+    except (ConfigError, UnavailableError) as error:
+        # Access to this object is denied, or it is encrypted with a key that only its owner has.
+        return _Refused(address, str(error))
     if info.last_modified <= _EPOCH:
         raise RefusedError(
             f"the store gives no time for {address!r}. Without its age nothing can be told about an object."

@@ -104,6 +104,8 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "warnings": [text for summary in summaries.values() for text in summary.warnings],
         "kept": summaries["committed"].details.get("kept", []) if "committed" in summaries else [],
         "findings": summaries["guard"].details["findings"] if "guard" in summaries else [],
+        "held": summaries["guard"].details["held"] if "guard" in summaries else [],
+        "over_limit": _over_limit(summaries.get("guard")),
         "steps": [_step(step, state) for step, state in found.items()],
     }
 
@@ -301,9 +303,19 @@ def _candidate_rows(
     )
     for reason, figures in candidates.details["reasons"].items():
         yield _row(reason, verdict, reasons.REASONS[reason], figures["objects"], figures["bytes"])
-    if guard is not None and (stays := guard.counts["suspects_live"] + guard.counts["suspects_held"]):
-        why = "of these: " + reasons.KEPT_CODES[reasons.HELD]
-        yield _row("identical content", "kept", why, stays, None)
+    for found in guard.details["held"] if guard is not None else ():
+        yield _row("of these", "kept", found["why"], found["objects"], found["bytes"])
+
+
+def _over_limit(guard: StepSummary | None) -> list[dict[str, Any]]:
+    """What would be deleted, by reason, when that is more than a limit allows."""
+    if guard is None or not any(item["verdict"] == "held" for item in guard.details["findings"]):
+        return []
+    return [
+        {**found, "why": reasons.REASONS[found["reason"]]}
+        for found in guard.details["would_delete"]
+        if found["objects"]
+    ]
 
 
 def _step(name: str, state: _State) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 
 log = logging.getLogger("dredge")
 
-LIVE, HEADS, SIZES, EXPIRED = "live", "heads", "sizes", "expired"
-"""Addresses of active ranges; contents of branch heads; their sizes; addresses of other ranges that the index
+LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
+"""Addresses of active ranges; sizes of the entries of branch heads; addresses of other ranges that the index
 knows."""
 COUNTS = "counts"
 """How many active ranges name each address."""
@@ -50,7 +50,7 @@ def read_share(config: Json, task: Json) -> Json:
     progress = Progress(folder, config["progress"], task["name"])
     known = _Known.read(folder, config["roles"])
     roles = known.roles
-    sinks = {kind: _Sink() for kind in (HEADS, SIZES, EXPIRED)}
+    sinks = {kind: _Sink() for kind in (SIZES, EXPIRED)}
     sums = _Sums()
     outside = 0
     written, damaged, taken_away = [], [], []
@@ -132,7 +132,7 @@ def _decoded(
         return
     for item in read(open_reader(config["namespace"]), facts, config["namespace"]):
         batch.append(item)
-        values += len(item.addresses) + len(item.contents)
+        values += len(item.addresses) + len(item.sizes)
         if values >= _PART_VALUES:
             yield write_part(state, f"{name}-{number:04d}", batch), batch
             batch, values, number = [], 0, number + 1
@@ -174,7 +174,6 @@ def _sort(sinks: dict[str, _Sink], sums: _Sums, roles: dict[str, str], ranges: I
             outside += item.outside
             sums.add(item.addresses)
         if role in _HEAD_ROLES:
-            sinks[HEADS].add(item.contents)
             sinks[SIZES].add(item.sizes)
     return outside
 

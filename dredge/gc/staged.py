@@ -37,6 +37,7 @@ from dredge.runs.tasks import TaskRunner
 log = logging.getLogger("dredge")
 
 STEP = "staged"
+HEADS = "heads"
 SCANS = "_lakefs/retention/gc/uncommitted"
 _PAGE_TRIES = 3
 
@@ -53,6 +54,7 @@ class Scan:
         rows: addresses in them, with repetitions.
         parts: our copies: addresses, and sorted hashes.
         branches: at the end, by name.
+        heads: every branch and commit that it was seen at, before, between and after the scans.
         records: what the key-value store has besides, when it was read.
     """
 
@@ -63,6 +65,7 @@ class Scan:
     rows: int = 0
     parts: list[PartInfo] = field(default_factory=list)
     branches: dict[str, str] = field(default_factory=dict)
+    heads: set[tuple[str, str]] = field(default_factory=set)
     records: Records | None = None
 
     def hashes(self, context: Context) -> Hashes:
@@ -87,6 +90,7 @@ def mark_uncommitted(context: Context, runner: TaskRunner | None = None) -> Step
 def _mark(context: Context, record: StepRecord) -> None:
     scan = scan_staging(context, STEP)
     record.parts.extend(scan.parts)
+    record.parts.append(_write_heads(context, scan))
     record.counts.update(
         rows=scan.rows,
         pages=scan.pages,
@@ -100,6 +104,13 @@ def _mark(context: Context, record: StepRecord) -> None:
         _note_records(record, scan.records)
     if len(scan.runs) > 1:
         record.warn(f"branches came or went during the scan of staging; {len(scan.runs)} scans were united")
+
+
+def _write_heads(context: Context, scan: Scan) -> PartInfo:
+    rows = sorted(scan.heads)
+    columns = {"branch": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]}
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return context.folder.write_table(STEP, 0, table, HEADS)
 
 
 def _note_records(record: StepRecord, records: Records) -> None:
@@ -142,9 +153,11 @@ def _scan_until_still(context: Context, where: str) -> Scan:
     deadline = running_seconds() + safety.scan_deadline_seconds
     scan = Scan()
     before = _branches(context)
+    scan.heads.update(before.items())
     for _ in range(safety.scan_rounds_max):
         _scan_once(context, scan, where, deadline)
         after = _branches(context)
+        scan.heads.update(after.items())
         if after.keys() == before.keys():
             scan.branches = after
             return scan

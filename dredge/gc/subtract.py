@@ -3,15 +3,15 @@ rows for the few.
 
     candidates = { listed or known : hash not in live, in the store, older than the cutoff }
 
-A row carries the reason why it is garbage, as far as anything tells, and whether it is *suspect*: its content
-is also the content of some branch head. The server says nothing of an object that was uploaded again over an
-equal one, although the branch then reads the new copy; a suspect is therefore looked into before it may be
-deleted (`identical`).
+A row carries the reason why it is garbage, as far as anything tells, and whether it is *suspect*: it is as
+long as some entry of a branch head. The server says nothing of an object that was uploaded again over an equal
+one, although the branch then reads the new copy; a suspect is therefore looked into before it may be deleted
+(`identical`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,8 +22,7 @@ from dredge.errors import FormatError
 from dredge.gc import known, reasons
 from dredge.gc.context import Context
 from dredge.gc.drift import find_drift
-from dredge.gc.etags import etags_are_contents
-from dredge.gc.judge import STEP, Judge, write_candidates
+from dredge.gc.judge import STEP, Judge, Written, write_candidates
 from dredge.gc.live import LiveSet
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.shares import EXPIRED
@@ -46,15 +45,12 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     committed = record.inputs["committed"]
     parts = record.inputs["listing"].parts_below("listing/part-")
     expired = ShardedSet.of(committed.parts_below(f"committed/{EXPIRED}-"), committed.details["bits"])
-    # Where everything that any branch has staged was read and is live, whatever its content, nobody is suspect.
+    # Where everything that any branch has staged was read and is live, nobody is suspect.
     exact = record.inputs["staged"].details.get("kv", {}).get("exact", False)
-    comparable = etags_are_contents(context, committed)
     config = {
         "live": committed.details["live"],
-        "heads": [] if exact else committed.details["heads"],
         "sizes": [] if exact else committed.details["sizes"],
         "expired": expired.to_json(),
-        "comparable": comparable,
         "candidate_rows": tuning.candidate_rows,
         "threads": tuning.threads,
         "cutoff": context.plan.cutoff.isoformat(),
@@ -64,16 +60,13 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     rows = sum(part.rows for part in parts)
     results = context.spread(runner, STEP, subtract_parts, config, tasks, "objects", rows)
     totals: Counter[str] = Counter()
-    for result in results:
-        totals.update(result["counts"])
-        record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
+    examples: dict[str, list[str]] = defaultdict(list)
+    _take(record, results, totals, examples)
     if totals["rows"] != rows:
         raise FormatError(f"{totals['rows']} rows were compared, {rows} were listed. Nothing was deleted.")
     live_objects = rows - totals["objects"]
     live_bytes = record.inputs["listing"].counts["old_bytes"] - totals["bytes"]
-    for result in known.look_into(context, runner, record, config):
-        totals.update(result["counts"])
-        record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
+    _take(record, known.look_into(context, runner, record, config), totals, examples)
     record.counts.update(
         listed_objects=rows,
         live_objects=live_objects,
@@ -85,14 +78,28 @@ def _subtract(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         candidates_bytes=totals["bytes"],
         suspects=totals["suspects"],
         suspects_bytes=totals["suspects_bytes"],
+        unreadable=totals["unreadable"],
     )
     record.details["reasons"] = {
-        reason: {"objects": totals[f"{reason}_objects"], "bytes": totals[f"{reason}_bytes"]}
+        reason: {
+            "objects": totals[f"{reason}_objects"],
+            "bytes": totals[f"{reason}_bytes"],
+            "examples": examples[reason][: reasons.EXAMPLES],
+        }
         for reason in reasons.REASONS
         if totals[f"{reason}_objects"]
     }
-    record.details["etags_are_contents"] = comparable
     record.details["drift"] = find_drift(context, record)
+
+
+def _take(
+    record: StepRecord, results: list[Json], totals: Counter[str], examples: dict[str, list[str]]
+) -> None:
+    for result in results:
+        totals.update(result["counts"])
+        record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
+        for reason, addresses in result["examples"].items():
+            examples[reason].extend(addresses)
 
 
 def subtract_parts(config: Json, task: Json) -> Json:
@@ -109,9 +116,9 @@ def subtract_parts(config: Json, task: Json) -> Json:
     live = LiveSet.from_json(config["live"]).find(hashes)
     judge = Judge.of(folder, config)
     tables = _chunks(folder, parts, live, config["candidate_rows"], progress)
-    written, counts = write_candidates(folder, judge, tables, task["name"])
-    counts["rows"] = sum(map(len, hashes))
-    return {"parts": [part.to_json() for part in written], "counts": dict(counts)}
+    written = Written(counts=Counter(rows=sum(map(len, hashes))))
+    write_candidates(folder, judge, tables, task["name"], written)
+    return written.to_json()
 
 
 def _chunks(

@@ -25,11 +25,12 @@ from dredge.gc.chain import SWEEP
 from dredge.gc.context import Context
 from dredge.gc.gate import Gate, watching
 from dredge.gc.hashes import Hashes, contains, read_hashes
-from dredge.gc.identical import CLEARED
+from dredge.gc.identical import CLEARED, verdict_parts
 from dredge.gc.lookup import ShardedSet
 from dredge.gc.recheck import Known, recheck
 from dredge.gc.settle import settle, stem_of
 from dredge.gc.slices import DATA
+from dredge.gc.verdicts import Verdicts
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain
 from dredge.runs.clock import running_seconds
@@ -128,6 +129,7 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
             "delete_keys": plan.config.tuning.delete_keys,
             "alive": [found.to_json() for found in known.live],
             "cleared": record.inputs["guard"].part(CLEARED).to_json(),
+            "verdicts": [part.to_json() for part in verdict_parts(record.inputs["guard"])],
         }
         check_chain(context.folder, STEP, SWEEP, record.inputs)
         record.attempt.check()
@@ -153,8 +155,8 @@ def sweep_parts(config: Json, task: Json) -> Json:
     """Delete the candidates of some parts that are not alive, held or done. A partition function.
 
     Args:
-        config: doors, the gate's settings, `attempt`, `turn`, `delete_keys`, `alive` (sets), `cleared`,
-            `progress`.
+        config: doors, the gate's settings, `attempt`, `turn`, `delete_keys`, `alive` (sets), `cleared` and
+            `verdicts` of the guard, `progress`.
         task: `name` and `parts`.
 
     Returns:
@@ -166,8 +168,9 @@ def sweep_parts(config: Json, task: Json) -> Json:
     deleter = open_deleter(config["namespace"])
     alive = [ShardedSet.from_json(value) for value in config["alive"]]
     cleared = read_hashes(folder, PartInfo.from_json(config["cleared"]))
+    verdicts = Verdicts.read(folder, [PartInfo.from_json(value) for value in config["verdicts"]])
     for part in (PartInfo.from_json(value) for value in task["parts"]):
-        if not _sweep_part(folder, part, deleter, gate, alive, cleared, config, progress):
+        if not _sweep_part(folder, part, deleter, gate, alive, cleared, verdicts, config, progress):
             return {"stopped": True}
     return {"stopped": False}
 
@@ -179,6 +182,7 @@ def _sweep_part(
     gate: Gate,
     alive: Sequence[ShardedSet],
     cleared: Hashes,
+    verdicts: Verdicts,
     config: Json,
     progress: Progress,
 ) -> bool:
@@ -197,7 +201,9 @@ def _sweep_part(
     kept = rows.filter(pa.array(held | again))
     attempt, fencing = config["attempt"], config["lease"]["fencing"]
     if kept.num_rows:
-        codes = np.where(again, reasons.ALIVE_AGAIN, reasons.HELD)[held | again]
+        codes = verdicts.codes_of(kept)
+        codes = np.where(codes == "", reasons.TOO_MANY, codes)
+        codes = np.where(again[held | again], reasons.ALIVE_AGAIN, codes)
         entries = ledger.rows_of(kept, [ledger.KEPT] * kept.num_rows, attempt, fencing, code=codes.tolist())
         ledger.write_raw(folder, name, attempt, config["turn"], 0, entries)
         progress.add(kept.num_rows)

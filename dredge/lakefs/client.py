@@ -177,12 +177,15 @@ class LakeFSClient:
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
         """The next objects of a ref, in path order, after a path."""
-        names = {"repository": repository, "ref": ref}
-        query = {"after": after, "amount": amount, "user_metadata": "false"}
-        value = self._get(
-            "/repositories/{repository}/refs/{ref}/objects/ls", names, query, f"objects of {ref}"
-        )
+        value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"] if item["path_type"] == "object"]
+
+    def objects_page(
+        self, repository: str, ref: str, after: str = "", amount: int = PAGE
+    ) -> tuple[list[ObjectStats], bool]:
+        """The next objects of a ref, in path order, after a path; and whether more follow."""
+        value = self._objects(repository, ref, after, amount)
+        return [_stats(item) for item in value["results"]], bool(value["pagination"]["has_more"])
 
     def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
         """The first differences between a branch's staging and its head."""
@@ -195,6 +198,12 @@ class LakeFSClient:
         """The server's version, for reports."""
         value = self._get("/config", {}, {}, "configuration")
         return str((value.get("version_config") or {}).get("version", ""))
+
+    def _objects(self, repository: str, ref: str, after: str, amount: int) -> Any:
+        names = {"repository": repository, "ref": ref}
+        query = {"after": after, "amount": amount, "user_metadata": "false"}
+        where = "/repositories/{repository}/refs/{ref}/objects/ls"
+        return self._get(where, names, query, f"objects of {ref}")
 
     def _get(self, path: str, names: Mapping[str, str], query: Mapping[str, Any], what: str) -> Any:
         answer = self._transport.call("GET", path, names=names, query=query)

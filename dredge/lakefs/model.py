@@ -141,5 +141,10 @@ class LakeFS(Protocol):
     def objects(self, repository: str, ref: str, after: str = "", amount: int = 1000) -> list[ObjectStats]:
         """The next objects of a ref, in path order, after a path."""
 
+    def objects_page(
+        self, repository: str, ref: str, after: str = "", amount: int = 1000
+    ) -> tuple[list[ObjectStats], bool]:
+        """The next objects of a ref, in path order, after a path; and whether more follow."""
+
     def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
         """The first differences between a branch's staging and its head."""

@@ -19,13 +19,14 @@ def render_html(report: Mapping[str, Any]) -> str:
 
     Args:
         report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (kind,
-            verdict, why, objects, size_bytes), `problems`, `failures`, `warnings`, `findings`, `steps`.
+            verdict, why, objects, size_bytes), `problems`, `failures`, `warnings`, `findings`, `steps`; if wanted
+            `held` and `over_limit` (why, objects, bytes, examples).
     """
     rows = [
         {**row, "size": size_text(row["size_bytes"]), "colour": _colour(row["verdict"])}
         for row in report["rows"]
     ]
-    return _template().render({**report, "rows": rows})
+    return _template().render({"held": [], "over_limit": [], **report, "rows": rows})
 
 
 @cache

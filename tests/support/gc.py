@@ -118,6 +118,13 @@ class CatalogClient:
         page = self.catalog.list_entries(repository, ref, after=after, amount=amount)
         return [_stats(found) for found in page.results]
 
+    def objects_page(
+        self, repository: str, ref: str, after: str = "", amount: int = PAGE
+    ) -> tuple[list[ObjectStats], bool]:
+        self.before("objects_page", (repository, ref, after))
+        page = self.catalog.list_entries(repository, ref, after=after, amount=amount)
+        return [_stats(found) for found in page.results], page.has_more
+
     def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
         self.before("changes", (repository, branch))
         return [

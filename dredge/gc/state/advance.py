@@ -108,7 +108,6 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         carry=tuple(carry),
         covered=covered,
         counted=CountedSet.from_json(committed.details["counted"]),
-        heads=tuple(LocatedSet.from_json(value) for value in committed.details["heads"]),
         sizes=tuple(LocatedSet.from_json(value) for value in committed.details["sizes"]),
     )
 

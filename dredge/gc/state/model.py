@@ -18,7 +18,7 @@ from dredge.gc.live import LocatedSet
 from dredge.gc.state.coverage import Coverage
 from dredge.runs.summary import PartInfo
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,7 @@ class RunState:
         carry: files of the objects that nothing references and that were not deleted.
         covered: slices that need not be listed again.
         counted: how many active ranges name each address, in the folder of lease and index.
-        heads: contents of branch heads, or more.
-        sizes: sizes of their entries, or more.
+        sizes: sizes of the entries of branch heads, or more.
     """
 
     repository: str
@@ -78,7 +77,6 @@ class RunState:
     carry: tuple[PartInfo, ...]
     covered: Coverage
     counted: CountedSet
-    heads: tuple[LocatedSet, ...]
     sizes: tuple[LocatedSet, ...]
 
     @property
@@ -109,8 +107,7 @@ class RunState:
         fields |= {name: PartInfo.from_json(value[name]) for name in _FILES}
         for name in ("staged", "carry"):
             fields[name] = tuple(PartInfo.from_json(part) for part in value[name])
-        for name in ("heads", "sizes"):
-            fields[name] = tuple(LocatedSet.from_json(found) for found in value[name])
+        fields["sizes"] = tuple(LocatedSet.from_json(found) for found in value["sizes"])
         fields["covered"] = Coverage.from_json(value["covered"])
         fields["counted"] = CountedSet.from_json(value["counted"])
         return cls(**fields)
@@ -131,4 +128,4 @@ _TEXTS = (
 )
 _TIMES = ("started_at", "cutoff", "clean_at")
 _FILES = ("commits", "ranges", "named_ranges", "named", "path_ranges", "looked_at")
-_LISTS = ("staged", "carry", "heads", "sizes")
+_LISTS = ("staged", "carry", "sizes")

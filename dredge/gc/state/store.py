@@ -160,7 +160,7 @@ class StateStore:
         counted = RunFolder(self._writer, state.run_id)
         files = [(run, part) for part in state.parts]
         files += [(counted, part) for part in state.counted.parts]
-        for located in (*state.heads, *state.sizes):
+        for located in state.sizes:
             folder = RunFolder(open_writer(located.uri, self._options), state.run_id)
             files += [(folder, part) for part in located.found.shards.values()]
         whole = sum(part.size_bytes for _, part in files) <= _VERIFY_BYTES_MAX
