@@ -64,6 +64,6 @@ def defect(what: str, error: BaseException, where: str = "") -> DefectError:
     cause = f"{type(error).__name__}: {redact(str(error))}".rstrip(": ")
     files = f" and the .json files of {where}, which hold no secrets" if where else ""
     return DefectError(
-        f"{what}: {cause}. Dredge did not foresee this, so it is a defect of Dredge. The step ended, and nothing"
+        f"{what}: {cause}. Dredge did not foresee this, so it is a defect of Dredge. It ended there, and nothing"
         f" more was deleted. Running it again does no harm. Please report it with the log of the task{files}."
     )
