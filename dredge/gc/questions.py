@@ -41,6 +41,7 @@ _IN_FLIGHT = 16
 _FAILURES_MAX = 16
 _SHOWN_MAX = 1000
 _COMMIT_ID = re.compile("[0-9a-fA-F]{64}$")
+_NOT_PLAIN = re.compile(r"[%?#]|/$")
 _REPLACED = "\ufffd"
 """What a path that is not UTF-8 has in an answer."""
 
@@ -151,6 +152,7 @@ class Asker:
         self._client = client
         self._repository = repository
         self._namespace = namespace
+        self._prefix = f"{namespace.rstrip('/')}/"
         self._paths = paths
         self._suspects = suspects
         self._cost_max = cost_max
@@ -245,7 +247,7 @@ class Asker:
         for stats in found:
             if not stats.address:
                 raise FormatError(f"{stats.path!r} on {branch} has no physical address")
-            for address in address_readings(stats.address, AddressType.FULL, self._namespace):
+            for address in self._keys(stats.address):
                 addresses.append(address)
                 paths.append(stats.path)
         hashes = hash64(pa.array(addresses, pa.string()))
@@ -257,6 +259,12 @@ class Asker:
             for place in np.flatnonzero(hit).tolist():
                 if len(self._answers.shown) < _SHOWN_MAX:
                     self._answers.shown[addresses[place]] = (branch, paths[place])
+
+    def _keys(self, address: str) -> tuple[str, ...]:
+        """Every key of the namespace that an address may mean; as a rule it is plain, and means one."""
+        if address.startswith(self._prefix) and not _NOT_PLAIN.search(address):
+            return (address[len(self._prefix) :],)
+        return address_readings(address, AddressType.FULL, self._namespace)
 
     def _path(self, row: int) -> str:
         raw: bytes = self._paths[row].as_py()
