@@ -129,13 +129,13 @@ def test_an_ingress_that_answers_404_for_every_object_clears_nothing(
     monkeypatch.setattr(transport.time, "sleep", lambda _: None)
     with lakefs_server(tmp_path) as lake:
         repository = lake.repository()
-        first = upload(repository, "a", b"same")
+        living = {upload(repository, f"a{number:02d}", b"%d" % number) for number in range(30)}
         repository.branch("main").commit("first")
-        second = upload(repository, "a", b"same")  # in no answer about uncommitted objects
+        living.add(upload(repository, "a20", b"20"))  # in no answer about uncommitted objects
         gone = Answer(404, body=b"default backend - 404", headers={"Content-Type": "text/plain"})
         with lake.hook("stat_object", lambda _: gone), suppress(UnavailableError):
             collect(lake)
-        assert keys(lake) == {first, second}
+        assert keys(lake) == living
         assert_readable(repository, "main")
 
 
