@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError, UnavailableError
+from dredge.gc import staged_proof
 from dredge.gc.staged_proof import Extent, _Prover
 from dredge.gc.steps import mark_uncommitted, slice_listing
 from dredge.graveler.catalog import branches as catalog_branches
@@ -210,6 +211,7 @@ def test_sweep_keeps_the_rest_of_a_branch_that_ends_too_early_in_the_scan(
     """The page has a location, and a writer changes the end of the branch all the time."""
     world, living, orphan = stormy_world()
     cut_after(monkeypatch, 3, catalog_uncommitted)
+    monkeypatch.setattr(staged_proof, "_BY_CHANCE", 0)
     served = world.served("aa")
 
     def write(name: str, _: object) -> None:
@@ -240,9 +242,11 @@ def test_a_list_of_changes_that_hides_an_error_of_the_store_is_no_proof(
         if name == "objects" and arguments[1] == "aa":
             raise UnavailableError("500 while the branch is listed")
 
+    context = world.plan()
+    slice_listing(context, world.runner)
     world.client.before = fail
     with pytest.raises(UnavailableError, match="listed"):
-        world.collect()
+        mark_uncommitted(context, world.runner)
     assert {orphan, *living} <= world.data()
 
 
