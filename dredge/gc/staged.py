@@ -52,7 +52,7 @@ class Scan:
         pages: answers.
         empty_pages: answers that named no location.
         files: the server's files: key, rows, size.
-        rows: addresses in them, with repetitions.
+        rows: addresses in them, with repetitions, and those that only the branches showed.
         parts: our copies: addresses, and sorted hashes.
         branches: at the end, by name.
         proof: what the branches said about the last scan; None where the key-value store is read instead.
@@ -203,6 +203,7 @@ def _scan_until_proved(context: Context, where: str) -> Scan:
         scan.proof, scan.branches = proof, after
         if proof.addresses:
             scan.add(context, where, pa.array(sorted(proof.addresses), pa.string()))
+            scan.rows += len(proof.addresses)
         if not proof.missing:
             return scan
         give_up_at, why = proof.too_many, _why(proof, moved, lost_pages)

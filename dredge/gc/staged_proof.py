@@ -307,11 +307,21 @@ class _Prover:
     def _all_of(self, pool: ThreadPoolExecutor, branch: str, after: str) -> None:
         for page in self._changes(branch, after):
             rest = self._listed(branch, page)
-            for stats, path in zip(pool.map(lambda path: self._stat(branch, path), rest), rest, strict=True):
-                if stats is None and _REPLACED in path:
+            answers = list(pool.map(lambda path: self._stat(branch, path), rest))
+            for path, stats in zip(rest, answers, strict=True):
+                if stats is None and self._shows(branch, path) and self._stat(branch, path) is None:
                     raise _UnreadableError(
-                        f"branch {branch} has an uncommitted path that is not UTF-8 ({path!r})"
+                        f"branch {branch} shows {path!r} as uncommitted, but nothing when it is asked for it"
                     )
+
+    def _shows(self, branch: str, path: str) -> bool:
+        """Whether a path is among a branch's changes (still)."""
+        self._count()
+        try:
+            page = self._client.changes(self._repository, branch, _PAGE, path[:-1])
+        except NotFoundError:
+            return False
+        return any(change.path == path and change.type != "removed" for change in page)
 
     def _listed(self, branch: str, paths: list[str]) -> list[str]:
         """Take the addresses of changed paths from listings of the branch; gives the paths that are left to ask
@@ -333,8 +343,8 @@ class _Prover:
             for path in paths[place:covered]:
                 if path in shown:
                     self._keys(shown[path])
-                elif _REPLACED in path:
-                    rest.append(path)
+                else:
+                    rest.append(path)  # gone since, as a rule
             dense = covered - place >= _DENSE
             place = covered
             if not dense:

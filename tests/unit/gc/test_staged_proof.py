@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import NotFoundError, RefusedError, UnavailableError
 from dredge.gc import staged_proof
 from dredge.gc.staged_proof import Extent, _Prover
 from dredge.gc.steps import mark_uncommitted, slice_listing
@@ -60,8 +60,8 @@ def test_sweep_keeps_staged_objects_while_branches_come_and_go_within_each_page(
     assert living <= world.data()
     assert orphan not in world.data()
     counts = summary_of(context, "staged").counts
-    assert (counts["rows"], counts["empty_pages"], counts["scans"]) == (0, 1, 1)
-    assert counts["unscanned_addresses"] == 50
+    assert (counts["files"], counts["empty_pages"], counts["scans"]) == (0, 1, 1)
+    assert counts["unscanned_addresses"] == counts["rows"] == 50
 
 
 @pytest.mark.parametrize(("guard", "answer"), [("_tells", True), ("after", None)])
@@ -148,6 +148,16 @@ def test_changes_among_many_committed_objects_are_asked_one_by_one(asked: Counte
     assert found == changed
     assert living.isdisjoint(found)
     assert asked["stat"] < 60
+
+
+def test_what_only_branches_showed_is_no_staging_that_vanished() -> None:
+    world, living, orphan = stormy_world(safety={"staged_rows_plenty": 5})
+    world.collect(dry_run=True)
+    world.age(hours=1)
+    with Storm(world, ["mm"]):
+        world.collect()
+    assert living <= world.data()
+    assert orphan not in world.data()
 
 
 def test_where_too_much_would_have_to_be_asked_it_is_scanned_again() -> None:
@@ -294,6 +304,35 @@ def test_a_quiet_repository_with_500_branches_costs_two_requests_a_branch(asked:
     assert asked["objects"] <= branches + 1
     assert asked["stat"] <= 3
     assert asked.total() <= 2 * branches + 10
+
+
+def test_a_change_that_nothing_is_found_under_is_no_proof() -> None:
+    """Such as a path that is not UTF-8, or a 404 of somebody who words it like lakeFS."""
+    world, living, orphan = stormy_world()
+    honest = world.client.stat
+
+    def stat(repository: str, branch: str, path: str) -> object:
+        if path == "path/0000":
+            raise NotFoundError("not found")
+        return honest(repository, branch, path)
+
+    world.client.stat = stat  # type: ignore[method-assign, assignment]
+    with Storm(world, ["mm"]), pytest.raises(RefusedError, match="nothing when it is asked"):
+        world.collect()
+    assert {orphan, *living} <= world.data()
+
+
+def test_what_is_deleted_while_branches_are_asked_is_no_reason_to_stop() -> None:
+    world, living, orphan = stormy_world()
+    gone = world.served("aa")["path/0000"]
+
+    def delete() -> None:
+        world.lake.catalog.delete_object("lake", "aa", "path/0000")
+
+    with Storm(world, ["mm"]), world.during("stat", delete):
+        world.collect()
+    assert living - {gone} <= world.data()
+    assert orphan not in world.data()
 
 
 def test_an_old_object_that_was_staged_after_the_scan_is_kept_and_costs_no_other_scan() -> None:
