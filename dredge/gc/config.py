@@ -35,8 +35,10 @@ class Safety:
         gate_every_seconds: while deleting, how long a worker trusts its last look at the lease and the stop
             marker.
         recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
-        scan_rounds_max: how often the staging scan is repeated while branches come and go.
+        scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
+            complete.
         scan_deadline_seconds: bound on all rounds of one staging scan.
+        staged_questions_max: questions asked of branches to make good what one scan may have lost.
         prepare_deadline_seconds: bound on one computation of active commits by the server.
         identical_suspects_max: candidates as long as an object in some branch head that are looked into; the
             rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
@@ -56,6 +58,7 @@ class Safety:
     recheck_rounds_max: int = 10
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600
+    staged_questions_max: int = 20_000
     prepare_deadline_seconds: float = 1200
     identical_suspects_max: int = 5_000_000
     identical_requests_max: int = 20_000

@@ -7,9 +7,10 @@ on and says so.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 
-from dredge.errors import LeaseHeldError, RefusedError
+from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc import canaries, reasons
 from dredge.gc.chain import MARK
 from dredge.gc.context import Context
@@ -19,6 +20,7 @@ from dredge.gc.namespaces import check_namespaces
 from dredge.gc.places import STEP
 from dredge.gc.staged import STEP as STAGED
 from dredge.gc.state.base import base_of
+from dredge.graveler.addresses import AddressType, address_readings
 from dredge.runs.chain import breaks, plan_digest
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
@@ -28,6 +30,7 @@ from dredge.runs.tasks import Json, LocalRunner, TaskRunner
 log = logging.getLogger("dredge")
 
 GUARD = "guard.json"
+_EXAMPLES = 10
 
 
 def check_limits(context: Context, runner: TaskRunner | None = None) -> StepSummary:
@@ -236,14 +239,31 @@ def _staging_not_gone(context: Context, staged: StepSummary) -> Finding:
 
 
 def _shown_staged(context: Context) -> str | None:
-    """A branch that shows uncommitted objects although the scan found none."""
-    for branch in context.client.branches(context.plan.repository)[
-        : context.plan.config.safety.canary_branches
-    ]:
-        changes = context.client.changes(context.plan.repository, branch.id)
-        if any(change.type != "removed" for change in changes):
+    """A branch that shows uncommitted objects of this namespace although the scan found none."""
+    plan = context.plan
+    chance = random.Random(f"{plan.run_id}-staged")
+    branches = context.client.branches(plan.repository)
+    chance.shuffle(branches)
+    for branch in branches[: plan.config.safety.canary_branches]:
+        try:
+            changes = context.client.changes(plan.repository, branch.id)
+        except NotFoundError:
+            continue  # the branch went away meanwhile
+        paths = [change.path for change in changes if change.type != "removed"]
+        if any(
+            _is_ours(context, branch.id, path) for path in chance.sample(paths, min(len(paths), _EXAMPLES))
+        ):
             return branch.id
     return None
+
+
+def _is_ours(context: Context, branch: str, path: str) -> bool:
+    """Whether what a branch shows lies in this namespace, as far as anybody can tell."""
+    try:
+        address = context.client.stat(context.plan.repository, branch, path).address
+    except NotFoundError:
+        return True
+    return bool(address_readings(address, AddressType.FULL, context.plan.namespace))
 
 
 def _outside(context: Context, record: StepRecord) -> Iterator[Finding]:
@@ -279,7 +299,8 @@ def _outside(context: Context, record: StepRecord) -> Iterator[Finding]:
     dead = canaries.among(context, birds, doomed)
     text = f"of {len(birds):,} objects that branches show would be deleted"
     if dead:
-        text += f", such as {dead[0].address!r} ({dead[0].path!r} on {dead[0].branch})"
+        named = [f"{bird.address!r} ({bird.path!r} on {bird.branch})" for bird in dead[:_EXAMPLES]]
+        text += f", such as {', '.join(named)}"
     yield _must("canaries", not dead, len(dead), 0, text)
     record.counts["canaries"] = len(birds)
 

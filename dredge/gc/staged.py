@@ -1,13 +1,14 @@
 """Mark uncommitted: everything that branches have staged, read to the end.
 
-    branches → pages until no token → every file of the scan's folder → branches again
+    branches → pages until no token → every file of the scan's folder → branches again → proof
 
 The union of all pages counts, whatever location an answer names: an empty page names none, also when it is
-the last. When branches come or go meanwhile the server can lose rows of other branches without a sign, so the
-scan is then made again and the results are united. Rows too many only keep garbage.
+the last. A server can lose rows without a sign, so each scan is held against the branches' own lists of changes, and
+what it may have lost is asked for (`staged_proof`). When branches come or go meanwhile, which is when servers lose
+rows, the scan is made again first. Rows too many only keep garbage.
 
 Where the plan says so, the staging records are read from lakeFS's key-value store as well (`staged_kv`): they
-have what the server does not tell.
+have what the server does not tell, and are the proof.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.context import Context
-from dredge.gc.hashes import Hashes, read_hashes, unite, write_hashes
+from dredge.gc.hashes import NONE, Hashes, read_hashes, unite, write_hashes
 from dredge.gc.location import key_of
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.staged_kv import Records, read_records
+from dredge.gc.staged_proof import Extent, Proof, prove
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.runs.clock import running_seconds
@@ -44,17 +46,18 @@ _PAGE_TRIES = 3
 
 @dataclass(slots=True)
 class Scan:
-    """What the server's scans gave.
+    """What the server's scans gave, and the branches besides.
 
     Attributes:
         runs: the server's id of each scan.
         pages: answers.
         empty_pages: answers that named no location.
         files: the server's files: key, rows, size.
-        rows: addresses in them, with repetitions.
+        rows: addresses in them, with repetitions, and those that only the branches showed.
         parts: our copies: addresses, and sorted hashes.
         branches: at the end, by name.
         heads: every branch and commit that it was seen at, before, between and after the scans.
+        proof: what the branches said about the last scan; None where the key-value store is read instead.
         records: what the key-value store has besides, when it was read.
     """
 
@@ -66,12 +69,26 @@ class Scan:
     parts: list[PartInfo] = field(default_factory=list)
     branches: dict[str, str] = field(default_factory=dict)
     heads: set[tuple[str, str]] = field(default_factory=set)
+    proof: Proof | None = None
     records: Records | None = None
+
+    @property
+    def next_part(self) -> int:
+        """Number of the next part: each has addresses and hashes."""
+        return len(self.parts) // 2
 
     def hashes(self, context: Context) -> Hashes:
         """Of all addresses in the parts."""
         parts = [part for part in self.parts if part.name.endswith(".u64")]
         return unite([read_hashes(context.folder, part) for part in parts])
+
+    def add(self, context: Context, where: str, addresses: pa.ChunkedArray | pa.Array) -> None:
+        """Write addresses as a part."""
+        number = self.next_part
+        hashes = unite([hash64(addresses)])
+        table = pa.table({"address": addresses})
+        self.parts.append(context.folder.write_table(where, number, table, "addresses"))
+        self.parts.append(write_hashes(context.folder, f"{where}/hashes-{number:05d}.u64", hashes))
 
 
 def mark_uncommitted(context: Context, runner: TaskRunner | None = None) -> StepSummary:
@@ -102,8 +119,29 @@ def _mark(context: Context, record: StepRecord) -> None:
     record.details.update(server_runs=scan.runs, server_files=scan.files)
     if scan.records is not None:
         _note_records(record, scan.records)
+    if scan.proof is not None:
+        _note_proof(record, scan.proof)
     if len(scan.runs) > 1:
-        record.warn(f"branches came or went during the scan of staging; {len(scan.runs)} scans were united")
+        record.warn(
+            f"branches came or went while staging was scanned, or a scan could not be proved complete; {len(scan.runs)}"
+            " scans were united"
+        )
+
+
+def _note_proof(record: StepRecord, proof: Proof) -> None:
+    record.counts.update(
+        changed_branches=proof.changed_branches,
+        changes=proof.changes,
+        branches_asked_for_all=proof.asked_for_all,
+        questions=proof.questions,
+        unscanned_addresses=len(proof.addresses),
+    )
+    if proof.lost is not None:
+        branch, path, address = proof.lost
+        record.warn(
+            f"the server's scan of staging had lost rows, such as {address!r} ({path!r} on {branch}); every branch was"
+            " asked for what it has uncommitted"
+        )
 
 
 def _write_heads(context: Context, scan: Scan) -> PartInfo:
@@ -140,35 +178,69 @@ def scan_staging(context: Context, where: str) -> Scan:
     Raises:
         RefusedError: no proof of completeness within the bounds.
     """
-    scan = _scan_until_still(context, where)
-    if context.plan.config.read_kv:
-        scan.records = read_records(context, where, len(scan.files), scan.hashes(context))
-        scan.parts.extend(scan.records.parts)
+    if not context.plan.config.read_kv:
+        return _scan_until_proved(context, where)
+    scan = Scan(branches=_branches(context))
+    _scan_once(context, scan, where, _deadline(context))
+    scan.records = read_records(context, where, scan.next_part, scan.hashes(context))
+    scan.parts.extend(scan.records.parts)
     return scan
 
 
-def _scan_until_still(context: Context, where: str) -> Scan:
-    """Scan until the set of branches stood still for a whole scan, and unite everything that was seen."""
-    safety = context.plan.config.safety
-    deadline = running_seconds() + safety.scan_deadline_seconds
-    scan = Scan()
-    before = _branches(context)
+def _deadline(context: Context) -> float:
+    return running_seconds() + context.plan.config.safety.scan_deadline_seconds
+
+
+def _scan_until_proved(context: Context, where: str) -> Scan:
+    """Scan until a scan is proved complete, and unite everything that was seen.
+
+    While branches come and go it is scanned again, as long as rounds are left; the last round is proved by asking
+    every branch for everything.
+    """
+    safety, deadline = context.plan.config.safety, _deadline(context)
+    scan, scanned, give_up_at = Scan(), NONE, None
+    before, why = _branches(context), ""
     scan.heads.update(before.items())
-    for _ in range(safety.scan_rounds_max):
-        _scan_once(context, scan, where, deadline)
+    for left in reversed(range(safety.scan_rounds_max)):
+        known = len(scan.parts)
+        lost_pages = _scan_once(context, scan, where, deadline)
+        new = [read_hashes(context.folder, part) for part in scan.parts[known + 1 :: 2]]
+        scanned = unite([scanned, *new])
         after = _branches(context)
         scan.heads.update(after.items())
-        if after.keys() == before.keys():
-            scan.branches = after
+        moved, before = sorted(after.keys() ^ before.keys()), after
+        if moved and left:
+            log.info("branches came or went during the scan (%s …): scanning again", ", ".join(moved[:3]))
+            continue
+        proof = prove(context, after, scanned, lost_pages, bool(moved), give_up_at)
+        scan.proof, scan.branches = proof, after
+        if proof.addresses:
+            scan.add(context, where, pa.array(sorted(proof.addresses), pa.string()))
+            scan.rows += len(proof.addresses)
+        if not proof.missing:
             return scan
-        changed = sorted(after.keys() ^ before.keys())
-        log.info("branches came or went during the scan (%s …): scanning again", ", ".join(changed[:3]))
-        before = after
+        give_up_at, why = proof.too_many, _why(proof, moved, lost_pages)
+        log.info("the scan is not proved complete (%s): scanning again", why)
     raise RefusedError(
-        f"branches of {context.plan.repository} came or went during each of {safety.scan_rounds_max} scans"
-        " of staging, so none can be proved complete. Nothing was deleted. Run again at a quieter time, or"
-        " raise scan_rounds_max."
+        f"staging of {context.plan.repository} could not be proved complete in {safety.scan_rounds_max} scans. {why}."
+        " Nothing was deleted because of it. Run again when fewer branches are made and deleted, or raise"
+        f" staged_questions_max ({safety.staged_questions_max:,}) or scan_rounds_max; or name lakeFS's key-value store"
+        " (kv_conn_id), whose records are the proof."
     )
+
+
+def _why(proof: Proof, moved: list[str], lost_pages: list[Extent]) -> str:
+    """What called for a proof of the last scan, and why there is none."""
+    if moved:
+        cause = f"During the last one branches such as {', '.join(moved[:3])} came or went"
+    elif proof.lost is not None:
+        branch, path, address = proof.lost
+        cause = f"The last one did not show {address!r}, which is {path!r} on {branch}"
+    elif lost_pages:
+        cause = f"The last one had pages without a file ({len(lost_pages)}), as when a branch is deleted meanwhile"
+    else:
+        cause = "The end of a branch did not tell whether the last one showed all of it"
+    return f"{cause}, and asking the branches themselves did not settle it: {proof.missing}"
 
 
 def _branches(context: Context) -> dict[str, str]:
@@ -181,10 +253,12 @@ def _branches(context: Context) -> dict[str, str]:
     return found
 
 
-def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> None:
+def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> list[Extent]:
+    """Read one scan of the server; gives the extents of its pages without location."""
     run_id, locations, pages = "", set[str](), 0
     with_rows = 0
-    for page in _pages(context, deadline):
+    empty: list[Extent] = []
+    for token, page in _pages(context, deadline):
         if run_id and page.run_id != run_id:
             raise RefusedError(
                 f"prepare_uncommitted changed its run id from {run_id} to {page.run_id} between pages."
@@ -197,6 +271,7 @@ def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> Non
             locations.add(key_of(page.location, context.plan.namespace).rstrip("/") + "/")
         else:
             scan.empty_pages += 1
+            empty.append(Extent.between(token, page.token))
     locations.add(f"{SCANS}/{run_id}/uncommitted/")
     keys = _files(context, locations)
     if len(keys) < with_rows:
@@ -209,14 +284,16 @@ def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> Non
     scan.pages += pages
     for key, data in context.reader.get_many(keys):
         _copy(context, scan, where, key, data)
+    return empty
 
 
-def _pages(context: Context, deadline: float) -> Iterator[UncommittedPage]:
+def _pages(context: Context, deadline: float) -> Iterator[tuple[str | None, UncommittedPage]]:
+    """Every page, with the token that it was asked for with."""
     token: str | None = None
     seen: set[str] = set()
     while True:
         page = _page(context, token)
-        yield page
+        yield token, page
         if page.token is None:
             return
         if page.token in seen:
@@ -264,13 +341,9 @@ def _copy(context: Context, scan: Scan, where: str, key: str, data: bytes) -> No
     if "physical_address" not in table.column_names:
         raise FormatError(f"{key} has no column physical_address. Nothing was deleted.")
     addresses = canonical_staged(table["physical_address"], context.plan.namespace)
-    hashes = unite([hash64(addresses)])
-    index = len(scan.files)
-    rows = pa.table({"address": addresses})
     scan.files.append({"key": key, "rows": table.num_rows, "size_bytes": len(data)})
     scan.rows += table.num_rows
-    scan.parts.append(context.folder.write_table(where, index, rows, "addresses"))
-    scan.parts.append(write_hashes(context.folder, f"{where}/hashes-{index:05d}.u64", hashes))
+    scan.add(context, where, addresses)
 
 
 def canonical_staged(addresses: pa.ChunkedArray, namespace: str) -> pa.ChunkedArray:

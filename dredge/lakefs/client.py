@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dredge.errors import ConfigError, FormatError, NotFoundError
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
 from dredge.lakefs.model import (
     Change,
     Commit,
@@ -19,14 +19,20 @@ from dredge.lakefs.model import (
     UncommittedPage,
 )
 from dredge.lakefs.prepare import prepare_commits
-from dredge.lakefs.transport import Transport, refuse
+from dredge.lakefs.transport import NO_SUCH_CALL, Transport, refuse
 
 PAGE = 1000
 LOG_FIRST_PAGE = 50
+ABSENT_OBJECT = frozenset({"not found", "branch not found"})
+"""lakeFS's words for a path that a ref does not have, and for a ref that is not there. Any other 404 (the repository,
+the commit of the branch) says nothing about the path."""
+ABSENT_BRANCH = frozenset({"branch not found"})
+ABSENT_COMMIT = frozenset({"commit not found", "not found"})
 PREPARE_READ_SECONDS = 900.0
 """A page of uncommitted addresses ends by size or after a minute by default, but a loaded server takes
 longer."""
 
+_PAGED = ("results", "pagination")
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
 ACCESS_KEY = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
 SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
@@ -77,8 +83,9 @@ class LakeFSClient:
 
     def repository(self, name: str) -> Repository:
         """One repository; raises NotFoundError, and RefusedError while it is being deleted."""
+        what, members = f"repository {name}", ("id", "storage_namespace")
         return _repository(
-            self._get("/repositories/{repository}", {"repository": name}, {}, f"repository {name}")
+            self._get("/repositories/{repository}", {"repository": name}, {}, what, members=members)
         )
 
     def branches(self, repository: str) -> list[Ref]:
@@ -113,19 +120,25 @@ class LakeFSClient:
         """
         path = "/repositories/{repository}/commits/{commit}"
         what = f"commit {commit_id} of {repository}"
+        members = ("id", "parents", "creation_date", "meta_range_id")
+
+        def ask(given: str) -> Commit:
+            names = {"repository": repository, "commit": given}
+            return _commit(self._get(path, names, {}, what, ABSENT_COMMIT, members))
+
         try:
-            return _commit(self._get(path, {"repository": repository, "commit": commit_id}, {}, what))
+            return ask(commit_id)
         except NotFoundError:
             if len(commit_id) != 64:
                 raise
-        found = _commit(self._get(path, {"repository": repository, "commit": commit_id[:63]}, {}, what))
+        found = ask(commit_id[:63])
         return Commit(commit_id, found.parents, found.created_at, found.metarange_id, found.version)
 
     def rules(self, repository: str) -> Rules | None:
         """The garbage collection rules; None when there are none."""
         names = {"repository": repository}
         for path in ("/repositories/{repository}/settings/gc_rules", "/repositories/{repository}/gc/rules"):
-            answer = self._transport.call("GET", path, names=names)
+            answer = self._transport.call("GET", path, names=names, members=("default_retention_days",))
             if answer.status == 200:
                 value = answer.json()
                 branches = value.get("branches") or []  # the server writes null for none
@@ -133,7 +146,7 @@ class LakeFSClient:
                     int(value["default_retention_days"]),
                     {item["branch_id"]: int(item["retention_days"]) for item in branches},
                 )
-            if answer.status == 404 and answer.message != "invalid API endpoint":
+            if answer.status == 404 and answer.message != NO_SUCH_CALL:
                 self.repository(repository)  # a missing repository is no "no rules"
                 return None
             if answer.status not in (404, 500):
@@ -153,15 +166,17 @@ class LakeFSClient:
             body={"continuation_token": token} if token else {},
             retry=True,
             read_seconds=PREPARE_READ_SECONDS,
+            members=("run_id",),
         )
         if answer.status != 201:
             raise refuse(answer, what)
         value = answer.json()
-        run_id = value.get("run_id")
-        if not run_id:
+        if not value["run_id"]:
             raise FormatError(f"{what}: the answer names no run. Nothing was deleted.")
         return UncommittedPage(
-            run_id, value.get("gc_uncommitted_location") or "", value.get("continuation_token") or None
+            value["run_id"],
+            value.get("gc_uncommitted_location") or "",
+            value.get("continuation_token") or None,
         )
 
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
@@ -169,29 +184,33 @@ class LakeFSClient:
         return prepare_commits(self._transport, repository, deadline_seconds)
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """What a ref has under a path; raises NotFoundError."""
+        """What a ref has under a path; raises NotFoundError when lakeFS says that the ref or the path is not there."""
         names = {"repository": repository, "ref": ref}
         query = {"path": path, "user_metadata": "false"}
         where = "/repositories/{repository}/refs/{ref}/objects/stat"
-        return _stats(self._get(where, names, query, f"{path!r} on {ref}"))
+        members = ("path", "physical_address", "checksum")
+        return _stats(self._get(where, names, query, f"{path!r} on {ref}", ABSENT_OBJECT, members))
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
-        """The next objects of a ref, in path order, after a path."""
+        """The next objects of a ref, in path order, after a path; raises NotFoundError when the ref is not there."""
         value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"] if item["path_type"] == "object"]
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = PAGE
     ) -> tuple[list[ObjectStats], bool]:
-        """The next objects of a ref, in path order, after a path; and whether more follow."""
+        """The next objects of a ref, in path order, after a path, and whether more follow; raises NotFoundError when
+        the ref is not there."""
         value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"]], bool(value["pagination"]["has_more"])
 
-    def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
-        """The first differences between a branch's staging and its head."""
+    def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
+        """The next differences between a branch's staging and its head, in path order, after a path; raises
+        NotFoundError when the branch is not there."""
         names = {"repository": repository, "branch": branch}
         where = "/repositories/{repository}/branches/{branch}/diff"
-        value = self._get(where, names, {"amount": amount}, f"changes of {branch}")
+        query = {"amount": amount, "after": after}
+        value = self._get(where, names, query, f"changes of {branch}", ABSENT_BRANCH, _PAGED)
         return [Change(item["path"], item["type"]) for item in value["results"]]
 
     def version(self) -> str:
@@ -203,13 +222,35 @@ class LakeFSClient:
         names = {"repository": repository, "ref": ref}
         query = {"after": after, "amount": amount, "user_metadata": "false"}
         where = "/repositories/{repository}/refs/{ref}/objects/ls"
-        return self._get(where, names, query, f"objects of {ref}")
+        return self._get(where, names, query, f"objects of {ref}", ABSENT_OBJECT, _PAGED)
 
-    def _get(self, path: str, names: Mapping[str, str], query: Mapping[str, Any], what: str) -> Any:
-        answer = self._transport.call("GET", path, names=names, query=query)
-        if answer.status != 200:
-            raise refuse(answer, what)
-        return answer.json()
+    def _get(
+        self,
+        path: str,
+        names: Mapping[str, str],
+        query: Mapping[str, Any],
+        what: str,
+        absent: Container[str] | None = None,
+        members: Sequence[str] = (),
+    ) -> Any:
+        """Ask for a JSON object.
+
+        Args:
+            path: with places for `names`.
+            names: for the places.
+            query: parameters.
+            what: is asked for, for messages.
+            absent: lakeFS's words for "it is not there"; another 404 is about something else and refused. None
+                takes every 404 of lakeFS for it.
+            members: what the object has at least.
+        """
+        answer = self._transport.call("GET", path, names=names, query=query, members=members)
+        if answer.status == 200:
+            return answer.json()
+        error = refuse(answer, what)
+        if isinstance(error, NotFoundError) and absent is not None and answer.message not in absent:
+            raise RefusedError(f"{error}, which does not say that it is not there. Nothing was deleted.")
+        raise error
 
     def _pages(
         self,
@@ -221,7 +262,8 @@ class LakeFSClient:
     ) -> Iterator[dict[str, Any]]:
         after, amount = "", first_page
         while True:
-            value = self._get(path, names, {**query, "amount": amount, "after": after}, what)
+            paging = {**query, "amount": amount, "after": after}
+            value = self._get(path, names, paging, what, members=_PAGED)
             amount = PAGE
             yield from value["results"]
             pagination = value["pagination"]

@@ -136,15 +136,26 @@ class LakeFS(Protocol):
         """
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """What a ref has under a path; raises NotFoundError."""
+        """What a ref has under a path.
+
+        Raises:
+            NotFoundError: lakeFS itself says that the ref or the path is not there.
+            UnavailableError: no answer of lakeFS, which says nothing about the path.
+        """
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = 1000) -> list[ObjectStats]:
-        """The next objects of a ref, in path order, after a path."""
+        """The next objects of a ref, in path order, after a path; raises NotFoundError when the ref is not there."""
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = 1000
     ) -> tuple[list[ObjectStats], bool]:
         """The next objects of a ref, in path order, after a path; and whether more follow."""
 
-    def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
-        """The first differences between a branch's staging and its head."""
+    def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
+        """The next differences between a branch's staging and its head, in path order, after a path.
+
+        Fewer than `amount` means that there are no more.
+
+        Raises:
+            NotFoundError: lakeFS itself says that the branch is not there.
+        """

@@ -3,25 +3,34 @@
     async 202 → poll: completed with result → done · completed with error "get gc rules: not found" → no rules
                       completed with another error → refused · 404 (record gone) → refused · never completed →
                       deadline
-    async 404 or 500 → a server without that endpoint: ask the sync one
+    async 404 or 500 "invalid API endpoint" → a server without that endpoint: ask the sync one
     sync 201 → done · 404 "get gc rules: not found" → no rules · another 404 → refused
     sync 400 with two JSON documents → the second one is the result (pre-signing is off; the file was written)
-    connection dropped → refused: a branch head without its commit ends the server's process, and asking again
-    ends it again
+    501 → refused: this server will never do it
+    connection dropped, or somebody else answered (an ingress whose server died says 502) → refused: a branch head
+    without its commit ends the server's process, and asking again ends it again. Only a 404 of somebody else is
+    "unavailable": the request did not get to a server
 
 Source: pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.errors import DredgeError, FormatError, RefusedError, UnavailableError
 from dredge.lakefs.model import PreparedCommits
-from dredge.lakefs.transport import Answer, DroppedError, Transport, refuse
+from dredge.lakefs.transport import (
+    NO_SUCH_CALL,
+    READ_SECONDS,
+    Answer,
+    DroppedError,
+    ForeignAnswerError,
+    Transport,
+    refuse,
+)
 from dredge.runs.clock import running_seconds
 
 _PATH = "/repositories/{repository}/gc/prepare_commits"
@@ -47,19 +56,17 @@ def prepare_commits(
         Where they are, or None when the repository has no rules, so that every commit is active.
 
     Raises:
-        RefusedError: an answer that is neither; never read it as "nothing is committed".
-        UnavailableError: busy, or not finished in time.
+        RefusedError: an answer that is neither, or none; never read it as "nothing is committed".
+        UnavailableError: busy, not reached, or not finished in time.
     """
     names = {"repository": repository}
     try:
-        started = transport.call("POST", f"{_PATH}/async", names=names, retry=False, own_connection=True)
+        started = _ask(transport, f"{_PATH}/async", names, ("id",))
         if started.status == 202:
             return _poll(transport, repository, started.json()["id"], deadline_seconds, sleep)
-        if started.status not in (404, 500):
-            raise refuse(started, f"prepare_commits of {repository}")
-        answer = transport.call(
-            "POST", _PATH, names=names, retry=False, own_connection=True, read_seconds=deadline_seconds
-        )
+        if started.message != NO_SUCH_CALL:
+            raise _no_result(started, f"prepare_commits of {repository}")
+        answer = _ask(transport, _PATH, names, (), deadline_seconds)
     except DroppedError as error:
         raise RefusedError(
             f"prepare_commits of {repository}: {error}. lakeFS ends like this when a branch head has no"
@@ -69,6 +76,30 @@ def prepare_commits(
     return _sync_result(answer, repository)
 
 
+def _ask(
+    transport: Transport,
+    path: str,
+    names: Mapping[str, str],
+    members: Sequence[str],
+    read_seconds: float = READ_SECONDS,
+) -> Answer:
+    """Send the request once, on a connection of its own."""
+    try:
+        return transport.call(
+            "POST",
+            path,
+            names=names,
+            retry=False,
+            own_connection=True,
+            read_seconds=read_seconds,
+            members=members,
+        )
+    except ForeignAnswerError as error:
+        if error.status == 404:
+            raise
+        raise DroppedError(str(error)) from None
+
+
 def _sync_result(answer: Answer, repository: str) -> PreparedCommits | None:
     what = f"prepare_commits of {repository}"
     if answer.status == 201:
@@ -76,16 +107,20 @@ def _sync_result(answer: Answer, repository: str) -> PreparedCommits | None:
     if answer.status == 404 and answer.message == _NO_RULES:
         return None
     if answer.status == 400:
-        for document in _documents(answer.text):
+        for document in answer.documents:
             if document.get("gc_commits_location"):
                 return _result(document, what)
-    if answer.status == 404:
-        raise RefusedError(
-            f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It"
-            " does not mean that nothing is committed. Nothing was deleted. Check that the endpoint is a"
-            " lakeFS server and reaches this repository."
-        )
-    raise refuse(answer, what)
+    raise _no_result(answer, what)
+
+
+def _no_result(answer: Answer, what: str) -> DredgeError:
+    if answer.status != 404:
+        return refuse(answer, what)
+    return RefusedError(
+        f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It does not mean"
+        " that nothing is committed. Nothing was deleted. Check that the endpoint is a lakeFS server and reaches this"
+        " repository."
+    )
 
 
 def _poll(
@@ -97,7 +132,11 @@ def _poll(
     while True:
         try:
             answer = transport.call(
-                "GET", f"{_PATH}/status", names={"repository": repository}, query={"id": task}
+                "GET",
+                f"{_PATH}/status",
+                names={"repository": repository},
+                query={"id": task},
+                members=("completed",),
             )
         except UnavailableError as error:
             raise DroppedError(f"while it computed the active commits: {error}") from None
@@ -137,19 +176,3 @@ def _result(value: Mapping[str, Any], what: str) -> PreparedCommits:
     if not location:
         raise FormatError(f"{what}: the answer names no file. Nothing was deleted.")
     return PreparedCommits(str(value.get("run_id", "")), location)
-
-
-def _documents(text: str) -> list[dict[str, Any]]:
-    """Every JSON object of a body that holds several, one after the other."""
-    decoder = json.JSONDecoder()
-    found, at = [], 0
-    while at < len(text):
-        while at < len(text) and text[at].isspace():
-            at += 1
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except ValueError:
-            break
-        if isinstance(value, dict):
-            found.append(value)
-    return found

@@ -1,6 +1,13 @@
 """One HTTP request to lakeFS through the official SDK: signed, pooled, bounded in time, retried only where
 that is safe.
 
+Only lakeFS's own words are an answer. Between it and us stand ingresses, gateways and login pages, and while
+lakeFS is redeployed they answer in its place: `default backend - 404`, HTML, an empty body, JSON of their own. What
+lakeFS says is told from that by its shape: a success is one JSON object with the members that were asked for, an
+error a JSON object with a text `message`, and each 404 ends in `not found` or says `invalid API endpoint`. Anything
+else is `ForeignAnswerError`, whatever its status: it says nothing about the repository, and is asked again like a
+503 where that is safe.
+
 The SDK's generated models are not used: they refuse answers that real servers give (`"branches": null`, two
 JSON documents in one body) and cost more than the requests. Its client signs and sends; answers come back
 raw.
@@ -11,8 +18,9 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +28,6 @@ from dredge.errors import (
     ConfigError,
     ConflictError,
     DredgeError,
-    FormatError,
     NotFoundError,
     RefusedError,
     UnavailableError,
@@ -32,6 +39,10 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 120.0
 TRIES = 5
 _BUSY = (429, 500, 502, 503, 504)
+_DONE = (200, 201, 202)
+NOT_IMPLEMENTED = 501
+NO_SUCH_CALL = "invalid API endpoint"
+_LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +53,77 @@ class Answer:
     text: str
 
     def json(self) -> Any:
-        """The body as JSON.
-
-        Raises:
-            FormatError: it is none; a proxy or another server answered.
-        """
-        try:
-            return json.loads(self.text)
-        except ValueError:
-            raise FormatError(
-                f"the server's answer ({self.status}) is not JSON: {self.text[:200]!r}. Is the endpoint a"
-                " lakeFS server?"
-            ) from None
+        """The body of a success: a JSON object, which `Transport.call` has made sure of."""
+        return json.loads(self.text)
 
     @property
     def message(self) -> str:
         """lakeFS's own words, or the start of the body."""
-        try:
-            value = json.loads(self.text)
-        except ValueError:
-            return self.text[:200]
-        return str(value.get("message", "")) if isinstance(value, dict) else self.text[:200]
+        documents = self.documents
+        message = documents[0].get("message") if documents else None
+        return message if isinstance(message, str) else self.text[:200]
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        """The JSON objects that the body consists of, one after the other; none when it has anything else.
+
+        Some versions answer prepare_commits with an error and the result behind it.
+        """
+        decoder = json.JSONDecoder()
+        found: list[dict[str, Any]] = []
+        rest = self.text.strip()
+        while rest:
+            try:
+                value, end = decoder.raw_decode(rest)
+            except ValueError:
+                return []
+            if not isinstance(value, dict):
+                return []
+            found.append(value)
+            rest = rest[end:].lstrip()
+        return found
+
+    def is_lakefs(self, members: Sequence[str] = ()) -> bool:
+        """Whether lakeFS itself gave this answer.
+
+        Args:
+            members: what the JSON object of a success has.
+        """
+        documents = self.documents
+        if not documents:
+            return False
+        if self.status in _DONE:
+            return len(documents) == 1 and all(name in documents[0] for name in members)
+        message = documents[0].get("message")
+        if self.status < 400 or not isinstance(message, str):
+            return False
+        return self.status != 404 or _LAKEFS_404.fullmatch(message) is not None
 
 
 class DroppedError(UnavailableError):
     """The connection ended without an answer: nobody knows what the server did."""
+
+
+class ForeignAnswerError(UnavailableError):
+    """Somebody else answered in lakeFS's place, so nothing is known.
+
+    Args:
+        call: that was made, for the message.
+        answer: that came.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, call: str, answer: Answer) -> None:
+        self.status = answer.status
+        body = f"{answer.text[:200]!r}" if answer.text else "an empty body"
+        super().__init__(
+            f"{call}: the answer ({answer.status}, {body}) is not lakeFS's own, so it says nothing about the"
+            " repository. Something in front of it answered (an ingress, a gateway, a login page), or the endpoint is"
+            " no lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when the server is"
+            " back."
+        )
 
 
 class Transport:
@@ -103,6 +160,7 @@ class Transport:
         retry: bool | None = None,
         read_seconds: float = READ_SECONDS,
         own_connection: bool = False,
+        members: Sequence[str] = (),
     ) -> Answer:
         """Send a request.
 
@@ -112,15 +170,19 @@ class Transport:
             names: values for the places; quoted here.
             query: parameters of the query.
             body: JSON.
-            retry: whether a busy or lost server is asked again; None means for GET only.
+            retry: whether a busy or lost server is asked again, or one that somebody else answers for; None means
+                for GET only.
             read_seconds: how long to wait for the answer.
             own_connection: use a new connection, so that a drop cannot be a kept one gone stale.
+            members: what the JSON object of a success has at least.
 
         Returns:
-            The answer, whatever its status.
+            lakeFS's answer, whatever its status.
 
         Raises:
-            UnavailableError: no answer; DroppedError when the connection broke after the request was sent.
+            UnavailableError: no answer; DroppedError when the connection broke after the request was sent,
+                ForeignAnswerError when somebody else answered.
+            RefusedError: 501.
         """
         again = method == "GET" if retry is None else retry
         client = self._client() if own_connection else self._shared
@@ -133,7 +195,12 @@ class Transport:
                     raise
                 log.info("%s %s: %s; asking again", method, path, error)
             else:
-                if last or answer.status not in _BUSY:
+                if answer.status == NOT_IMPLEMENTED:
+                    raise refuse(answer, f"{method} {path}")
+                known = answer.is_lakefs(members)
+                if last and not known:
+                    raise ForeignAnswerError(f"{method} {path}", answer)
+                if last or (known and (answer.status not in _BUSY or answer.message == NO_SUCH_CALL)):
                     return answer
                 log.info("%s %s: %d %s; asking again", method, path, answer.status, answer.message)
             time.sleep(min(10.0, 0.2 * 2**attempt) * (0.5 + random.random() / 2))
@@ -205,11 +272,23 @@ def refuse(answer: Answer, what: str) -> DredgeError:
         what: the thing that was asked for, for the message.
     """
     text = f"{what}: lakeFS answered {answer.status} {answer.message!r}"
+    if answer.status == NOT_IMPLEMENTED:
+        return RefusedError(
+            f"{text}. This server does not offer that call and will not later either, so it is not asked again."
+            " Nothing was deleted. Use a lakeFS server that offers garbage collection (prepare_commits and"
+            " prepare_uncommited) and its object calls, or switch on what its configuration leaves out; a server that"
+            " only resembles lakeFS cannot be collected."
+        )
     if answer.status == 401:
         return ConfigError(f"{text}. Check the access key and secret of the lakeFS connection.")
     if answer.status in (403, 410):
         # Read-only, protected, or being deleted: asking again changes nothing, and it is no "empty".
         return RefusedError(f"{text}. Nothing was deleted.")
+    if answer.status == 404 and answer.message == NO_SUCH_CALL:
+        return ConfigError(
+            f"{text}: it does not know that call. Check the endpoint of the lakeFS connection, and that the server's"
+            " version has the call."
+        )
     if answer.status == 404:
         return NotFoundError(text)
     if answer.status in (409, 412):

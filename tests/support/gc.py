@@ -125,12 +125,10 @@ class CatalogClient:
         page = self.catalog.list_entries(repository, ref, after=after, amount=amount)
         return [_stats(found) for found in page.results], page.has_more
 
-    def changes(self, repository: str, branch: str, amount: int = 100) -> list[Change]:
+    def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
         self.before("changes", (repository, branch))
-        return [
-            Change(found.path, found.type)
-            for found in self.catalog.diff_branch(repository, branch, amount=amount).results
-        ]
+        page = self.catalog.diff_branch(repository, branch, amount=amount, after=after)
+        return [Change(found.path, found.type) for found in page.results]
 
 
 def _repository(found: Any) -> Repository:

@@ -84,7 +84,7 @@ def scripted_server() -> Iterator[Script]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     script.endpoint = f"http://127.0.0.1:{server.server_port}"
     try:

@@ -187,15 +187,20 @@ class UncommittedPage:
         self._file = PageFile(settings.prepare_flush_rows)
         self._moved = False
         self._rows = 0  # what decides whether the page has rows; a defect resets it
+        self._loses_rows = settings.defect("rows_lost_on_branch_delete")
+        self._vanished = False  # the last branch looked at
 
     def write(self, mark: Mark) -> PageResult:
         """Go on from a mark until a limit is reached or all is written.
 
         Raises:
             CommitNotFoundError: 404, a branch's head has no record.
+            BranchNotFoundError: 404, the last branch of the page has gone (a defect).
             ContinuationTokenError: 400, the run began so long ago that copies made meanwhile may be forgotten.
         """
         following = None if mark.key else self._all_branches(mark)
+        if self._vanished and self._loses_rows:
+            raise BranchNotFoundError
         if following is None:
             following = self._all_copies(mark)
         if self._settings.profile == "design":
@@ -243,11 +248,14 @@ class UncommittedPage:
         try:
             branch = self._branches.current(self._repository, name).branch
         except BranchNotFoundError:  # deleted since it was listed
-            if self._settings.defect("rows_lost_on_branch_delete"):
+            self._vanished = True
+            if self._loses_rows:
                 self._rows = 0
             return None
+        self._vanished = False
         for path, entry in self._uncommitted(branch, start):
             if self._is_full():
+                self._rows += self._loses_rows  # a real server counts the row before it looks at the limit
                 return path_text(path)
             address = self._address(entry)
             if address is not None:

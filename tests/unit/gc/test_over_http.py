@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import lakefs
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.steps import run_steps
-from dredge.lakefs import LakeFSClient
+from dredge.lakefs import LakeFSClient, transport
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
+from dredge.server.hooks import Answer
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.objectstore import moto_s3
 
@@ -119,6 +120,23 @@ def test_a_defect_that_hides_live_objects_stops_the_run(tmp_path: Path, defect: 
         with pytest.raises(RefusedError, match=message):
             collect(lake)
         assert keys(lake) == before
+
+
+def test_an_ingress_that_answers_404_for_every_object_clears_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While lakeFS is redeployed; read as "not served", the object that the branch reads would be deleted."""
+    monkeypatch.setattr(transport.time, "sleep", lambda _: None)
+    with lakefs_server(tmp_path) as lake:
+        repository = lake.repository()
+        living = {upload(repository, f"a{number:02d}", b"%d" % number) for number in range(30)}
+        repository.branch("main").commit("first")
+        living.add(upload(repository, "a20", b"20"))  # in no answer about uncommitted objects
+        gone = Answer(404, body=b"default backend - 404", headers={"Content-Type": "text/plain"})
+        with lake.hook("stat_object", lambda _: gone), suppress(UnavailableError):
+            collect(lake)
+        assert keys(lake) == living
+        assert_readable(repository, "main")
 
 
 def test_tasks_in_other_processes_give_the_same_result(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc import staged, staged_kv
 from dredge.gc.staged_kv import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.gc.steps import mark_uncommitted, slice_listing
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry as EntryOf
 from dredge.graveler.committed.values import Value
@@ -25,7 +26,8 @@ from dredge.graveler.staging.area import Staged
 from dredge.kv.dynamodb import AwsKeys
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
-from tests.support.gc import World, make_world, summary_of
+from tests.support.gc import World, make_world, seen_with, summary_of
+from tests.support.storms import Storm
 
 
 @dataclass
@@ -203,6 +205,36 @@ def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
     world.lake.kv.set(token.encode(), b"a", entry.encode())
     world.run(context)
     assert old in world.data()
+
+
+def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the server loses rows, and branches come and go all the time."""
+    world = seen_with(world, defects=frozenset({"rows_lost_on_branch_delete"}))
+    store_of(world, monkeypatch)
+    catalog, name = world.lake.catalog, world.lake.repository
+    for branch in ("aa", "zz"):
+        catalog.create_branch(name, branch, "main")
+    living = {world.upload(f"path/{number}", b"%d" % number, "aa") for number in range(5)}
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    asked: list[str] = []
+
+    def count(called: str, _: object) -> None:
+        asked.append(called)
+        if called == "prepare_uncommitted":
+            catalog.create_branch(name, f"new{len(asked)}", "main")
+
+    with Storm(world, ["mm"]):
+        context = world.plan()
+        slice_listing(context, world.runner)
+        world.client.before = count
+        mark_uncommitted(context, world.runner)
+        assert not {"changes", "stat", "objects"} & set(asked)
+        world.run(context)
+    assert living <= world.data()
+    assert orphan not in world.data()
+    counts = summary_of(context, "staged").counts
+    assert (counts["scans"], counts["rows"], counts["kv_rows"]) == (1, 0, 5)
 
 
 def test_many_records_are_written_in_several_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

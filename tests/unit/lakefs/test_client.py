@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,9 +20,12 @@ from dredge.errors import (
 )
 from dredge.lakefs import LakeFSClient, PreparedCommits, Ref, Rules
 from dredge.lakefs import transport as transport_module
+from dredge.lakefs.transport import TRIES
 from tests.support.captured import FOLDER
 from tests.support.http import Asked, Script, scripted_server
 
+UNKNOWN_CALL = (404, {"message": "invalid API endpoint"})
+OLD_SERVER = (500, {"message": "invalid API endpoint"})
 NO_RULES = {"message": "get gc rules: not found"}
 RESULT = {
     "run_id": "r",
@@ -213,13 +216,14 @@ def test_trap_42_a_commit_that_is_really_missing_is_not_found(server: Script, cl
         (420, ConfigError),
         (429, UnavailableError),
         (500, UnavailableError),
+        (501, RefusedError),
         (503, UnavailableError),
     ],
 )
 def test_errors_come_by_what_to_do_about_them(
     server: Script, client: LakeFSClient, status: int, family: type[DredgeError]
 ) -> None:
-    server.answer = lambda _: (status, {"message": "the words"})
+    server.answer = lambda _: (status, {"message": "the words: not found"})
     with pytest.raises(family, match="the words"):
         client.repository("lake")
 
@@ -243,7 +247,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 
 def test_an_answer_that_is_no_json_is_not_lakefs(server: Script, client: LakeFSClient) -> None:
     server.answer = lambda _: (200, b"<html>welcome</html>")
-    with pytest.raises(FormatError, match="lakeFS server"):
+    with pytest.raises(UnavailableError, match="lakeFS server"):
         client.repository("lake")
 
 
@@ -264,9 +268,121 @@ def test_pages_of_uncommitted_addresses_carry_location_and_token(
 def test_a_page_of_uncommitted_addresses_without_a_run_is_refused(
     server: Script, client: LakeFSClient
 ) -> None:
-    server.answer = lambda _: (201, {})
+    server.answer = lambda _: (201, {"run_id": ""})
     with pytest.raises(FormatError, match="names no run"):
         client.prepare_uncommitted("lake", None)
+
+
+CALLS: dict[str, Callable[[LakeFSClient], Any]] = {
+    "repositories": lambda client: client.repositories(),
+    "repository": lambda client: client.repository("lake"),
+    "branches": lambda client: client.branches("lake"),
+    "tags": lambda client: client.tags("lake"),
+    "log": lambda client: list(client.log("lake", "main")),
+    "commit": lambda client: client.commit("lake", "a" * 64),
+    "rules": lambda client: client.rules("lake"),
+    "prepare_uncommitted": lambda client: client.prepare_uncommitted("lake", None),
+    "stat": lambda client: client.stat("lake", "main", "path"),
+    "objects": lambda client: client.objects("lake", "main"),
+    "changes": lambda client: client.changes("lake", "main"),
+    "version": lambda client: client.version(),
+}
+# What stands in front of lakeFS says while lakeFS is away, or for ever when it is not there.
+FOREIGN: dict[str, tuple[int, Any]] = {
+    "ingress without a backend": (404, b"default backend - 404"),
+    "empty 404": (404, b""),
+    "gateway in JSON": (404, {"error": "Not Found", "status": 404}),
+    "gateway with a message": (404, {"message": "no Route matched with those values"}),
+    "cloud gateway": (404, {"message": "Not Found"}),
+    "message that is no text": (404, {"message": None}),
+    "a list": (404, ["not found"]),
+    "firewall": (403, b"<html>blocked</html>"),
+    "login page": (200, b"<html>welcome</html>"),
+    "made by somebody": (201, b"created"),
+    "login wanted": (401, b"<html>log in</html>"),
+    "bad request in HTML": (400, b"<h1>400 Bad Request</h1>"),
+    "conflict of somebody": (409, b""),
+    "gone": (410, b"gone"),
+    "bad gateway": (502, b"<html>bad gateway</html>"),
+    "cut off": (200, b'{"results": ['),
+    "JSON of another shape": (200, {"status": "ok"}),
+    "nothing": (204, b""),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_not_lakefs_own_answer_is_no_answer(server: Script, client: LakeFSClient, call: str) -> None:
+    for foreign, answer in FOREIGN.items():
+        if (call, foreign) == ("version", "JSON of another shape"):
+            continue  # a configuration without a version is one
+        server.asked.clear()
+        server.answer = lambda _, given=answer: given  # type: ignore[misc]
+        with pytest.raises(UnavailableError, match="not lakeFS's own"):
+            CALLS[call](client)
+        assert len(server.asked) == TRIES, foreign
+
+
+def test_a_server_that_is_back_after_a_foreign_answer_is_heard(server: Script, client: LakeFSClient) -> None:
+    answers = [*list(FOREIGN.values())[: TRIES - 1], captured("repository")]
+    server.answer = lambda _: answers[len(server.asked) - 1]
+    assert client.repository("basic-fixture").name == "basic-fixture"
+
+
+def test_real_errors_are_lakefs_own(server: Script, client: LakeFSClient) -> None:
+    for path in sorted((FOLDER / "api").glob("error_*.json")):
+        server.asked.clear()
+        server.answer = lambda _, name=path.stem: captured(name)  # type: ignore[misc]
+        with pytest.raises(DredgeError) as caught:
+            client.repository("basic-fixture")
+        assert not isinstance(caught.value, UnavailableError), path.stem
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("message", ["repository not found", "commit not found", "invalid API endpoint"])
+@pytest.mark.parametrize("call", ["stat", "objects", "changes"])
+def test_a_404_about_something_else_does_not_say_that_the_path_is_not_there(
+    server: Script, client: LakeFSClient, call: str, message: str
+) -> None:
+    server.answer = lambda _: (404, {"message": message})
+    with pytest.raises((RefusedError, ConfigError), match=message):
+        CALLS[call](client)
+
+
+def test_a_commit_of_a_missing_repository_is_no_missing_commit(server: Script, client: LakeFSClient) -> None:
+    server.answer = lambda _: (404, {"message": "repository not found"})
+    with pytest.raises(RefusedError, match="repository not found"):
+        client.commit("lake", "a" * 64)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("stat", "not found"),
+        ("stat", "branch not found"),
+        ("objects", "not found"),
+        ("changes", "branch not found"),
+    ],
+)
+def test_what_lakefs_says_is_not_there_is_not_there(
+    server: Script, client: LakeFSClient, call: str, message: str
+) -> None:
+    server.answer = lambda _: (404, {"message": message})
+    with pytest.raises(NotFoundError, match=message):
+        CALLS[call](client)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("body", [{"message": "Not Implemented"}, b"<html>not implemented</html>", b""])
+def test_what_a_server_never_does_is_not_to_be_tried_again(
+    server: Script, client: LakeFSClient, body: Any
+) -> None:
+    server.answer = lambda _: (501, body)
+    for call in [*CALLS.values(), lambda client: client.prepare_commits("lake", 60)]:
+        server.asked.clear()
+        with pytest.raises(RefusedError, match="not later either") as caught:
+            call(client)
+        assert "again later" not in str(caught.value)
+        assert len(server.asked) == 1
 
 
 def sequence(server: Script, *answers: tuple[str, tuple[int, Any] | None]) -> None:
@@ -307,12 +423,12 @@ def test_a_server_without_the_asynchronous_call_is_asked_the_old_way(
 
 def test_vendor_two_documents_in_a_400_are_a_result(server: Script, client: LakeFSClient) -> None:
     body = b'{"message":"operation not supported"}\n' + json.dumps(RESULT).encode() + b"\n"
-    sequence(server, ("/async", (500, b"")), ("/prepare_commits", (400, body)))
+    sequence(server, ("/async", OLD_SERVER), ("/prepare_commits", (400, body)))
     assert client.prepare_commits("lake", 60) == PREPARED
 
 
 def test_a_400_without_a_result_is_an_error(server: Script, client: LakeFSClient) -> None:
-    sequence(server, ("/async", (500, b"")), ("/prepare_commits", (400, {"message": "bad"})))
+    sequence(server, ("/async", OLD_SERVER), ("/prepare_commits", (400, {"message": "bad"})))
     with pytest.raises(ConfigError, match="bad"):
         client.prepare_commits("lake", 60)
 
@@ -320,18 +436,18 @@ def test_a_400_without_a_result_is_an_error(server: Script, client: LakeFSClient
 def test_trap_02_no_rules_come_as_a_404_or_as_a_completed_tasks_error(
     server: Script, client: LakeFSClient
 ) -> None:
-    sequence(server, ("/async", (404, b"")), ("/prepare_commits", (404, NO_RULES)))
+    sequence(server, ("/async", UNKNOWN_CALL), ("/prepare_commits", (404, NO_RULES)))
     assert client.prepare_commits("lake", 60) is None
     failed = captured("prepare_commits_status_no_rules")
     sequence(server, ("/async", STARTED), ("/status", failed))
     assert client.prepare_commits("lake", 60) is None
 
 
-@pytest.mark.parametrize("message", ["repository not found", "commit not found", "not found", ""])
+@pytest.mark.parametrize("message", ["repository not found", "commit not found", "not found"])
 def test_trap_02_another_404_is_never_read_as_nothing_committed(
     server: Script, client: LakeFSClient, message: str
 ) -> None:
-    sequence(server, ("/async", (404, b"")), ("/prepare_commits", (404, {"message": message})))
+    sequence(server, ("/async", UNKNOWN_CALL), ("/prepare_commits", (404, {"message": message})))
     with pytest.raises(RefusedError, match="does not mean that"):
         client.prepare_commits("lake", 60)
 
@@ -360,10 +476,47 @@ def test_trap_31_a_task_that_never_ends_has_a_deadline(server: Script, client: L
 
 
 @pytest.mark.parametrize("where", ["/async", "/prepare_commits"])
+@pytest.mark.parametrize(
+    ("foreign", "family"),
+    [
+        ((404, b"default backend - 404"), UnavailableError),
+        ((404, {"message": ""}), UnavailableError),
+        ((502, b"<html>bad gateway</html>"), RefusedError),
+        ((500, b""), RefusedError),
+        ((201, b"<html>welcome</html>"), RefusedError),
+        ((202, {"status": "ok"}), RefusedError),
+    ],
+)
+def test_somebody_elses_answer_to_prepare_commits_is_neither_a_result_nor_a_reason_to_ask_again(
+    server: Script, client: LakeFSClient, where: str, foreign: tuple[int, Any], family: type[DredgeError]
+) -> None:
+    """Only a 404 of an ingress tells that no server got the request; a server that died looks like all others."""
+    if where == "/async":
+        sequence(server, ("/async", foreign))
+    elif foreign[0] == 202:
+        return
+    else:
+        sequence(server, ("/async", UNKNOWN_CALL), ("/prepare_commits", foreign))
+    with pytest.raises(family, match="not lakeFS's own"):
+        client.prepare_commits("lake", 60)
+    assert len(server.asked) == (1 if where == "/async" else 2)
+
+
+def test_somebody_elses_answer_to_a_poll_is_asked_again(server: Script, client: LakeFSClient) -> None:
+    sequence(server, ("/async", STARTED), ("/status", (404, b"default backend - 404")), ("/status", DONE))
+    assert client.prepare_commits("lake", 60) == PREPARED
+    server.answer = lambda asked: STARTED if asked.method == "POST" else (404, b"default backend - 404")
+    server.asked.clear()
+    with pytest.raises(RefusedError, match="not asked again"):
+        client.prepare_commits("lake", 60)
+    assert sum(asked.method == "POST" for asked in server.asked) == 1
+
+
+@pytest.mark.parametrize("where", ["/async", "/prepare_commits"])
 def test_trap_41_a_dropped_connection_is_never_followed_by_another_try(
     server: Script, client: LakeFSClient, where: str
 ) -> None:
-    answers: list[tuple[str, tuple[int, Any] | None]] = [("/async", (500, b"")), ("/prepare_commits", None)]
+    answers: list[tuple[str, tuple[int, Any] | None]] = [("/async", OLD_SERVER), ("/prepare_commits", None)]
     sequence(server, *(answers if where == "/prepare_commits" else [("/async", None)]))
     with pytest.raises(RefusedError, match="not asked again"):
         client.prepare_commits("lake", 60)

@@ -1,0 +1,89 @@
+"""A client that makes and deletes branches while a server writes pages of uncommitted addresses.
+
+with Storm(world, ["mm"]): …                 # there during each call only, so equal names before and after
+with Storm(world, ["mm"], remake=True): …    # there before and after, deleted and made again during each call
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from tests.support.gc import World
+
+
+class Storm:
+    """Deletes branches when a page comes to them.
+
+    Args:
+        world: behind a server with the defect `rows_lost_on_branch_delete`.
+        names: of the branches.
+        remake: the branches exist between the calls too.
+        when: tells by the number of a call, from 1, whether branches go during it.
+        slow: after the branch of this name a page has taken too long.
+
+    Attributes:
+        calls: made so far.
+        deleted: branches deleted so far.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        names: Sequence[str],
+        *,
+        remake: bool = False,
+        when: Callable[[int], bool] = lambda _: True,
+        slow: str = "",
+    ) -> None:
+        self._world = world
+        self._catalog = world.lake.catalog
+        self._names = names
+        self._remake = remake
+        self._when = when
+        self._slow = slow
+        self._blows = False
+        self.calls = 0
+        self.deleted = 0
+
+    def __enter__(self) -> Self:
+        self._prepare, self._scan = self._catalog.prepare_uncommitted, self._catalog._branches.scan
+        self._catalog.prepare_uncommitted = self._preparing  # type: ignore[method-assign]
+        self._catalog._branches.scan = self._scanning  # type: ignore[method-assign]
+        if self._remake:
+            self._make()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._catalog.prepare_uncommitted = self._prepare  # type: ignore[method-assign]
+        self._catalog._branches.scan = self._scan  # type: ignore[method-assign]
+
+    def _make(self) -> None:
+        for name in self._names:
+            self._catalog.create_branch(self._world.lake.repository, name, "main")
+
+    def _preparing(self, *arguments: Any) -> Any:
+        self.calls += 1
+        if not self._when(self.calls):
+            return self._prepare(*arguments)
+        if not self._remake:
+            self._make()
+        self._blows, self._left = True, set(self._names)
+        try:
+            return self._prepare(*arguments)
+        finally:
+            self._blows = False
+            for name in self._left:
+                self._catalog.delete_branch(self._world.lake.repository, name)
+            if self._remake:
+                self._make()
+
+    def _scanning(self, *arguments: Any, **more: Any) -> Iterator[Any]:
+        for branch in self._scan(*arguments, **more):
+            if self._blows and branch.name in self._left:
+                self._left.discard(branch.name)
+                self._catalog.delete_branch(self._world.lake.repository, branch.name)
+                self.deleted += 1
+            yield branch
+            if self._blows and branch.name == self._slow:
+                self._world.age(minutes=2)
