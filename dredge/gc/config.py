@@ -128,8 +128,6 @@ class GCConfig:
         policy: what else stays, beyond lakeFS's own rules; None is nothing.
         read_kv: lakeFS's staging records are read directly, besides asking the server. Where the store is,
             and who may enter, says the environment (`dredge.gc.staged_kv`).
-        warn_on_foreign_overlaps: two *other* repositories whose namespaces overlap are a warning instead of a
-            stop.
         safety: margins.
         tuning: sizes.
     """
@@ -150,7 +148,6 @@ class GCConfig:
     keep_tags: bool = True
     policy: RetentionPolicy | None = None
     read_kv: bool = False
-    warn_on_foreign_overlaps: bool = False
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 

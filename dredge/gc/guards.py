@@ -15,6 +15,7 @@ from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
 from dredge.gc.identical import CLEARED, STEP, Resolution, resolve
 from dredge.gc.namespaces import check_namespaces
+from dredge.gc.slices import METADATA
 from dredge.gc.staged import STEP as STAGED
 from dredge.gc.state.base import base_of
 from dredge.runs.limits import Finding, Limits, worst
@@ -133,15 +134,23 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     )
     yield _committed_not_empty(committed)
     yield _staging_not_gone(context, staged)
+    yield _nothing_nested(listing)
+
+
+def _nothing_nested(listing: StepSummary) -> Finding:
     metadata = listing.counts["foreign_metadata"]
-    yield _must(
-        "nothing_nested",
-        metadata == 0,
-        metadata,
-        0,
-        "files of another repository's metadata lie below data/"
-        + (f", such as {listing.details['foreign_metadata']!r}" if metadata else ""),
-    )
+    text = "files of another repository's metadata lie below data/"
+    if metadata:
+        sample = listing.details["foreign_metadata"]
+        folder = sample.partition(METADATA)[0]
+        text += (
+            f", such as {sample!r}: another repository lives in {folder} or has left its files there, and"
+            " its objects cannot be told from garbage. If a repository still uses that place, move its data"
+            " to a namespace of its own. If it was deleted (lakeFS leaves the objects of deleted repositories"
+            f" where they are) and no server has a repository there, remove {folder} from the object store"
+            " by hand. Then start a new run"
+        )
+    return _must("nothing_nested", metadata == 0, metadata, 0, text)
 
 
 def _committed_not_empty(committed: StepSummary) -> Finding:
@@ -195,7 +204,7 @@ def _outside(context: Context, record: StepRecord) -> Iterator[Finding]:
     plan = context.plan
     namespaces = {found.name: found.namespace for found in context.client.repositories()}
     try:
-        for warning in check_namespaces(plan.repository, namespaces, plan.config.warn_on_foreign_overlaps):
+        for warning in check_namespaces(plan.repository, namespaces):
             record.warn(warning)
         yield Finding(
             "namespaces_apart", "passed", len(namespaces), None, "repositories' namespaces were compared"

@@ -83,7 +83,7 @@ def plan_run(
             f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection."
             " Nothing was deleted."
         )
-    for warning in check_namespaces(repository.name, namespaces, config.warn_on_foreign_overlaps):
+    for warning in check_namespaces(repository.name, namespaces):
         log.warning("%s", warning)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
