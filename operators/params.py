@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, SLICE_MARGIN_HOURS, SLICE_OPEN_HOURS
+from dredge.gc.config import AUTO, CLEAN, MIN_AGE_HOURS, OPTIMIZED, SLICE_MARGIN_HOURS, SLICE_OPEN_HOURS
 from operators.retry import RETRY_BY_FAMILY
 
 #: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
@@ -66,11 +66,12 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
             param("dry_run", True, "Dry run", "Find and report garbage, **delete nothing**.", type="boolean"),
             param(
                 "min_age_hours",
-                24,
+                MIN_AGE_HOURS,
                 "Minimum age in hours",
-                "Younger objects are kept. At least 24, as lakeFS lets uploads be linked for that long.",
+                "Younger objects are kept. At least 25: lakeFS lets uploads be linked for 24, and its servers' clocks"
+                " may differ.",
                 type="number",
-                minimum=24,
+                minimum=MIN_AGE_HOURS,
             ),
             param(
                 "unsafe_min_age_seconds",

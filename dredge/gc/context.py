@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.plan import PLAN, STATE, Plan
+from dredge.gc.plan import FORMAT, PLAN, STATE, Plan
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
@@ -64,15 +64,21 @@ class Context:
             clock: this machine's clock.
 
         Raises:
-            ConfigError: there is no run.
+            ConfigError: there is no run, or one that another version planned.
         """
         writer = open_writer(run_uri, options)
         try:
-            plan = Plan.from_json(read_json(writer, PLAN))
+            value = read_json(writer, PLAN)
         except NotFoundError:
             raise ConfigError(
                 f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
             ) from None
+        if value.get("format") != FORMAT:
+            raise ConfigError(
+                f"{run_uri} was planned by another version of Dredge, whose checks were others. Nothing was"
+                " done. Start a new run; `dredge gc report` shows what became of this one."
+            )
+        plan = Plan.from_json(value)
         return cls(
             plan=plan,
             folder=RunFolder(writer, plan.run_id),

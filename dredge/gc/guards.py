@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.gc import canaries
+from dredge.gc.clocks import server_clock_finding
 from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
 from dredge.gc.identical import CLEARED, STEP, Resolution, resolve
@@ -123,6 +124,7 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     ordered = listing.finished_at <= staged.started_at and staged.finished_at <= committed.started_at
     text = "reads in the order of the safety argument: listing, staging, commits"
     yield _must("order", ordered, 3 if ordered else "not all", None, text)
+    yield _server_clock(context, staged, record)
     live = committed.counts["live_addresses"]
     inside = committed.counts["range_rows"] - committed.counts["outside_rows"]
     yield _must(
@@ -135,6 +137,16 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     yield _committed_not_empty(committed)
     yield _staging_not_gone(context, staged)
     yield _nothing_nested(listing)
+
+
+def _server_clock(context: Context, staged: StepSummary, record: StepRecord) -> Finding:
+    if context.plan.server_ahead_seconds is None:
+        record.warn(
+            "lakeFS's answers had no Date header when the run was planned (a proxy takes it away), so the"
+            " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
+            " for them; let the header through to have them compared"
+        )
+    return server_clock_finding(context.plan, staged)
 
 
 def _nothing_nested(listing: StepSummary) -> Finding:

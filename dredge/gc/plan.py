@@ -13,6 +13,8 @@ from dredge.gc.state.version import Version
 from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
+FORMAT = 2
+"""Of the plans that this version makes and carries out. Older ones are only read."""
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
@@ -31,6 +33,8 @@ class Plan:
         created_at: the store's time when the plan was made.
         cutoff: only objects last modified strictly before this are candidates.
         store_ahead_seconds: the store's clock minus this machine's.
+        server_ahead_seconds: a lakeFS server's clock minus the store's, at least, of the server that differed
+            most; None when its answers tell no time.
         lease: the right to run.
         config: what the user asked for.
         default_branch: the repository's.
@@ -49,6 +53,7 @@ class Plan:
     created_at: datetime
     cutoff: datetime
     store_ahead_seconds: float
+    server_ahead_seconds: float | None = None
     lease: LeaseGrant
     config: GCConfig
     default_branch: str
@@ -81,7 +86,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """As the JSON object of `plan.json`."""
         return {
-            "format": 1,
+            "format": FORMAT,
             "run_id": self.run_id,
             "repository": self.repository,
             "namespace": self.namespace,
@@ -96,6 +101,7 @@ class Plan:
             "cutoff": self.cutoff.isoformat(),
             "min_age_seconds": self.config.min_age_seconds,
             "store_ahead_seconds": self.store_ahead_seconds,
+            "server_ahead_seconds": self.server_ahead_seconds,
             "lease": self.lease.to_json(),
             "config": self.config.to_json(),
             "default_branch": self.default_branch,
@@ -104,7 +110,8 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Plan:
-        """From the object that `to_json` made."""
+        """From the object that `to_json` made, now or in an earlier version."""
+        read = GCConfig.from_json if value.get("format") == FORMAT else GCConfig.recorded
         return cls(
             run_id=value["run_id"],
             repository=value["repository"],
@@ -113,8 +120,9 @@ class Plan:
             created_at=datetime.fromisoformat(value["created_at"]),
             cutoff=datetime.fromisoformat(value["cutoff"]),
             store_ahead_seconds=value["store_ahead_seconds"],
+            server_ahead_seconds=value.get("server_ahead_seconds"),
             lease=LeaseGrant.from_json(value["lease"]),
-            config=GCConfig.from_json(value["config"]),
+            config=read(value["config"]),
             default_branch=value["default_branch"],
             mode=value["mode"],
             why_mode=value["why_mode"],

@@ -36,10 +36,11 @@ _BUSY = (429, 500, 502, 503, 504)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status and a body."""
+    """A status and a body, and the Date header; "" when there is none."""
 
     status: int
     text: str
+    date: str = ""
 
     def json(self) -> Any:
         """The body as JSON.
@@ -171,7 +172,7 @@ class Transport:
         except ApiException as error:
             if not error.status:
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error.reason}") from None
-            return Answer(int(error.status), _text(error.body))
+            return Answer(int(error.status), _text(error.body), _date(error.headers))
         except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
             raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
         except net.ReadTimeoutError:
@@ -182,7 +183,7 @@ class Transport:
             if _never_sent(error):
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
             raise DroppedError(f"lakeFS at {self.base} dropped the connection: {error}") from None
-        return Answer(int(response.status_code), _text(response.raw_data))
+        return Answer(int(response.status_code), _text(response.raw_data), _date(response.headers))
 
     def _client(self) -> Any:
         import urllib3
@@ -225,6 +226,10 @@ def _never_sent(error: BaseException) -> bool:
     reason = getattr(error, "reason", None)
     kinds = (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError)
     return isinstance(reason, kinds)
+
+
+def _date(headers: Mapping[str, str] | None) -> str:
+    return (headers or {}).get("Date") or ""
 
 
 def _text(body: bytes | str | None) -> str:

@@ -187,7 +187,7 @@ def test_form_deletes_nothing_unless_told() -> None:
     assert params["mode"].value == "auto"
     assert params["slice_margin_hours"].value == 193
     assert params["clean_every_days"].value == 30
-    assert params["min_age_hours"].value == 24
+    assert params["min_age_hours"].value == 25
     assert params["unsafe_min_age_seconds"].value is None
     assert params["keep_tags"].value is True
 
@@ -200,7 +200,7 @@ def test_form_deletes_nothing_unless_told() -> None:
         ("mode", "fast"),
         ("dry_run", None),
         ("dry_run", "no"),
-        ("min_age_hours", 23.9),
+        ("min_age_hours", 24.9),
         ("min_age_hours", None),
         ("unsafe_min_age_seconds", -1),
         ("slice_margin_hours", 24),
