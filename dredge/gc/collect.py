@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dredge.gc.context import Context
 from dredge.gc.index import CommittedIndex, IndexPart
-from dredge.gc.ranges import RangeFacts, Ranges, table_of
+from dredge.gc.ranges import Ranges, table_of
 from dredge.gc.shares import COUNTS, LIVE, merge_shards, read_share
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, TaskRunner, cut, deal
@@ -66,8 +66,7 @@ class Roles:
     def table(self, index: CommittedIndex, new: Collection[str]) -> pa.Table:
         """Range ids with their roles, and the part of the index that counts for each; none for new ones."""
         ids = sorted({*self.active, *self.known, *self.dropped, *self.expired})
-        known = [item in index.places and item not in new for item in ids]
-        places = [index.places[item][0] if found else "" for item, found in zip(ids, known, strict=True)]
+        places = ["" if item in new else index.part_of(item) or "" for item in ids]
         roles = [self.role(item) for item in ids]
         return pa.table({"range_id": pa.array(ids, pa.string()), "role": roles, "place": places})
 
@@ -120,8 +119,8 @@ def collect(
     """
     index = CommittedIndex.load(context.state, context.plan.namespace)
     wanted = roles.read
-    new = {range_id: facts for range_id, facts in wanted.items() if not _is_known(index, range_id, facts)}
-    used = sorted({index.places[range_id][0] for range_id in wanted if range_id not in new})
+    new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
+    used = sorted(index.group(wanted.keys() - new.keys())[0])
     # Only to explain: nothing depends on these, so a file that cannot be read is passed over.
     extra = {range_id: facts for range_id, facts in roles.expired.items() if range_id not in index.places}
     rows = sum(facts.count for facts in roles.active.values())
@@ -146,8 +145,7 @@ def collect(
         damaged = {name for result in results for name in result["damaged"]}
         counts["index_parts_rebuilt"] += len(damaged)
         # What a damaged part should have held is decoded from the ranges themselves.
-        lost = {name: facts for name, facts in wanted.items() if name in index.places}
-        lost = {name: facts for name, facts in lost.items() if index.places[name][0] in damaged}
+        lost = {item: facts for item, facts in wanted.items() if index.part_of(item) in damaged}
         tasks = _tasks(context, runner, where, "again", lost, [], 0)
     merge = {"bits": bits, "is_difference": counted_bits is not None, "keep_counts": keep_counts}
     merge["count_here"] = count_here
@@ -158,11 +156,6 @@ def collect(
         live_addresses=sum(part.rows for part in parts if part.name.startswith(f"{where}/{LIVE}-")),
     )
     return Collected(parts, bits, counts, counted, set(roles.dropped) - decoded)
-
-
-def _is_known(index: CommittedIndex, range_id: str, facts: RangeFacts) -> bool:
-    place = index.places.get(range_id)
-    return place is not None and place[1] == facts.count
 
 
 def _tasks(

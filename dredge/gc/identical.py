@@ -171,17 +171,17 @@ def _find_paths(
     table = folder.read_part(committed.part("committed/ranges-00000.parquet"))
     facts = {range_id: found for range_id, found in facts_of(table) if found.head}
     index = CommittedIndex.load(context.state, context.plan.namespace)
-    groups: dict[str, list[str]] = defaultdict(list)
-    for range_id in facts:
-        groups[index.places[range_id][0]].append(range_id)
-    jobs = [
+    groups, lacking = index.group(facts)
+    jobs: list[Json] = [
         {
             "part": index.parts[name].to_json(),
             "ranges": ranges,
             "counts": [facts[item].count for item in ranges],
         }
-        for name, ranges in sorted(groups.items())
+        for name, ranges in groups.items()
     ]
+    # An optimized run decodes new ranges only, so an index that was lost still lacks the others here.
+    jobs += [{"part": None, "ranges": [item], "counts": [facts[item].count]} for item in lacking]
     hands = cut(jobs, context.hands(runner, len(jobs)))
     tasks = [{"index": number, "jobs": hand} for number, hand in enumerate(hands)]
     results = context.spread(runner, STEP, match_paths, config, tasks, "ranges", len(facts))
@@ -202,7 +202,8 @@ def match_paths(config: Json, task: Json) -> Json:
     Args:
         config: doors, `contents` and `sizes` (files of hashes), `most` (rows after which it gives up),
             `progress`.
-        task: `index`, and `jobs`: a part of the committed index with the ranges in it that belong to heads.
+        task: `index`, and `jobs`: a part of the committed index (or none) with the ranges in it that belong to
+            heads.
 
     Returns:
         `part` with the rows, and `complete`.
@@ -216,7 +217,7 @@ def match_paths(config: Json, task: Json) -> Json:
     rows, complete = 0, True
     for job in task["jobs"]:
         counts = dict(zip(job["ranges"], job["counts"], strict=True))
-        for range_id in _with_content(state, IndexPart.from_json(job["part"]), counts, contents, sizes):
+        for range_id in _with_content(state, job["part"], counts, contents, sizes):
             key = METADATA + range_id
             found = entries_of(reader.get(key), key, counts[range_id])
             hit = contains(contents, found.contents) | contains(sizes, found.sizes)
@@ -232,12 +233,15 @@ def match_paths(config: Json, task: Json) -> Json:
 
 
 def _with_content(
-    state: ObjectReader, part: IndexPart, counts: dict[str, int], contents: Hashes, sizes: Hashes
+    state: ObjectReader, part: Json | None, counts: dict[str, int], contents: Hashes, sizes: Hashes
 ) -> Iterator[str]:
-    """The ranges of a part of the index that name some of the contents; all of them when the part is
-    damaged."""
+    """The ranges of a part of the index that name some of the contents; all of them when there is no part, or a
+    damaged one."""
+    if part is None:
+        yield from counts
+        return
     try:
-        ranges = read_part(state, part, counts.__contains__)
+        ranges = read_part(state, IndexPart.from_json(part), counts.__contains__)
     except FormatError:
         yield from counts
         return

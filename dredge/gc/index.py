@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -166,6 +167,35 @@ class CommittedIndex:
             except DredgeError as error:
                 log.warning("the index's manifest %s is left out: %s", name, error)
         return index
+
+    def part_of(self, range_id: str, count: int | None = None) -> str | None:
+        """The part that counts for a range; None when the index lacks it, and it must be decoded.
+
+        Args:
+            range_id: of any range.
+            count: records that the range has; a part that knows another number is not believed.
+        """
+        name, known = self.places.get(range_id, ("", -1))
+        return name if name in self.parts and count in (None, known) else None
+
+    def group(self, ranges: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+        """Group ranges by the part that counts for each.
+
+        An index can be lost or damaged at any time, so whoever asks for ranges has to say what becomes of those
+        that it lacks.
+
+        Args:
+            ranges: ids.
+
+        Returns:
+            Sorted ids by part, parts in name order, and the sorted ids of the ranges that the index lacks.
+        """
+        groups: dict[str, list[str]] = defaultdict(list)
+        lacking: list[str] = []
+        for range_id in sorted(ranges):
+            name = self.part_of(range_id)
+            (lacking if name is None else groups[name]).append(range_id)
+        return dict(sorted(groups.items())), lacking
 
     def add(self, label: str, found: Iterable[tuple[IndexPart, Sequence[str], Sequence[int]]]) -> None:
         """Record new parts in a manifest of their own.
