@@ -37,11 +37,13 @@ class Roles:
 
     Attributes:
         active: must stay, and are to be counted.
-        expired: of commits that are not active any more; only read to say why an object is garbage.
+        expired: of commits of the history that are not active any more; only read to say why an object is
+            garbage.
         known: active, and counted by an earlier run.
         new_heads: those of the known ones that are in a branch's head now and were in none then; they are
             read for their contents.
         dropped: counted by an earlier run and not active any more.
+        let_go: those of the dropped ones that a commit of the history names.
     """
 
     active: Ranges
@@ -49,14 +51,17 @@ class Roles:
     known: Ranges = field(default_factory=dict)
     new_heads: Collection[str] = ()
     dropped: Ranges = field(default_factory=dict)
+    let_go: Collection[str] = ()
 
     def role(self, range_id: str) -> str:
-        """`head`, `active`, `new head`, `known`, `dropped` or `expired`."""
+        """`head`, `active`, `new head`, `known`, `let go`, `dropped` or `expired`."""
         if range_id in self.active:
             return "head" if self.active[range_id].head else "active"
         if range_id in self.known:
             return "new head" if range_id in self.new_heads else "known"
-        return "dropped" if range_id in self.dropped else "expired"
+        if range_id in self.dropped:
+            return "let go" if range_id in self.let_go else "dropped"
+        return "expired"
 
     @property
     def read(self) -> Ranges:
@@ -122,7 +127,9 @@ def collect(
     new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
     used = sorted(index.group(wanted.keys() - new.keys())[0])
     # Only to explain: nothing depends on these, so a file that cannot be read is passed over.
-    extra = {range_id: facts for range_id, facts in roles.expired.items() if range_id not in index.places}
+    expired = {item: facts for item, facts in roles.expired.items() if item not in roles.dropped}
+    explaining, unexplained = index.group(expired)
+    extra = {item: expired[item] for item in unexplained}
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits
     if bits is None:
@@ -132,7 +139,8 @@ def collect(
     partials: list[Json] = []
     counts = {"ranges_decoded": 0, "index_parts_read": len(used), "index_parts_rebuilt": 0, "outside_rows": 0}
     tasks = _tasks(context, runner, where, "new", new, [index.parts[name] for name in used], rows)
-    tasks += _tasks(context, runner, where, "expired", extra, [], 0)
+    explaining_parts = [index.parts[name] for name in explaining if name not in used]
+    tasks += _tasks(context, runner, where, "expired", extra, explaining_parts, 0)
     tasks += _tasks(context, runner, where, "dropped", roles.dropped, [], 0)
     decoded: set[str] = set()
     while tasks:
@@ -147,6 +155,8 @@ def collect(
         # What a damaged part should have held is decoded from the ranges themselves.
         lost = {item: facts for item, facts in wanted.items() if index.part_of(item) in damaged}
         tasks = _tasks(context, runner, where, "again", lost, [], 0)
+        lost = {item: facts for item, facts in expired.items() if index.part_of(item) in damaged}
+        tasks += _tasks(context, runner, where, "expired-again", lost, [], 0)
     merge = {"bits": bits, "is_difference": counted_bits is not None, "keep_counts": keep_counts}
     merge["count_here"] = count_here
     parts, counted = _merge(context, runner, where, partials, staged, merge)
@@ -181,7 +191,7 @@ def _tasks(
             "first": shares[number][0] if number < len(shares) else 0,
             "stop": shares[number][-1] + 1 if number < len(shares) else 0,
             "parts": hands[number] if number < len(hands) else [],
-            "lenient": turn in ("expired", "dropped"),
+            "lenient": turn in ("expired", "expired-again", "dropped"),
             "dropped": turn == "dropped",
         }
         for number in range(max(len(shares), len(hands)))

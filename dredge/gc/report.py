@@ -221,13 +221,26 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
     if candidates is not None and (drift := candidates.details.get("drift")):
         facts.append(["Missed by optimized runs", _drift(drift)])
     if committed is not None:
-        facts.append(
-            [
-                "Active commits",
-                f"{committed.counts['active_commits']:,} of {committed.counts['known_commits']:,} known",
-            ]
-        )
+        facts += _commits(committed)
     return facts
+
+
+def _commits(committed: StepSummary) -> Iterator[list[str]]:
+    """Which commits count, in words: the server may have more, which nothing leads to and nothing keeps."""
+    counts = committed.counts
+    active = f"{counts['active_commits']:,}"
+    if dangling := counts.get("dangling_commits", 0):
+        active += f", {dangling:,} of them dangling: no branch and no tag leads to "
+        active += "it" if dangling == 1 else "them"
+    yield ["Active commits", active]
+    if expired := counts.get("expired_commits", 0):
+        text = f"{expired:,} of the {counts['reachable_commits']:,} that branches and tags lead to"
+        if not committed.details["expired_explained"]:
+            text += (
+                "; only the newest of them were read, to tell kinds of garbage apart: what older ones named is"
+                " told as unreferenced"
+            )
+        yield ["Expired commits", text]
 
 
 def _drift(drift: dict[str, Any]) -> str:
