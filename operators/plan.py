@@ -31,6 +31,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         dry run; ``auto`` is optimized, and clean at intervals (templated)
     :param slice_margin_hours: slices are listed again until they are as old as this (templated)
     :param clean_every_days: after as many days an ``auto`` run is a clean one (templated)
+    :param keep_runs_days: older run folders are removed at the end of the run; None keeps them for ever (templated)
     :param report_only: a dry run: report, delete nothing (templated)
     :param min_age_hours: younger objects are never candidates; at least 25 (templated)
     :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
@@ -51,6 +52,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         "mode",
         "slice_margin_hours",
         "clean_every_days",
+        "keep_runs_days",
         "report_only",
         "min_age_hours",
         "unsafe_min_age_seconds",
@@ -70,6 +72,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         mode: str = AUTO,
         slice_margin_hours: float | str = SLICE_MARGIN_HOURS,
         clean_every_days: float | str = 30,
+        keep_runs_days: float | str | None = 90,
         report_only: bool | str = True,
         min_age_hours: float | str = MIN_AGE_HOURS,
         unsafe_min_age_seconds: float | str | None = None,
@@ -87,6 +90,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         self.mode = mode
         self.slice_margin_hours = slice_margin_hours
         self.clean_every_days = clean_every_days
+        self.keep_runs_days = keep_runs_days
         self.report_only = report_only
         self.min_age_hours = min_age_hours
         self.unsafe_min_age_seconds = unsafe_min_age_seconds
@@ -116,6 +120,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
             window_end=end.isoformat() if end is not None else None,
             slice_margin_hours=SLICE_MARGIN_HOURS if margin is None else margin,
             clean_every_days=30.0 if days is None else days,
+            keep_runs_days=number("keep_runs_days", self.keep_runs_days),
             dry_run=truth("report_only", self.report_only),
             min_age_hours=MIN_AGE_HOURS if age is None else age,
             unsafe_min_age_seconds=number("unsafe_min_age_seconds", self.unsafe_min_age_seconds),

@@ -19,6 +19,8 @@ SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
+KEEP_DAYS_MIN = 7
+"""Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
 MODES = (CLEAN, OPTIMIZED, AUTO)
 _GONE = ("warn_on_foreign_overlaps",)
@@ -118,6 +120,8 @@ class GCConfig:
         window_end: only slices opened before then are listed.
         slice_margin_hours: slices are listed again until they are as old as this.
         clean_every_days: after as many days an automatic run is a clean one.
+        keep_runs_days: folders of runs that are older are removed at the end of a complete run, with other
+            files of the collector's own that nothing needs any more; None keeps everything.
         dry_run: plan and report, delete nothing.
         min_age_hours: objects younger than this are never candidates; at least 25.
         unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories
@@ -141,6 +145,7 @@ class GCConfig:
     window_end: str | None = None
     slice_margin_hours: float = SLICE_MARGIN_HOURS
     clean_every_days: float = 30
+    keep_runs_days: float | None = 90
     dry_run: bool = True
     min_age_hours: float = MIN_AGE_HOURS
     unsafe_min_age_seconds: float | None = None
@@ -199,6 +204,11 @@ class GCConfig:
             )
         if self.clean_every_days < 0:
             raise ConfigError("clean_every_days must not be negative")
+        if self.keep_runs_days is not None and self.keep_runs_days < KEEP_DAYS_MIN:
+            raise ConfigError(
+                f"keep_runs_days is {self.keep_runs_days:g}; it must be at least {KEEP_DAYS_MIN}, as other runs"
+                " may still read these folders. Leave it empty to keep them for ever"
+            )
 
     @property
     def window(self) -> tuple[datetime | None, datetime | None]:

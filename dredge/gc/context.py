@@ -65,20 +65,21 @@ class Context:
 
         Raises:
             ConfigError: there is no run, or one that another version planned.
+            FormatError: its plan is damaged.
         """
         writer = open_writer(run_uri, options)
         try:
             value = read_json(writer, PLAN)
+            plan = Plan.from_json(value)
         except NotFoundError:
             raise ConfigError(
                 f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
             ) from None
-        if value.get("format") != FORMAT:
+        if value["format"] != FORMAT:
             raise ConfigError(
                 f"{run_uri} was planned by another version of Dredge, whose checks were others. Nothing was"
                 " done. Start a new run; `dredge gc report` shows what became of this one."
             )
-        plan = Plan.from_json(value)
         return cls(
             plan=plan,
             folder=RunFolder(writer, plan.run_id),

@@ -141,6 +141,12 @@ def read_part(
 class CommittedIndex:
     """Which ranges the index knows, and in which part.
 
+    Attributes:
+        parts: by name.
+        places: the part that counts for each range, and the range's records. Ask `part_of` and `group`.
+        distrusted: manifests and checkpoints that were left out.
+        superseded: manifests that the newest checkpoint stands for, and older checkpoints.
+
     Args:
         state: the folder of lease and index.
         namespace: URI that addresses were resolved against. What was worked out for another one (a bucket
@@ -152,6 +158,8 @@ class CommittedIndex:
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
         self.parts: dict[str, IndexPart] = {}
         self.places: dict[str, tuple[str, int]] = {}
+        self.distrusted: list[str] = []
+        self.superseded: set[str] = set()
         self._manifests: set[str] = set()
 
     @classmethod
@@ -166,6 +174,7 @@ class CommittedIndex:
                 index._take(name, data)
             except DredgeError as error:
                 log.warning("the index's manifest %s is left out: %s", name, error)
+                index.distrusted.append(name)
         return index
 
     def part_of(self, range_id: str, count: int | None = None) -> str | None:
@@ -243,14 +252,17 @@ class CommittedIndex:
     def _take_checkpoint(self) -> None:
         """Read the newest checkpoint that can be trusted, if there is one."""
         names = sorted(info.key for info in self._state.list_level(f"{CHECKPOINTS}/").objects)
-        for name in names:
+        for place, name in enumerate(names):
             try:
                 data = self._state.get(name)
                 self._take(name, data)
-                self._manifests |= set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self.superseded = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self._manifests |= self.superseded
             except DredgeError as error:
                 log.warning("the index's checkpoint %s is left out: %s", name, error)
+                self.distrusted.append(name)
             else:
+                self.superseded.update(names[place + 1 :])
                 return
 
     def _take(self, name: str, data: bytes) -> None:

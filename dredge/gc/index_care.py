@@ -1,6 +1,7 @@
 """Keeping the committed index in order: small parts are compacted, damaged ones found and made anew.
 
-Nothing here deletes: old parts and manifests stay where they are and are not read any more.
+Nothing here deletes: old parts and manifests stay where they are and are not read any more, until
+`dredge.gc.lifetimes` removes them.
 """
 
 from __future__ import annotations

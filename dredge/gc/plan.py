@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.state.coverage import BEGINNING, END, Coverage
 from dredge.gc.state.version import Version
@@ -14,7 +15,7 @@ from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
 FORMAT = 2
-"""Of the plans that this version makes and carries out. Older ones are only read."""
+"""Of the plans that this version makes and carries out. Older ones are only read, to tell what became of their runs."""
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
@@ -110,8 +111,23 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Plan:
-        """From the object that `to_json` made, now or in an earlier version."""
-        read = GCConfig.from_json if value.get("format") == FORMAT else GCConfig.recorded
+        """From the object that `to_json` made, now or in an earlier version.
+
+        Raises:
+            FormatError: it is none, or of a version that this one does not know.
+        """
+        try:
+            return cls._from_json(value)
+        except DredgeError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not a plan of a run: {type(error).__name__} {error}") from None
+
+    @classmethod
+    def _from_json(cls, value: Mapping[str, Any]) -> Plan:
+        if value.get("format") not in (1, FORMAT):
+            raise FormatError(f"a plan of format {value.get('format')!r} is of another version of Dredge")
+        read = GCConfig.from_json if value["format"] == FORMAT else GCConfig.recorded
         return cls(
             run_id=value["run_id"],
             repository=value["repository"],

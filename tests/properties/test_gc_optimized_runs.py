@@ -84,7 +84,9 @@ def test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing(par
 
 def tell(story: dict[str, Any]) -> None:
     """Live through a history, and look at every run of it."""
-    world = make_world(tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=50)
+    world = make_world(
+        tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=50, keep_runs_days=7
+    )
     world.runner = Parallel()
     changes = {"prepare_flush_rows": 1, "prepare_file_bytes_max": 16} if story["small_pages"] else {}
     world.lake = with_settings(world.lake, **changes)
