@@ -228,6 +228,9 @@ class FakeServer:
     def repository(self, name: str) -> Any:
         return self.found
 
+    def clock(self) -> None:
+        return None
+
     def repositories(self) -> list[Any]:
         return [self.found]
 
