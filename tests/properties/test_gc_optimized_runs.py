@@ -156,7 +156,6 @@ KEPT = {
     "paths and last commits": {"policy": POLICIES[3]},
     "other paths": {"policy": RetentionPolicy((PolicyRule("all", ("main", "one"), None, ("b", "dir/c")),))},
     "no tags": {"policy": None, "keep_tags": False},
-    "single paths, no tags": {"policy": POLICIES[2], "keep_tags": False},
 }
 """What runs are asked to keep beyond the rules."""
 RULES = (None, 1, 8, 30)
