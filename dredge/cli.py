@@ -1,13 +1,14 @@
 """The `dredge` command: its groups live in `dredge.commands`, one module each, imported only when asked for.
 
 Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
-5 data that cannot be trusted · 6 not found · 7 conflict (`dredge.errors`).
+5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge (`dredge.errors`).
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from typing import Any
 
 import click
@@ -64,3 +65,12 @@ def main(args: list[str] | None = None) -> Any:
     except DredgeError as error:
         click.echo(f"dredge: {error}", err=True)
         sys.exit(error.exit_code)
+    except MemoryError:
+        raise
+    except Exception as error:
+        from dredge.runs.defects import defect
+
+        traceback.print_exc()
+        found = defect("the command", error)
+        click.echo(f"dredge: {found}", err=True)
+        sys.exit(found.exit_code)

@@ -3,11 +3,13 @@
     DredgeError
     ├── ConfigError        (ValueError)   the input is wrong: tell the user, touch nothing
     ├── RefusedError                      a safety check said no: never retried
-    │   └── LeaseHeldError                another run holds the repository
+    │   ├── LeaseHeldError                another run holds the repository
+    │   └── OvertakenError                a later try of the same step has taken over
     ├── UnavailableError                  throttled, down, timed out: retry later
     ├── FormatError                       bytes we cannot trust: abort, nothing is deleted
     ├── NotFoundError      (LookupError)  the named thing is not there
-    └── ConflictError                     a precondition failed: someone else was first
+    ├── ConflictError                     a precondition failed: someone else was first
+    └── DefectError                       Dredge itself is at fault: report it
 
 Retry policies and exit codes name these families, not single classes. `kind` is stable: reports, metrics and
 `--json` output carry it.
@@ -48,6 +50,12 @@ class LeaseHeldError(RefusedError):
     kind = "lease_held"
 
 
+class OvertakenError(RefusedError):
+    """A later try of the same step was begun, so this one no longer counts."""
+
+    kind = "overtaken"
+
+
 class UnavailableError(DredgeError):
     """A service is throttled, down or too slow; the same call may work later."""
 
@@ -74,3 +82,10 @@ class ConflictError(DredgeError):
 
     kind = "conflict"
     exit_code = 7
+
+
+class DefectError(DredgeError):
+    """Something went wrong that nobody foresaw: an exception from outside this tree, which is its cause."""
+
+    kind = "defect"
+    exit_code = 8

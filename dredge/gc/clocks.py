@@ -12,12 +12,14 @@ comparison can say so, that is at most 10 (see `compare_server`), and 2 × 10 mi
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.gc.plan import Plan
+from dredge.gc.context import Context
+from dredge.gc.namespaces import canonical_namespace
 from dredge.graveler.xid import descending_time
+from dredge.runs.folder import SUCCESS
 from dredge.runs.limits import Finding
 from dredge.runs.summary import StepSummary
 
@@ -96,26 +98,39 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
     return worst
 
 
-def server_clock_finding(plan: Plan, staged: StepSummary) -> Finding:
+def server_clock_finding(context: Context, listing: StepSummary, staged: StepSummary) -> Finding:
     """Hold the clock of the server that scanned the staging area against the store's, by the ids that it gave
     its scans: they carry its time, whatever proxy is in between.
 
+    The scans lie between two times of the store's clock; no worker's clock is believed.
+
     Args:
-        plan: of the run.
-        staged: of the mark step; its times are this machine's.
+        context: of the run.
+        listing: of the step before the mark.
+        staged: of the mark step.
     """
-    rule, most = "server_clock", plan.config.safety.clock_skew_seconds_max
-    ahead = timedelta(seconds=plan.store_ahead_seconds)
-    before, after = staged.started_at + ahead, staged.finished_at + ahead
+    config = context.plan.config
+    rule, most = "server_clock", config.safety.clock_skew_seconds_max
+    before, after = _store_times(context, listing, staged)
     try:
         seen = [descending_time(run_id) for run_id in staged.details["server_runs"]]
     except FormatError:
         return Finding(rule, "passed", "unknown", most, "the server's ids of scans tell no time")
     worst = max((_certain(_ahead(found, before, after)) for found in seen), key=abs, default=0.0)
-    if plan.config.unsafe_min_age_seconds is None and abs(worst) > most:
+    if config.unsafe_min_age_seconds is None and abs(worst) > most:
         return Finding(rule, "refused", round(worst), most, _difference(worst, most))
     text = f"{worst:.0f} s is the least by which the server's clock differs from the store's"
     return Finding(rule, "passed", round(worst), most, text)
+
+
+def _store_times(context: Context, listing: StepSummary, staged: StepSummary) -> tuple[datetime, datetime]:
+    """The store's time before and after the scans: when the summaries were written, where they lie in the same
+    store, else when the run was planned, and now."""
+    plan = context.plan
+    if not canonical_namespace(plan.run_uri).startswith(canonical_namespace(plan.namespace)):
+        return plan.created_at, context.store_now()
+    times = [context.folder.writer.stat(f"{step.step}/{SUCCESS}").last_modified for step in (listing, staged)]
+    return times[0], times[1]
 
 
 def _ahead(seen: datetime, before: datetime, after: datetime) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.gc import canaries
+from dredge.gc.chain import MARK
 from dredge.gc.clocks import server_clock_finding
 from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
@@ -19,6 +20,7 @@ from dredge.gc.namespaces import check_namespaces
 from dredge.gc.slices import METADATA
 from dredge.gc.staged import STEP as STAGED
 from dredge.gc.state.base import base_of
+from dredge.runs.chain import breaks, plan_digest
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -39,8 +41,7 @@ def check_limits(context: Context, runner: TaskRunner | None = None) -> StepSumm
     Raises:
         RefusedError: a guard said no, or a limit holds a run that is no dry run.
     """
-    inputs = ["listing", "staged", "committed", "candidates"]
-    return context.step(STEP, inputs, lambda record: _check(context, runner or LocalRunner(), record))
+    return context.step(STEP, list(MARK), lambda record: _check(context, runner or LocalRunner(), record))
 
 
 def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
@@ -56,7 +57,7 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     everything = listed if base is None else max(listed, base.state.objects)
     findings.extend(limits.check(objects, size_bytes, everything))
     verdict = worst(findings)
-    context.folder.write_json(
+    context.folder.publish_json(
         GUARD,
         {
             "verdict": verdict,
@@ -121,10 +122,8 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
         staged.counts["rows"],
         f"staged addresses were read from {staged.counts['pages']} pages in {staged.counts['scans']} scans",
     )
-    ordered = listing.finished_at <= staged.started_at and staged.finished_at <= committed.started_at
-    text = "reads in the order of the safety argument: listing, staging, commits"
-    yield _must("order", ordered, 3 if ordered else "not all", None, text)
-    yield _server_clock(context, staged, record)
+    yield _ordered(context, record)
+    yield _server_clock(context, record)
     live = committed.counts["live_addresses"]
     inside = committed.counts["range_rows"] - committed.counts["outside_rows"]
     yield _must(
@@ -139,14 +138,14 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     yield _nothing_nested(listing)
 
 
-def _server_clock(context: Context, staged: StepSummary, record: StepRecord) -> Finding:
+def _server_clock(context: Context, record: StepRecord) -> Finding:
     if context.plan.server_ahead_seconds is None:
         record.warn(
             "lakeFS's answers had no Date header when the run was planned (a proxy takes it away), so the"
             " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
             " for them; let the header through to have them compared"
         )
-    return server_clock_finding(context.plan, staged)
+    return server_clock_finding(context, record.inputs["listing"], record.inputs["staged"])
 
 
 def _nothing_nested(listing: StepSummary) -> Finding:
@@ -163,6 +162,19 @@ def _nothing_nested(listing: StepSummary) -> Finding:
             " by hand. Then start a new run"
         )
     return _must("nothing_nested", metadata == 0, metadata, 0, text)
+
+
+def _ordered(context: Context, record: StepRecord) -> Finding:
+    """Whether listing, staging and commits were read one after the other, and compared as they stand now.
+
+    A step reads its inputs before it begins, so a result that names the digest of another one was made after it.
+    Clocks prove nothing here: each step may have run on another machine.
+    """
+    wrong = list(breaks(MARK, record.inputs, plan_digest(context.folder)))
+    text = "results were made from each other in the order of the safety argument: listing, staging, commits"
+    if wrong:
+        text = f"results do not belong together: {'; '.join(wrong)}"
+    return _must("order", not wrong, len(MARK) if not wrong else "not all", None, text)
 
 
 def _committed_not_empty(committed: StepSummary) -> Finding:

@@ -13,10 +13,12 @@ EXPECTED = {
     errors.ConfigError: RetryAction.FAIL,
     errors.RefusedError: RetryAction.FAIL,
     errors.LeaseHeldError: RetryAction.FAIL,
+    errors.OvertakenError: RetryAction.FAIL,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
     errors.UnavailableError: RetryAction.RETRY,
     errors.ConflictError: RetryAction.RETRY,
+    errors.DefectError: RetryAction.RETRY,
 }
 
 

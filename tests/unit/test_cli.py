@@ -41,3 +41,19 @@ def test_a_dredge_error_ends_with_its_message_and_exit_code(
         cli.main([])
     assert ended.value.code == 3
     assert capsys.readouterr().err == "dredge: two runs at once. Wait for the other one.\n"
+
+
+def test_a_command_that_falls_over_says_that_it_is_a_defect_and_what_to_send(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def failing() -> None:
+        raise KeyError("token")
+
+    monkeypatch.setattr(cli, "dredge", failing)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 8
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "dredge: the command: KeyError: 'token'. Dredge did not foresee this" in said

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import (
     ManifestIndex,
@@ -65,12 +65,13 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         raise RefusedError(f"{plan.uri}: no branch was found; an empty live set is never trusted")
     if history.availability != "online":
         raise RefusedError(f"{plan.uri}: the repository is {history.availability}. Nothing was deleted.")
+    dead_before, dead_etag = _dead_before(context)
     roots = choose_roots(
         history,
         _snapshot_files(context.reader),
         plan.cutoff,
         now=plan.created_at,
-        dead_before=_dead_before(context),
+        dead_before=dead_before,
         grace=timedelta(hours=plan.config.grace_hours),
     )
     live = _with_ancestors(context.reader, history, roots)
@@ -98,15 +99,36 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             f"{len(roots.held):,} released snapshots and what they use are kept until they have been seen"
             f" unreachable for {plan.config.grace_hours:g} h"
         )
-    _write_known(context, record, live, roots)
+    _write_known(context, record, live, roots, dead_etag)
 
 
-def _write_known(context: Context, record: StepRecord, live: set[str], roots: Roots) -> None:
+def _write_known(
+    context: Context, record: StepRecord, live: set[str], roots: Roots, dead_etag: str | None
+) -> None:
     data = json.dumps(sorted(live)).encode()
     record.parts.append(context.folder.write_bytes(f"{STEP}/snapshots.json", data, len(live)))
     if context.plan.spec_version == 1:
         dead = {snapshot: since.isoformat() for snapshot, since in sorted(roots.dead_since.items())}
-        context.state.put(DEAD, json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode())
+        data = json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode()
+        _write_dead(context, record, data, dead_etag)
+
+
+def _write_dead(context: Context, record: StepRecord, data: bytes, etag: str | None) -> None:
+    """Write since when snapshots have been unreachable, unless somebody has looked meanwhile: an older look could
+    name a snapshot that was in use since, and cut its time of grace."""
+    record.attempt.check()
+    context.lease.check(context.plan.lease)
+    try:
+        if etag is None:
+            context.state.put_if_absent(DEAD, data)
+        else:
+            context.state.put_if_match(DEAD, data, etag)
+    except ConflictError:
+        record.attempt.check()
+        raise ConflictError(
+            f"{context.state.uri}/{DEAD} was changed by another try while this one looked. Nothing was deleted. Run"
+            " the step again."
+        ) from None
 
 
 def known_snapshots(context: Context, summary: StepSummary) -> set[str]:
@@ -114,12 +136,14 @@ def known_snapshots(context: Context, summary: StepSummary) -> set[str]:
     return set(json.loads(context.folder.read_bytes(summary.part(f"{STEP}/snapshots.json"))))
 
 
-def _dead_before(context: Context) -> dict[str, datetime]:
+def _dead_before(context: Context) -> tuple[dict[str, datetime], str | None]:
+    """Since when earlier runs have seen snapshots unreachable, and the tag of the object that says so."""
     try:
+        etag = context.state.stat(DEAD).etag or ""
         value = read_json(context.state, DEAD)
-        return {snapshot: datetime.fromisoformat(since) for snapshot, since in value["dead"].items()}
+        return {snapshot: datetime.fromisoformat(since) for snapshot, since in value["dead"].items()}, etag
     except NotFoundError:
-        return {}
+        return {}, None
     except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
         log.warning(
             "%s/%s cannot be read (%s): every released snapshot is new to this run",
@@ -127,7 +151,7 @@ def _dead_before(context: Context) -> dict[str, datetime]:
             DEAD,
             error,
         )
-        return {}
+        return {}, etag
 
 
 def _snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
@@ -170,12 +194,12 @@ def _snapshot_rows(
     new = sorted(live - known.keys())
     tuning = context.plan.config.tuning
     tasks: list[Json] = [
-        {"name": f"{context.plan.run_id}-snapshots-{number:05d}", "snapshots": hand}
+        {"name": f"{context.folder.label}-snapshots-{number:05d}", "snapshots": hand}
         for number, hand in enumerate(cut(new, -(-len(new) // tuning.snapshots_a_task)))
     ]
     results = context.spread(runner, STEP, read_snapshots, {}, tasks, "snapshots")
     index.add(
-        context.state, f"{context.plan.run_id}-1", [PartInfo.from_json(one["part"]) for one in results], []
+        context.state, f"{context.folder.label}-1", [PartInfo.from_json(one["part"]) for one in results], []
     )
     known = index.snapshots(context.state) if results else known
     missing = live - known.keys()
@@ -264,7 +288,7 @@ def _chunk_parts(
         have = {manifest for ids in index.manifests_of.values() for manifest in ids}
         new = sorted(refs.keys() - have)
         read += len(new)
-        _index_manifests(context, runner, index, new, refs, f"{context.plan.run_id}-{turn + 2}")
+        _index_manifests(context, runner, index, new, refs, f"{context.folder.label}-{turn + 2}")
         used = [name for name, ids in index.manifests_of.items() if not refs.keys().isdisjoint(ids)]
         tasks = [
             {
@@ -333,7 +357,7 @@ def read_manifests(config: Json, task: Json) -> Json:
         FormatError: a live manifest is missing or damaged.
     """
     state = open_writer(config["state_uri"])
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"].replace("/", "-"))
     rows = []
     for manifest, chunks in manifest_rows(open_reader(config["uri"]), task["manifests"], config["threads"]):
@@ -349,7 +373,7 @@ def shard_chunks(config: Json, task: Json) -> Json:
         `parts`, `found` (live manifests in them) and `damaged` (index parts that could not be trusted).
     """
     state = open_reader(config["state_uri"])
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     wanted = set(json.loads(folder.read_bytes(PartInfo.from_json(task["wanted"]))))
     pieces: list[list[sets.Ids]] = [[] for _ in range(1 << config["bits"])]
     found: list[str] = []

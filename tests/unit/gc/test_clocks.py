@@ -141,6 +141,18 @@ def test_the_clock_in_the_servers_own_ids_is_looked_at_as_well(off: float, passe
     assert orphan in world.data()
 
 
+@pytest.mark.parametrize("run_root", [None, "memory://clocks-elsewhere/runs"])
+def test_a_worker_with_a_wrong_clock_does_not_make_the_servers_wrong(run_root: str | None) -> None:
+    world = make_world(run_root=run_root)
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan()
+    context.clock = lambda: world.lake.clock() - timedelta(minutes=20)
+    world.run(context)
+    assert orphan not in world.data()
+
+
 def test_servers_behind_one_balancer_are_all_looked_at(tmp_path: Path) -> None:
     with open_store("memory://") as kv:
         late = Clock()
