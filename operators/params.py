@@ -7,7 +7,15 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, SLICE_MARGIN_HOURS, SLICE_OPEN_HOURS
+from dredge.gc.config import (
+    AUTO,
+    CLEAN,
+    KEEP_DAYS_MIN,
+    MIN_AGE_HOURS,
+    OPTIMIZED,
+    SLICE_MARGIN_HOURS,
+    SLICE_OPEN_HOURS,
+)
 from operators.retry import RETRY_BY_FAMILY
 
 #: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
@@ -26,6 +34,7 @@ PLANNED: dict[str, Any] = {
     "mode": "{{ params.mode }}",
     "slice_margin_hours": "{{ params.slice_margin_hours }}",
     "clean_every_days": "{{ params.clean_every_days }}",
+    "keep_runs_days": "{{ params.keep_runs_days }}",
     "report_only": "{{ params.dry_run }}",
     "min_age_hours": "{{ params.min_age_hours }}",
     "unsafe_min_age_seconds": "{{ params.unsafe_min_age_seconds }}",
@@ -66,11 +75,12 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
             param("dry_run", True, "Dry run", "Find and report garbage, **delete nothing**.", type="boolean"),
             param(
                 "min_age_hours",
-                24,
+                MIN_AGE_HOURS,
                 "Minimum age in hours",
-                "Younger objects are kept. At least 24, as lakeFS lets uploads be linked for that long.",
+                "Younger objects are kept. At least 25: lakeFS lets uploads be linked for 24, and its servers' clocks"
+                " may differ.",
                 type="number",
-                minimum=24,
+                minimum=MIN_AGE_HOURS,
             ),
             param(
                 "unsafe_min_age_seconds",
@@ -89,6 +99,15 @@ def gc_params(**defaults: Any) -> dict[str, Param]:
                 " cannot see, such as uploads into slices older than the margin.",
                 type="number",
                 minimum=0,
+            ),
+            param(
+                "keep_runs_days",
+                90,
+                "Days that run folders are kept",
+                "Older ones are removed at the end of a complete run, but for what later runs build on. A dry run says"
+                " what would go. Empty: they stay for ever, and so do superseded counts of live objects.",
+                type=["null", "number"],
+                minimum=KEEP_DAYS_MIN,
             ),
             param(
                 "slice_margin_hours",

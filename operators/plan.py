@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError
 from dredge.gc import steps
-from dredge.gc.config import AUTO, SLICE_MARGIN_HOURS, GCConfig
+from dredge.gc.config import AUTO, MIN_AGE_HOURS, SLICE_MARGIN_HOURS, GCConfig
 from dredge.gc.policy import RetentionPolicy, load_policy
 from dredge.runs.lease import LeaseGrant
 from operators.base import LakeFSOperator
@@ -32,8 +32,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         dry run; ``auto`` is optimized, and clean at intervals (templated)
     :param slice_margin_hours: slices are listed again until they are as old as this (templated)
     :param clean_every_days: after as many days an ``auto`` run is a clean one (templated)
+    :param keep_runs_days: older run folders are removed at the end of the run; None keeps them for ever (templated)
     :param report_only: a dry run: report, delete nothing (templated)
-    :param min_age_hours: younger objects are never candidates; at least 24 (templated)
+    :param min_age_hours: younger objects are never candidates; at least 25 (templated)
     :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
     :param max_delete_objects: more candidates hold the run (templated)
     :param max_delete_percent: a larger share of the listed objects holds the run (templated)
@@ -52,6 +53,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         "mode",
         "slice_margin_hours",
         "clean_every_days",
+        "keep_runs_days",
         "report_only",
         "min_age_hours",
         "unsafe_min_age_seconds",
@@ -71,8 +73,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         mode: str = AUTO,
         slice_margin_hours: float | str = SLICE_MARGIN_HOURS,
         clean_every_days: float | str = 30,
+        keep_runs_days: float | str | None = 90,
         report_only: bool | str = True,
-        min_age_hours: float | str = 24,
+        min_age_hours: float | str = MIN_AGE_HOURS,
         unsafe_min_age_seconds: float | str | None = None,
         max_delete_objects: int | str | None = None,
         max_delete_percent: float | str | None = None,
@@ -88,6 +91,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
         self.mode = mode
         self.slice_margin_hours = slice_margin_hours
         self.clean_every_days = clean_every_days
+        self.keep_runs_days = keep_runs_days
         self.report_only = report_only
         self.min_age_hours = min_age_hours
         self.unsafe_min_age_seconds = unsafe_min_age_seconds
@@ -117,8 +121,9 @@ class LakeFSPlanRunOperator(LakeFSOperator):
             window_end=end.isoformat() if end is not None else None,
             slice_margin_hours=SLICE_MARGIN_HOURS if margin is None else margin,
             clean_every_days=30.0 if days is None else days,
+            keep_runs_days=number("keep_runs_days", self.keep_runs_days),
             dry_run=truth("report_only", self.report_only),
-            min_age_hours=24.0 if age is None else age,
+            min_age_hours=MIN_AGE_HOURS if age is None else age,
             unsafe_min_age_seconds=number("unsafe_min_age_seconds", self.unsafe_min_age_seconds),
             max_delete_objects=None if objects is None else int(objects),
             max_delete_percent=number("max_delete_percent", self.max_delete_percent),

@@ -159,13 +159,13 @@ def _runs(uri: str, limit: int) -> list[dict[str, Any]]:
 
 
 def _run(folder: str, run_id: str) -> dict[str, Any]:
-    from dredge.errors import ConfigError
+    from dredge.errors import ConfigError, FormatError
     from dredge.graveler.xid import descending_time
 
     row: dict[str, Any] = {"run_id": run_id, "folder": folder, "repository": "", "deleted_objects": None}
     try:
         found = _report(folder)
-    except ConfigError:
+    except (ConfigError, FormatError):
         # lakeFS's own collector writes its runs to the same place.
         started = descending_time(run_id).isoformat()
         return {**row, "started_at": started, "outcome": "other tool"}

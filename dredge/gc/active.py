@@ -18,7 +18,7 @@ from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.commits import Graph, active_by_rules, check_against_graph, load_graph, read_commits_csv
 from dredge.gc.context import Context
 from dredge.gc.location import key_of
-from dredge.lakefs import Ref
+from dredge.lakefs import Commit, Ref
 from dredge.runs.summary import PartInfo
 
 log = logging.getLogger("dredge")
@@ -70,6 +70,12 @@ class ActiveCommits:
     tags: list[Ref]
     graph: Graph
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def expired(self) -> list[Commit]:
+        """Commits that refs lead to and that are not active any more, newest first."""
+        found = [commit for commit_id, commit in self.graph.items() if commit_id not in self.metaranges]
+        return sorted(found, key=lambda commit: commit.created_at, reverse=True)
 
     @property
     def heads(self) -> set[str]:

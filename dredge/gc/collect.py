@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dredge.gc.context import Context
 from dredge.gc.index import CommittedIndex, IndexPart
-from dredge.gc.ranges import RangeFacts, Ranges, table_of
+from dredge.gc.ranges import Ranges, table_of
 from dredge.gc.shares import COUNTS, LIVE, merge_shards, read_share
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, TaskRunner, cut, deal
@@ -37,11 +37,13 @@ class Roles:
 
     Attributes:
         active: must stay, and are to be counted.
-        expired: of commits that are not active any more; only read to say why an object is garbage.
+        expired: of commits of the history that are not active any more; only read to say why an object is
+            garbage.
         known: active, and counted by an earlier run.
         new_heads: those of the known ones that are in a branch's head now and were in none then; they are
             read for their sizes.
         dropped: counted by an earlier run and not active any more.
+        let_go: those of the dropped ones that a commit of the history names.
     """
 
     active: Ranges
@@ -49,14 +51,17 @@ class Roles:
     known: Ranges = field(default_factory=dict)
     new_heads: Collection[str] = ()
     dropped: Ranges = field(default_factory=dict)
+    let_go: Collection[str] = ()
 
     def role(self, range_id: str) -> str:
-        """`head`, `active`, `new head`, `known`, `dropped` or `expired`."""
+        """`head`, `active`, `new head`, `known`, `let go`, `dropped` or `expired`."""
         if range_id in self.active:
             return "head" if self.active[range_id].head else "active"
         if range_id in self.known:
             return "new head" if range_id in self.new_heads else "known"
-        return "dropped" if range_id in self.dropped else "expired"
+        if range_id in self.dropped:
+            return "let go" if range_id in self.let_go else "dropped"
+        return "expired"
 
     @property
     def read(self) -> Ranges:
@@ -66,8 +71,7 @@ class Roles:
     def table(self, index: CommittedIndex, new: Collection[str]) -> pa.Table:
         """Range ids with their roles, and the part of the index that counts for each; none for new ones."""
         ids = sorted({*self.active, *self.known, *self.dropped, *self.expired})
-        known = [item in index.places and item not in new for item in ids]
-        places = [index.places[item][0] if found else "" for item, found in zip(ids, known, strict=True)]
+        places = ["" if item in new else index.part_of(item) or "" for item in ids]
         roles = [self.role(item) for item in ids]
         return pa.table({"range_id": pa.array(ids, pa.string()), "role": roles, "place": places})
 
@@ -120,10 +124,12 @@ def collect(
     """
     index = CommittedIndex.load(context.state, context.plan.namespace)
     wanted = roles.read
-    new = {range_id: facts for range_id, facts in wanted.items() if not _is_known(index, range_id, facts)}
-    used = sorted({index.places[range_id][0] for range_id in wanted if range_id not in new})
+    new = {item: facts for item, facts in wanted.items() if index.part_of(item, facts.count) is None}
+    used = sorted(index.group(wanted.keys() - new.keys())[0])
     # Only to explain: nothing depends on these, so a file that cannot be read is passed over.
-    extra = {range_id: facts for range_id, facts in roles.expired.items() if range_id not in index.places}
+    expired = {item: facts for item, facts in roles.expired.items() if item not in roles.dropped}
+    explaining, unexplained = index.group(expired)
+    extra = {item: expired[item] for item in unexplained}
     rows = sum(facts.count for facts in roles.active.values())
     bits = counted_bits
     if bits is None:
@@ -133,7 +139,8 @@ def collect(
     partials: list[Json] = []
     counts = {"ranges_decoded": 0, "index_parts_read": len(used), "index_parts_rebuilt": 0, "outside_rows": 0}
     tasks = _tasks(context, runner, where, "new", new, [index.parts[name] for name in used], rows)
-    tasks += _tasks(context, runner, where, "expired", extra, [], 0)
+    explaining_parts = [index.parts[name] for name in explaining if name not in used]
+    tasks += _tasks(context, runner, where, "expired", extra, explaining_parts, 0)
     tasks += _tasks(context, runner, where, "dropped", roles.dropped, [], 0)
     decoded: set[str] = set()
     while tasks:
@@ -146,9 +153,10 @@ def collect(
         damaged = {name for result in results for name in result["damaged"]}
         counts["index_parts_rebuilt"] += len(damaged)
         # What a damaged part should have held is decoded from the ranges themselves.
-        lost = {name: facts for name, facts in wanted.items() if name in index.places}
-        lost = {name: facts for name, facts in lost.items() if index.places[name][0] in damaged}
+        lost = {item: facts for item, facts in wanted.items() if index.part_of(item) in damaged}
         tasks = _tasks(context, runner, where, "again", lost, [], 0)
+        lost = {item: facts for item, facts in expired.items() if index.part_of(item) in damaged}
+        tasks += _tasks(context, runner, where, "expired-again", lost, [], 0)
     merge = {"bits": bits, "is_difference": counted_bits is not None, "keep_counts": keep_counts}
     merge["count_here"] = count_here
     parts, counted = _merge(context, runner, where, partials, staged, merge)
@@ -158,11 +166,6 @@ def collect(
         live_addresses=sum(part.rows for part in parts if part.name.startswith(f"{where}/{LIVE}-")),
     )
     return Collected(parts, bits, counts, counted, set(roles.dropped) - decoded)
-
-
-def _is_known(index: CommittedIndex, range_id: str, facts: RangeFacts) -> bool:
-    place = index.places.get(range_id)
-    return place is not None and place[1] == facts.count
 
 
 def _tasks(
@@ -188,7 +191,7 @@ def _tasks(
             "first": shares[number][0] if number < len(shares) else 0,
             "stop": shares[number][-1] + 1 if number < len(shares) else 0,
             "parts": hands[number] if number < len(hands) else [],
-            "lenient": turn in ("expired", "dropped"),
+            "lenient": turn in ("expired", "expired-again", "dropped"),
             "dropped": turn == "dropped",
         }
         for number in range(max(len(shares), len(hands)))

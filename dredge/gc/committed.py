@@ -6,11 +6,12 @@ import logging
 
 import pyarrow as pa
 
-from dredge.errors import DredgeError, NotFoundError, RefusedError
+from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.active import ActiveCommits, find_active, write_path_commits
 from dredge.gc.collect import Roles, collect
 from dredge.gc.context import Context
 from dredge.gc.counted import CountedSet
+from dredge.gc.expired import find_expired
 from dredge.gc.kept import Extra, count_kept, find_extra
 from dredge.gc.kept_paths import collect_paths
 from dredge.gc.live import LiveSet, LocatedSet
@@ -19,7 +20,6 @@ from dredge.gc.ranges import (
     Ranges,
     find_range_files,
     read_metaranges,
-    read_ranges,
     table_of,
     unite_ranges,
 )
@@ -28,7 +28,7 @@ from dredge.gc.staged import HEADS as STAGED_HEADS
 from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.runs.tasks import TaskRunner
 
 log = logging.getLogger("dredge")
 
@@ -36,7 +36,6 @@ STEP = "committed"
 COMMITS, RANGES, BRANCHES = "commits", "ranges", "branches"
 NAMED_RANGES, METARANGES, FILES, DROPPED = "named-ranges", "metaranges", "files", "dropped"
 PATH_RANGES = "path-ranges"
-_EXPLAIN_COMMITS_MAX = 64
 
 
 def list_committed(context: Context, runner: TaskRunner) -> StepSummary:
@@ -67,12 +66,16 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     looked_at = set[str]() if base is None else base.looked_at()
     if active.all_commits:
         _take_in_all_files(context, record, active, ranges, base, looked_at)
-    roles = Roles(ranges, _expired(context, active, ranges)) if base is None else base.difference(ranges)
+    expired_commits = active.expired
+    expired = find_expired(context, expired_commits, named, ranges.keys())
+    roles = Roles(ranges) if base is None else base.difference(ranges)
+    roles.expired, roles.let_go = expired.ranges, roles.dropped.keys() & expired.known
     dropped = context.folder.write_table(STEP, 0, table_of(roles.dropped), DROPPED)
     record.parts.append(dropped)
     layers_max = context.plan.config.tuning.counted_layers_max
     if base is not None and len(base.state.counted.layers) >= layers_max:
-        roles, base = Roles(ranges, roles.dropped), None
+        let_go = {range_id: roles.dropped[range_id] for range_id in roles.let_go}
+        roles, base = Roles(ranges, roles.expired | let_go), None
     extras = find_extra(context, runner, STEP, active, named)
     by_path = dict(item for extra in extras if extra.found.paths for item in extra.ranges.items())
     record.parts.append(context.folder.write_table(STEP, 0, table_of(by_path), PATH_RANGES))
@@ -88,13 +91,17 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     record.parts.append(context.folder.write_table(STEP, 0, files, FILES))
     record.counts.update(
         active_commits=len(active.metaranges),
-        known_commits=len(active.graph),
+        reachable_commits=len(active.graph),
+        expired_commits=len(expired_commits),
+        dangling_commits=len(active.metaranges.keys() - active.graph.keys()),
         branches=len(active.branches),
         tags=len(active.tags),
         metaranges=len({metarange for metarange in active.metaranges.values() if metarange}),
         range_rows=sum(facts.count for facts in ranges.values()),
     )
-    record.details.update(sources=active.sources, all_commits=active.all_commits)
+    record.details.update(
+        sources=active.sources, all_commits=active.all_commits, expired_explained=expired.complete
+    )
 
 
 def _take_in_heads_of_the_scan(
@@ -209,28 +216,6 @@ def _collect(
             " stays until the next clean run"
         )
     return {range_id: roles.dropped[range_id] for range_id in collected.undropped}
-
-
-def _expired(context: Context, active: ActiveCommits, ranges: Ranges) -> Ranges:
-    """Ranges that only expired commits name, as many as may be read to explain garbage; the newest commits
-    first.
-
-    They are for the report alone, so a file that cannot be read is left out.
-    """
-    most = context.plan.config.tuning.explain_ranges_max
-    gone = [commit for commit_id, commit in active.graph.items() if commit_id not in active.metaranges]
-    gone.sort(key=lambda commit: commit.created_at, reverse=True)
-    found: Ranges = {}
-    for commit in gone[:_EXPLAIN_COMMITS_MAX]:
-        try:
-            named = read_ranges(context, LocalRunner(), f"{STEP}/expired", [commit.metarange_id])
-        except DredgeError as error:
-            log.info("expired commit %s cannot be read: %s", commit.id, error)
-            continue
-        found.update((range_id, facts) for range_id, facts in named.items() if range_id not in ranges)
-        if len(found) >= most:
-            break
-    return dict(list(found.items())[:most])
 
 
 def write_commits(context: Context, where: str, active: ActiveCommits) -> PartInfo:

@@ -11,15 +11,19 @@ from typing import Any
 from dredge.errors import ConfigError
 from dredge.gc.policy.model import RetentionPolicy
 
-MIN_AGE_HOURS = 24.0
-"""lakeFS lets an uploader link an address for 24 hours after it handed it out; younger objects may still come
-alive."""
+LINK_HOURS = 24.0
+"""lakeFS lets an uploader link an address for as long after it handed it out, by the servers' clocks."""
+MIN_AGE_HOURS = LINK_HOURS + 1
+"""Younger objects may still come alive: the hour is for servers whose clocks differ (`dredge.gc.clocks`)."""
 SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
+KEEP_DAYS_MIN = 7
+"""Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
 MODES = (CLEAN, OPTIMIZED, AUTO)
+_GONE = ("warn_on_foreign_overlaps",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +31,8 @@ class Safety:
     """All margins that safety rests on.
 
     Attributes:
-        clock_skew_seconds_max: largest difference between this machine's clock and the store's.
+        clock_skew_seconds_max: largest difference between the store's clock and this machine's, and the
+            lakeFS servers'.
         mark_age_hours_max: a mark older than this cannot be swept.
         lease_seconds: how long a lease lives without being renewed.
         heads_every_seconds: while deleting, how often branch heads are looked at.
@@ -119,8 +124,10 @@ class GCConfig:
         window_end: only slices opened before then are listed.
         slice_margin_hours: slices are listed again until they are as old as this.
         clean_every_days: after as many days an automatic run is a clean one.
+        keep_runs_days: folders of runs that are older are removed at the end of a complete run, with other
+            files of the collector's own that nothing needs any more; None keeps everything.
         dry_run: plan and report, delete nothing.
-        min_age_hours: objects younger than this are never candidates; at least 24.
+        min_age_hours: objects younger than this are never candidates; at least 25.
         unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories
             that nobody else writes to.
         max_delete_objects: more candidates than this hold the run; None is no limit.
@@ -132,8 +139,6 @@ class GCConfig:
         policy: what else stays, beyond lakeFS's own rules; None is nothing.
         read_kv: lakeFS's staging records are read directly, besides asking the server. Where the store is,
             and who may enter, says the environment (`dredge.gc.staged_kv`).
-        warn_on_foreign_overlaps: two *other* repositories whose namespaces overlap are a warning instead of a
-            stop.
         safety: margins.
         tuning: sizes.
     """
@@ -144,6 +149,7 @@ class GCConfig:
     window_end: str | None = None
     slice_margin_hours: float = SLICE_MARGIN_HOURS
     clean_every_days: float = 30
+    keep_runs_days: float | None = 90
     dry_run: bool = True
     min_age_hours: float = MIN_AGE_HOURS
     unsafe_min_age_seconds: float | None = None
@@ -154,7 +160,6 @@ class GCConfig:
     keep_tags: bool = True
     policy: RetentionPolicy | None = None
     read_kv: bool = False
-    warn_on_foreign_overlaps: bool = False
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 
@@ -165,12 +170,7 @@ class GCConfig:
             raise ConfigError(f"mode {self.mode!r} is not known; known are {', '.join(MODES)}")
         self._check_window()
         if self.unsafe_min_age_seconds is None:
-            if self.min_age_hours < MIN_AGE_HOURS:
-                raise ConfigError(
-                    f"min_age_hours is {self.min_age_hours:g}, but lakeFS lets uploads be linked for"
-                    f" {MIN_AGE_HOURS:g} h: a shorter age can delete live objects. On a repository that"
-                    " nobody writes to, for a test, pass unsafe_min_age_seconds instead."
-                )
+            self._check_age()
         elif self.unsafe_min_age_seconds < 0:
             raise ConfigError("unsafe_min_age_seconds must not be negative")
         for name in ("max_delete_objects", "max_delete_bytes", "max_delete_percent"):
@@ -179,6 +179,21 @@ class GCConfig:
                 raise ConfigError(f"{name} must not be negative; leave it empty for no limit")
         if self.max_delete_percent is not None and self.max_delete_percent > 100:
             raise ConfigError("max_delete_percent is a share of all listed objects, at most 100")
+
+    def _check_age(self) -> None:
+        if self.min_age_hours < MIN_AGE_HOURS:
+            raise ConfigError(
+                f"min_age_hours is {self.min_age_hours:g}; it must be at least {MIN_AGE_HOURS:g} h: lakeFS"
+                f" lets uploads be linked for {LINK_HOURS:g} h, and its servers' clocks may differ. A shorter"
+                " age can delete live objects. On a repository that nobody writes to, for a test, pass"
+                " unsafe_min_age_seconds instead."
+            )
+        # A server may be off by twice as much unnoticed, and another one as much the other way.
+        if 4 * self.safety.clock_skew_seconds_max > (self.min_age_hours - LINK_HOURS) * 3600:
+            raise ConfigError(
+                f"clock_skew_seconds_max is {self.safety.clock_skew_seconds_max:g}; it may be at most a"
+                f" quarter of what min_age_hours ({self.min_age_hours:g}) has above {LINK_HOURS:g} h"
+            )
 
     def _check_window(self) -> None:
         begin, end = self.window
@@ -193,6 +208,11 @@ class GCConfig:
             )
         if self.clean_every_days < 0:
             raise ConfigError("clean_every_days must not be negative")
+        if self.keep_runs_days is not None and self.keep_runs_days < KEEP_DAYS_MIN:
+            raise ConfigError(
+                f"keep_runs_days is {self.keep_runs_days:g}; it must be at least {KEEP_DAYS_MIN}, as other runs"
+                " may still read these folders. Leave it empty to keep them for ever"
+            )
 
     @property
     def window(self) -> tuple[datetime | None, datetime | None]:
@@ -218,12 +238,24 @@ class GCConfig:
         Raises:
             ConfigError: an unknown name, or a value that does not fit.
         """
-        plain = dict(value)
+        plain: dict[str, Any] = dict(value)
         plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
         plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
         if isinstance(plain.get("policy"), Mapping):
             plain["policy"] = RetentionPolicy.from_json(plain["policy"])
         return _from(cls, plain, "")
+
+    @classmethod
+    def recorded(cls, value: Mapping[str, Any]) -> GCConfig:
+        """From the plan of a run that an earlier version made: to be told of, not to be carried out.
+
+        Settings that are gone are left out. A minimum age that was allowed then, and is too short now, is told as
+        an unsafe one.
+        """
+        plain = {name: found for name, found in value.items() if name not in _GONE}
+        if plain.get("unsafe_min_age_seconds") is None and plain["min_age_hours"] < MIN_AGE_HOURS:
+            plain["unsafe_min_age_seconds"] = plain["min_age_hours"] * 3600
+        return cls.from_json(plain)
 
 
 def _instant(name: str, value: str | None) -> datetime | None:

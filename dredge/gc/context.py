@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.plan import PLAN, STATE, Plan
+from dredge.gc.plan import FORMAT, PLAN, STATE, Plan
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs import chain
 from dredge.runs.clock import Clock, utc_now
@@ -66,15 +66,22 @@ class Context:
             clock: this machine's clock.
 
         Raises:
-            ConfigError: there is no run.
+            ConfigError: there is no run, or one that another version planned.
+            FormatError: its plan is damaged.
         """
         writer = open_writer(run_uri, options)
         try:
-            plan = Plan.from_json(read_json(writer, PLAN))
+            value = read_json(writer, PLAN)
+            plan = Plan.from_json(value)
         except NotFoundError:
             raise ConfigError(
                 f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
             ) from None
+        if value["format"] != FORMAT:
+            raise ConfigError(
+                f"{run_uri} was planned by another version of Dredge, whose checks were others. Nothing was"
+                " done. Start a new run; `dredge gc report` shows what became of this one."
+            )
         return cls(
             plan=plan,
             folder=RunFolder(writer, plan.run_id),

@@ -1,4 +1,5 @@
-"""The end of a run, good or bad: the state moves on when all went well, and the report is written."""
+"""The end of a run, good or bad: when all went well the state moves on and old files of our own are removed; the
+report is written in any case."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.context import Context
 from dredge.gc.index_care import compact
+from dredge.gc.lifetimes import clean_up
 from dredge.gc.report import save_report
 from dredge.gc.state.advance import INPUTS, advance_state
 from dredge.gc.state.store import StateStore
@@ -36,6 +38,8 @@ def finish_run(context: Context) -> StepSummary:
         if not context.plan.dry_run and _is_complete(context):
             advance_state(context)
             _compact_index(context)
+        if _is_complete(context):
+            clean_up(context)
     except DredgeError as found:
         log.exception("the state was not moved on")
         error = found

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dredge.errors import LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc import canaries, reasons
 from dredge.gc.chain import MARK
+from dredge.gc.clocks import server_clock_finding
 from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
 from dredge.gc.identical import CLEARED, Resolution, resolve
 from dredge.gc.namespaces import check_namespaces
 from dredge.gc.places import STEP
+from dredge.gc.slices import METADATA
 from dredge.gc.staged import STEP as STAGED
 from dredge.gc.state.base import base_of
 from dredge.graveler.addresses import AddressType, address_readings
@@ -167,6 +169,7 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
         f"staged addresses were read from {staged.counts['pages']} pages in {staged.counts['scans']} scans",
     )
     yield _ordered(context, record)
+    yield _server_clock(context, record)
     live = committed.counts["live_addresses"]
     inside = committed.counts["range_rows"] - committed.counts["outside_rows"]
     yield _must(
@@ -178,15 +181,33 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
     )
     yield _committed_not_empty(committed)
     yield _staging_not_gone(context, staged)
+    yield _nothing_nested(listing)
+
+
+def _server_clock(context: Context, record: StepRecord) -> Finding:
+    if context.plan.server_ahead_seconds is None:
+        record.warn(
+            "lakeFS's answers had no Date header when the run was planned (a proxy takes it away), so the"
+            " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
+            " for them; let the header through to have them compared"
+        )
+    return server_clock_finding(context, record.inputs["listing"], record.inputs["staged"])
+
+
+def _nothing_nested(listing: StepSummary) -> Finding:
     metadata = listing.counts["foreign_metadata"]
-    yield _must(
-        "nothing_nested",
-        metadata == 0,
-        metadata,
-        0,
-        "files of another repository's metadata lie below data/"
-        + (f", such as {listing.details['foreign_metadata']!r}" if metadata else ""),
-    )
+    text = "files of another repository's metadata lie below data/"
+    if metadata:
+        sample = listing.details["foreign_metadata"]
+        folder = sample.partition(METADATA)[0]
+        text += (
+            f", such as {sample!r}: another repository lives in {folder} or has left its files there, and"
+            " its objects cannot be told from garbage. If a repository still uses that place, move its data"
+            " to a namespace of its own. If it was deleted (lakeFS leaves the objects of deleted repositories"
+            f" where they are) and no server has a repository there, remove {folder} from the object store"
+            " by hand. Then start a new run"
+        )
+    return _must("nothing_nested", metadata == 0, metadata, 0, text)
 
 
 def _ordered(context: Context, record: StepRecord) -> Finding:
@@ -270,7 +291,7 @@ def _outside(context: Context, record: StepRecord) -> Iterator[Finding]:
     plan = context.plan
     namespaces = {found.name: found.namespace for found in context.client.repositories()}
     try:
-        for warning in check_namespaces(plan.repository, namespaces, plan.config.warn_on_foreign_overlaps):
+        for warning in check_namespaces(plan.repository, namespaces):
             record.warn(warning)
         yield Finding(
             "namespaces_apart", "passed", len(namespaces), None, "repositories' namespaces were compared"

@@ -50,7 +50,7 @@ def _earlier(root: str, ours: Plan, options: StorageOptions | None) -> Iterator[
     for run_id in older[:_LOOK_BACK]:
         try:
             plan = Plan.from_json(read_json(reader, f"{run_id}/{PLAN}"))
-        except (DredgeError, KeyError, ValueError):
+        except DredgeError:
             continue  # another collector's run, or one of another version
         yield RunFolder(open_writer(f"{root}/{run_id}", options), run_id), plan
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -130,6 +131,12 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
 class CommittedIndex:
     """Which ranges the index knows, and in which part.
 
+    Attributes:
+        parts: by name.
+        places: the part that counts for each range, and the range's records. Ask `part_of` and `group`.
+        distrusted: manifests and checkpoints that were left out.
+        superseded: manifests that the newest checkpoint stands for, and older checkpoints.
+
     Args:
         state: the folder of lease and index.
         namespace: URI that addresses were resolved against. What was worked out for another one (a bucket
@@ -141,6 +148,8 @@ class CommittedIndex:
         self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
         self.parts: dict[str, IndexPart] = {}
         self.places: dict[str, tuple[str, int]] = {}
+        self.distrusted: list[str] = []
+        self.superseded: set[str] = set()
         self._manifests: set[str] = set()
 
     @classmethod
@@ -155,7 +164,37 @@ class CommittedIndex:
                 index._take(name, data)
             except DredgeError as error:
                 log.warning("the index's manifest %s is left out: %s", name, error)
+                index.distrusted.append(name)
         return index
+
+    def part_of(self, range_id: str, count: int | None = None) -> str | None:
+        """The part that counts for a range; None when the index lacks it, and it must be decoded.
+
+        Args:
+            range_id: of any range.
+            count: records that the range has; a part that knows another number is not believed.
+        """
+        name, known = self.places.get(range_id, ("", -1))
+        return name if name in self.parts and count in (None, known) else None
+
+    def group(self, ranges: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+        """Group ranges by the part that counts for each.
+
+        An index can be lost or damaged at any time, so whoever asks for ranges has to say what becomes of those
+        that it lacks.
+
+        Args:
+            ranges: ids.
+
+        Returns:
+            Sorted ids by part, parts in name order, and the sorted ids of the ranges that the index lacks.
+        """
+        groups: dict[str, list[str]] = defaultdict(list)
+        lacking: list[str] = []
+        for range_id in sorted(ranges):
+            name = self.part_of(range_id)
+            (lacking if name is None else groups[name]).append(range_id)
+        return dict(sorted(groups.items())), lacking
 
     def add(self, label: str, found: Iterable[tuple[IndexPart, Sequence[str], Sequence[int]]]) -> None:
         """Record new parts in a manifest of their own.
@@ -203,14 +242,17 @@ class CommittedIndex:
     def _take_checkpoint(self) -> None:
         """Read the newest checkpoint that can be trusted, if there is one."""
         names = sorted(info.key for info in self._state.list_level(f"{CHECKPOINTS}/").objects)
-        for name in names:
+        for place, name in enumerate(names):
             try:
                 data = self._state.get(name)
                 self._take(name, data)
-                self._manifests |= set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self.superseded = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self._manifests |= self.superseded
             except DredgeError as error:
                 log.warning("the index's checkpoint %s is left out: %s", name, error)
+                self.distrusted.append(name)
             else:
+                self.superseded.update(names[place + 1 :])
                 return
 
     def _take(self, name: str, data: bytes) -> None:

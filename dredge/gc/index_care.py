@@ -1,12 +1,12 @@
 """Keeping the committed index in order: small parts are compacted, damaged ones found and made anew.
 
-Nothing here deletes: old parts and manifests stay where they are and are not read any more.
+Nothing here deletes: old parts and manifests stay where they are and are not read any more, until
+`dredge.gc.lifetimes` removes them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -40,8 +40,8 @@ def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[
         How many parts were united.
     """
     index = CommittedIndex.load(state, namespace)
-    groups = _groups(index, set(ranges))
-    small = [name for name in sorted(groups) if index.parts[name].size_bytes < _SMALL_BYTES]
+    groups, _ = index.group(ranges)
+    small = [name for name in groups if index.parts[name].size_bytes < _SMALL_BYTES]
     if len(small) <= parts_max:
         return 0
     found: list[tuple[IndexPart, list[str], list[int]]] = []
@@ -114,7 +114,7 @@ def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, agai
         against_ranges: decode every range again and compare, too.
     """
     index = CommittedIndex.load(state, namespace)
-    groups = _groups(index)
+    groups, _ = index.group(index.places)
     verified = Verified(ranges=len(index.places), parts=len(groups))
     for name, ids in groups.items():
         try:
@@ -147,8 +147,10 @@ def rebuild_index(
         How many ranges were decoded.
     """
     index = CommittedIndex.load(state, namespace)
-    groups = _groups(index)
-    todo = sorted({*verified.wrong, *(item for name in verified.damaged for item in groups[name])})
+    groups, _ = index.group(index.places)
+    damaged = (item for name in verified.damaged for item in groups.get(name, ()))
+    # What another run has lost or replaced since needs nothing: a range that is lacking is decoded when needed.
+    todo = sorted({*verified.wrong, *damaged} & index.places.keys())
     found: list[tuple[IndexPart, list[str], list[int]]] = []
     batch: list[RangeHashes] = []
     done = 0
@@ -164,15 +166,6 @@ def rebuild_index(
             batch = []
     index.add(f"{label}-", found)
     return done
-
-
-def _groups(index: CommittedIndex, only: Collection[str] | None = None) -> dict[str, list[str]]:
-    """Ranges by the part they lie in, all of them or some."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for range_id, (name, _) in sorted(index.places.items()):
-        if only is None or range_id in only:
-            groups[name].append(range_id)
-    return groups
 
 
 def _compare(reader: ObjectReader, namespace: str, known: RangeHashes, verified: Verified) -> None:

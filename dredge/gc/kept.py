@@ -181,13 +181,12 @@ def _read_extra(context: Context, runner: TaskRunner, where: str, extras: Sequen
     if not ranges:
         return []
     index = CommittedIndex.load(context.state, context.plan.namespace)
-    jobs: dict[str, dict[str, list[int]]] = defaultdict(dict)
-    for item in ranges:
-        if (
-            item in index.places
-        ):  # where it is not, the index was damaged since, and the figures are too small
-            jobs[index.places[item][0]][item] = sets[item]
-    work = [{"part": index.parts[name].to_json(), "sets": found} for name, found in sorted(jobs.items())]
+    # What the index lacks it has lost since; then the figures are too small.
+    groups, _ = index.group(ranges)
+    work = [
+        {"part": index.parts[name].to_json(), "sets": {item: sets[item] for item in found}}
+        for name, found in groups.items()
+    ]
     hands = deal(work, max(context.hands(runner, len(work)), hands_for(ranges)))
     tasks = [{"name": f"extra-{number:05d}", "jobs": hand} for number, hand in enumerate(hands)]
     results = context.spread(runner, where, read_extra, {"where": where}, tasks, "parts", len(work))

@@ -63,9 +63,9 @@ def _collect_paths(context: Context, runner: TaskRunner, where: str, extra: Extr
     uri = f"{context.state.uri.rstrip('/')}/{PATHS}/{digest}"
     index = CommittedIndex.load(open_writer(uri, context.options), context.plan.namespace)
     known = {
-        item: index.places[item][0]
+        item: part
         for item, facts in extra.ranges.items()
-        if item in index.places and index.places[item][1] == facts.count
+        if (part := index.part_of(item, facts.count)) is not None
     }
     files: list[PartInfo] = []
     todo = {item: facts for item, facts in extra.ranges.items() if item not in known}

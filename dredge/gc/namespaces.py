@@ -46,19 +46,21 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def check_namespaces(repository: str, namespaces: Mapping[str, str], warn_on_foreign: bool) -> list[str]:
-    """Refuse a run when namespaces overlap.
+def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str]:
+    """Refuse a run when its repository's namespace overlaps with another one's.
+
+    What is live in one of two overlapping namespaces is unknown to a run of the other. Overlaps that this
+    repository has no part in are nothing to its objects, so they are only told.
 
     Args:
         repository: the one to collect; must be among the namespaces.
         namespaces: URI by repository, all of the server.
-        warn_on_foreign: overlaps that do not touch this repository are only told.
 
     Returns:
         Warnings.
 
     Raises:
-        RefusedError: this repository's namespace equals, contains or lies in another one's; or any two do.
+        RefusedError: this repository's namespace equals, contains or lies in others; all of them are named.
     """
     if repository not in namespaces:
         raise RefusedError(
@@ -66,20 +68,22 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str], warn_on_for
             " be compared with the others. Nothing was deleted. If it was just made, wait some seconds and"
             " start again."
         )
-    warnings = []
+    own: list[str] = []
+    foreign: list[str] = []
     for outer, inner, how in overlaps(namespaces):
-        text = (
-            f"the storage namespace of {outer} ({namespaces[outer]}) {how} that of {inner}"
-            f" ({namespaces[inner]}): what one of them does not use may be the other one's data"
+        pair = f"that of {outer} ({namespaces[outer]}) {how} that of {inner} ({namespaces[inner]})"
+        (own if repository in (outer, inner) else foreign).append(pair)
+    if own:
+        raise RefusedError(
+            f"the storage namespace of {repository} overlaps with others: {'; '.join(own)}. What one of them"
+            " does not use may be another one's data. Nothing was deleted. Move the data of all but one of"
+            " these repositories to a new repository with a namespace of its own, delete the old one in"
+            " lakeFS, and start again."
         )
-        if repository not in (outer, inner) and warn_on_foreign:
-            warnings.append(text)
-            continue
-        way_out = (
-            "Give them separate namespaces."
-            if repository in (outer, inner)
-            else "Give them separate namespaces, or set warn_on_foreign_overlaps: neither is the repository"
-            " to collect."
-        )
-        raise RefusedError(f"{text}. Nothing was deleted. {way_out}")
-    return warnings
+    if not foreign:
+        return []
+    return [
+        f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not concerned,"
+        " but runs of those repositories stop: what one of them does not use may be another one's data. Give"
+        " each a namespace of its own."
+    ]

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.state.coverage import BEGINNING, END, Coverage
 from dredge.gc.state.version import Version
 from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
+FORMAT = 2
+"""Of the plans that this version makes and carries out. Older ones are only read, to tell what became of their runs."""
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
@@ -31,6 +34,8 @@ class Plan:
         created_at: the store's time when the plan was made.
         cutoff: only objects last modified strictly before this are candidates.
         store_ahead_seconds: the store's clock minus this machine's.
+        server_ahead_seconds: a lakeFS server's clock minus the store's, at least, of the server that differed
+            most; None when its answers tell no time.
         lease: the right to run.
         config: what the user asked for.
         default_branch: the repository's.
@@ -49,6 +54,7 @@ class Plan:
     created_at: datetime
     cutoff: datetime
     store_ahead_seconds: float
+    server_ahead_seconds: float | None = None
     lease: LeaseGrant
     config: GCConfig
     default_branch: str
@@ -81,7 +87,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """As the JSON object of `plan.json`."""
         return {
-            "format": 1,
+            "format": FORMAT,
             "run_id": self.run_id,
             "repository": self.repository,
             "namespace": self.namespace,
@@ -96,6 +102,7 @@ class Plan:
             "cutoff": self.cutoff.isoformat(),
             "min_age_seconds": self.config.min_age_seconds,
             "store_ahead_seconds": self.store_ahead_seconds,
+            "server_ahead_seconds": self.server_ahead_seconds,
             "lease": self.lease.to_json(),
             "config": self.config.to_json(),
             "default_branch": self.default_branch,
@@ -104,7 +111,23 @@ class Plan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Plan:
-        """From the object that `to_json` made."""
+        """From the object that `to_json` made, now or in an earlier version.
+
+        Raises:
+            FormatError: it is none, or of a version that this one does not know.
+        """
+        try:
+            return cls._from_json(value)
+        except DredgeError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"not a plan of a run: {type(error).__name__} {error}") from None
+
+    @classmethod
+    def _from_json(cls, value: Mapping[str, Any]) -> Plan:
+        if value.get("format") not in (1, FORMAT):
+            raise FormatError(f"a plan of format {value.get('format')!r} is of another version of Dredge")
+        read = GCConfig.from_json if value["format"] == FORMAT else GCConfig.recorded
         return cls(
             run_id=value["run_id"],
             repository=value["repository"],
@@ -113,8 +136,9 @@ class Plan:
             created_at=datetime.fromisoformat(value["created_at"]),
             cutoff=datetime.fromisoformat(value["cutoff"]),
             store_ahead_seconds=value["store_ahead_seconds"],
+            server_ahead_seconds=value.get("server_ahead_seconds"),
             lease=LeaseGrant.from_json(value["lease"]),
-            config=GCConfig.from_json(value["config"]),
+            config=read(value["config"]),
             default_branch=value["default_branch"],
             mode=value["mode"],
             why_mode=value["why_mode"],

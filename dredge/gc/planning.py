@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError
+from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.context import Context, make_lease, open_state
 from dredge.gc.namespaces import canonical_namespace, check_namespaces
@@ -83,7 +84,7 @@ def plan_run(
             f"repository {repository.name} is read-only, so lakeFS does not prepare it for collection."
             " Nothing was deleted."
         )
-    for warning in check_namespaces(repository.name, namespaces, config.warn_on_foreign_overlaps):
+    for warning in check_namespaces(repository.name, namespaces):
         log.warning("%s", warning)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
@@ -91,6 +92,9 @@ def plan_run(
     now = store_clock(state, "")
     ahead = (now - before).total_seconds()
     check_clocks(ahead, config.safety.clock_skew_seconds_max)
+    server_ahead = compare_server(
+        server, lambda: store_clock(state, ""), config.safety.clock_skew_seconds_max
+    )
     run_id = new_descending_xid(now)
     current = StateStore(state, options).current(repository.name, repository.namespace)
     mode, why = choose_mode(config, current, now)
@@ -105,6 +109,7 @@ def plan_run(
         created_at=now,
         cutoff=cutoff(now, config),
         store_ahead_seconds=ahead,
+        server_ahead_seconds=server_ahead,
         lease=grant,
         config=config,
         default_branch=repository.default_branch,
@@ -184,26 +189,6 @@ def cutoff(now: datetime, config: GCConfig) -> datetime:
         config: for the minimum age.
     """
     return now - timedelta(seconds=config.min_age_seconds)
-
-
-def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
-    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and
-    nobody knows which.
-
-    Args:
-        store_ahead_seconds: the store's clock minus this machine's.
-        seconds_max: largest difference, either way.
-
-    Raises:
-        RefusedError: they differ by more.
-    """
-    if abs(store_ahead_seconds) > seconds_max:
-        side = "ahead of" if store_ahead_seconds > 0 else "behind"
-        raise RefusedError(
-            f"the object store's clock is {abs(store_ahead_seconds):.0f} s {side} this machine's, more than"
-            f" {seconds_max:.0f} s. Ages of objects cannot be trusted. Nothing was deleted. Set the clocks"
-            " right (NTP) and start again."
-        )
 
 
 def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str, str]) -> str:

@@ -21,13 +21,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
-from dredge.gc import reasons
+from dredge.gc import lifetimes, reasons
 from dredge.gc.config import CLEAN
 from dredge.gc.context import Context
 from dredge.gc.plan import Plan
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
-from dredge.runs.report import render_html
+from dredge.runs.report import render_html, size_text
 from dredge.runs.summary import PartInfo, StepSummary
 
 log = logging.getLogger("dredge")
@@ -84,6 +84,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
     summaries = {step: state.summary for step, state in found.items() if state.summary is not None}
     problems = [state.problem for state in found.values() if state.problem]
     outcome = _outcome(plan, found)
+    own_files = _state(folder, lifetimes.STEP)
     counts = _counts(summaries)
     return {
         "format": 1,
@@ -96,12 +97,15 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "outcome_text": _OUTCOMES[outcome],
         "headline": _headline(outcome, counts),
         "what_to_do": _what_to_do(outcome, found),
-        "facts": _facts(folder, plan, summaries),
+        "facts": [*_facts(folder, plan, summaries), *_own_files(plan, own_files.summary)],
         "counts": counts,
         "rows": list(_rows(summaries, plan.dry_run)),
         "problems": problems,
         "failures": summaries["ledger"].details.get("failures", []) if "ledger" in summaries else [],
-        "warnings": [text for summary in summaries.values() for text in summary.warnings],
+        "warnings": [
+            *(text for summary in summaries.values() for text in summary.warnings),
+            *_own_files_warnings(own_files),
+        ],
         "kept": summaries["committed"].details.get("kept", []) if "committed" in summaries else [],
         "findings": summaries["guard"].details["findings"] if "guard" in summaries else [],
         "held": summaries["guard"].details["held"] if "guard" in summaries else [],
@@ -221,13 +225,46 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
     if candidates is not None and (drift := candidates.details.get("drift")):
         facts.append(["Missed by optimized runs", _drift(drift)])
     if committed is not None:
-        facts.append(
-            [
-                "Active commits",
-                f"{committed.counts['active_commits']:,} of {committed.counts['known_commits']:,} known",
-            ]
-        )
+        facts += _commits(committed)
     return facts
+
+
+def _commits(committed: StepSummary) -> Iterator[list[str]]:
+    """Which commits count, in words: the server may have more, which nothing leads to and nothing keeps."""
+    counts = committed.counts
+    active = f"{counts['active_commits']:,}"
+    if dangling := counts.get("dangling_commits", 0):
+        active += f", {dangling:,} of them dangling: no branch and no tag leads to "
+        active += "it" if dangling == 1 else "them"
+    yield ["Active commits", active]
+    if expired := counts.get("expired_commits", 0):
+        text = f"{expired:,} of the {counts['reachable_commits']:,} that branches and tags lead to"
+        if not committed.details["expired_explained"]:
+            text += (
+                "; only the newest of them were read, to tell kinds of garbage apart: what older ones named is"
+                " told as unreferenced"
+            )
+        yield ["Expired commits", text]
+
+
+def _own_files(plan: Plan, summary: StepSummary | None) -> Iterator[list[str]]:
+    """What became of files that runs wrote for themselves."""
+    if summary is None or not summary.counts["own_files"]:
+        return
+    counts = summary.counts
+    text = f"{counts['own_files']:,} files that no run needs any more ({size_text(counts['own_bytes'])})"
+    if counts["own_run_folders"]:
+        text += f", {counts['own_run_folders']:,} run folders older than {plan.config.keep_runs_days:g} days"
+    if counts["folders_left"]:
+        text += f"; {counts['folders_left']:,} older folders are left to the next runs"
+    yield ["Own files to be removed" if plan.dry_run else "Own files removed", text]
+
+
+def _own_files_warnings(state: _State) -> Iterator[str]:
+    if state.summary is not None:
+        yield from state.summary.warnings
+    elif state.failure is not None:
+        yield f"Dredge's own files were not cleaned up; a later run does it: {state.failure['message']}"
 
 
 def _drift(drift: dict[str, Any]) -> str:

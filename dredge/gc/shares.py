@@ -21,14 +21,15 @@ from dredge.storage import ObjectReader, ObjectWriter, open_reader, open_writer
 log = logging.getLogger("dredge")
 
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
-"""Addresses of active ranges; sizes of the entries of branch heads; addresses of other ranges that the index
-knows."""
+"""Addresses of active ranges; sizes of the entries of branch heads; addresses of ranges that only expired
+commits of the history name."""
 COUNTS = "counts"
 """How many active ranges name each address."""
 COUNTED = "counted"
 """Folder of counts, beside the committed index."""
 
 _HEAD_ROLES = ("head", "new head")
+_DROPPED_ROLES = ("let go", "dropped")
 _PART_VALUES = 2_000_000
 _SINK_VALUES = 8_000_000
 
@@ -107,7 +108,7 @@ class _Known:
         """Those ranges of a part of the index that no other part counts for, and dropped ones not at all:
         those are read by themselves."""
         for item in ranges:
-            if self.places.get(item.range_id, part) == part and self.roles.get(item.range_id) != "dropped":
+            if self.places.get(item.range_id) == part and self.roles[item.range_id] not in _DROPPED_ROLES:
                 yield item
 
 
@@ -165,10 +166,10 @@ def _sort(sinks: dict[str, _Sink], sums: _Sums, roles: dict[str, str], ranges: I
     """Put ranges where their role wants them; gives the active records that lie outside the namespace."""
     outside = 0
     for item in ranges:
-        role = roles.get(item.range_id, "expired")
-        if role in ("expired", "dropped"):
+        role = roles[item.range_id]
+        if role in ("expired", "let go"):
             sinks[EXPIRED].add(item.addresses)
-        if role == "dropped":
+        if role in _DROPPED_ROLES:
             sums.take_away(item.addresses)
         if role in ("active", "head"):
             outside += item.outside

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
@@ -76,6 +77,19 @@ class LakeFSClient:
 
     def __repr__(self) -> str:
         return f"LakeFSClient({self._transport.base!r})"
+
+    def clock(self) -> datetime | None:
+        """The server's time by the Date of an answer over a new connection, so that a balancer may choose
+        another server: whole seconds, rounded down. None when the answer has none, or none that can be read.
+        """
+        answer = self._transport.call("GET", "/repositories", query={"amount": 1}, own_connection=True)
+        if answer.status != 200:
+            raise refuse(answer, "the first repository")
+        try:
+            found = parsedate_to_datetime(answer.date)
+        except ValueError:
+            return None
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     def repositories(self) -> list[Repository]:
         """Every repository of the server."""

@@ -104,6 +104,10 @@ class Change:
 class LakeFS(Protocol):
     """The calls a collector makes. All raise errors of `dredge.errors`."""
 
+    def clock(self) -> datetime | None:
+        """The server's time by the Date of an answer over a new connection: whole seconds, rounded down. None
+        when the answer has none."""
+
     def repositories(self) -> list[Repository]:
         """Every repository of the server."""
 

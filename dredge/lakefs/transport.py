@@ -47,10 +47,11 @@ _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status and a body."""
+    """A status and a body, and the Date header; "" when there is none."""
 
     status: int
     text: str
+    date: str = ""
 
     def json(self) -> Any:
         """The body of a success: a JSON object, which `Transport.call` has made sure of."""
@@ -238,7 +239,7 @@ class Transport:
         except ApiException as error:
             if not error.status:
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error.reason}") from None
-            return Answer(int(error.status), _text(error.body))
+            return Answer(int(error.status), _text(error.body), _date(error.headers))
         except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
             raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
         except net.ReadTimeoutError:
@@ -249,7 +250,7 @@ class Transport:
             if _never_sent(error):
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
             raise DroppedError(f"lakeFS at {self.base} dropped the connection: {error}") from None
-        return Answer(int(response.status_code), _text(response.raw_data))
+        return Answer(int(response.status_code), _text(response.raw_data), _date(response.headers))
 
     def _client(self) -> Any:
         import urllib3
@@ -304,6 +305,10 @@ def _never_sent(error: BaseException) -> bool:
     reason = getattr(error, "reason", None)
     kinds = (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError)
     return isinstance(reason, kinds)
+
+
+def _date(headers: Mapping[str, str] | None) -> str:
+    return (headers or {}).get("Date") or ""
 
 
 def _text(body: bytes | str | None) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dredge.gateway import Gateway
 from dredge.graveler.errors import UnsupportedError
@@ -49,10 +53,23 @@ def create_app(backend: Backend, hooks: Hooks | None = None) -> ASGIApp:
         # `send` is a method of uvicorn's connection here, a wrapper further in; hooks that drop connections
         # need what is behind it.
         scope[TRANSPORT] = getattr(getattr(send, "__self__", None), "transport", None)
+        send = _dated(send, backend.catalog.clock)
         # As on a real server the signature tells S3 from the API, not the path or the host.
         await (gateway if Gateway.takes(scope) else app)(scope, receive, send)
 
     return with_transport
+
+
+def _dated(send: Send, clock: Callable[[], datetime]) -> Send:
+    """Give each answer a Date by the service's clock; uvicorn's own would always be this machine's."""
+
+    async def dated(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            date = format_datetime(clock().astimezone(UTC), usegmt=True).encode("ascii")
+            message = {**message, "headers": [*message.get("headers", ()), (b"date", date)]}
+        await send(message)
+
+    return dated
 
 
 def not_built(call: Call) -> Response:

@@ -161,6 +161,7 @@ def _server_of(service: Service) -> uvicorn.Server:
             ws="none",
             proxy_headers=False,
             server_header=False,
+            date_header=False,  # the application's own, by the service's clock
             timeout_keep_alive=120,
             timeout_graceful_shutdown=STOP_SECONDS,
         )

@@ -168,6 +168,7 @@ def test_params_are_these(dag: DAG) -> None:
         "min_age_hours",
         "unsafe_min_age_seconds",
         "clean_every_days",
+        "keep_runs_days",
         "slice_margin_hours",
         "max_delete_objects",
         "max_delete_percent",
@@ -187,7 +188,8 @@ def test_form_deletes_nothing_unless_told() -> None:
     assert params["mode"].value == "auto"
     assert params["slice_margin_hours"].value == 193
     assert params["clean_every_days"].value == 30
-    assert params["min_age_hours"].value == 24
+    assert params["keep_runs_days"].value == 90
+    assert params["min_age_hours"].value == 25
     assert params["unsafe_min_age_seconds"].value is None
     assert params["keep_tags"].value is True
 
@@ -200,12 +202,13 @@ def test_form_deletes_nothing_unless_told() -> None:
         ("mode", "fast"),
         ("dry_run", None),
         ("dry_run", "no"),
-        ("min_age_hours", 23.9),
+        ("min_age_hours", 24.9),
         ("min_age_hours", None),
         ("unsafe_min_age_seconds", -1),
         ("slice_margin_hours", 24),
         ("slice_margin_hours", None),
         ("clean_every_days", -1),
+        ("keep_runs_days", 6),
         ("max_delete_objects", -1),
         ("max_delete_objects", 1.5),
         ("max_delete_percent", 101),

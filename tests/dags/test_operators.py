@@ -81,6 +81,13 @@ def test_plan_reads_rendered_values() -> None:
     assert (config.max_delete_percent, config.run_root, config.unsafe_min_age_seconds) == (2.5, None, None)
 
 
+@pytest.mark.parametrize(("given", "days"), [("30", 30.0), ("None", None), ("", None), (90, 90.0)])
+def test_plan_keeps_run_folders_for_as_long_as_asked(given: float | str, days: float | None) -> None:
+    config = LakeFSPlanRunOperator(task_id="plan", repository="lake", keep_runs_days=given).config()
+    assert config.keep_runs_days == days
+    assert LakeFSPlanRunOperator(task_id="plan", repository="lake").config().keep_runs_days == 90
+
+
 def test_plan_takes_the_policy_itself_along_and_of_the_database_only_that_there_is_one() -> None:
     operator = LakeFSPlanRunOperator(
         task_id="plan",
@@ -277,6 +284,9 @@ class FakeServer:
 
     def repository(self, name: str) -> Any:
         return self.found
+
+    def clock(self) -> None:
+        return None
 
     def repositories(self) -> list[Any]:
         return [self.found]

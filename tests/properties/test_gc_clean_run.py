@@ -55,7 +55,7 @@ def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
     made = History(world)
     for name, *arguments in history:
         made.do(str(name), *arguments)
-    world.age(hours=25)
+    world.age(hours=26)
     old = world.data()
     for name, *arguments in young:
         if name != "age":

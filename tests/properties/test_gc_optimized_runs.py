@@ -56,6 +56,7 @@ run = st.fixed_dictionaries(
         "crash": st.one_of(st.none(), st.integers(1, 220)),
         "resume": st.booleans(),
         "policy": st.sampled_from(POLICIES),
+        "keep_tags": st.sampled_from([True, True, False]),
     }
 )
 chapter = st.tuples(st.lists(later, min_size=2, max_size=12), run)
@@ -84,7 +85,9 @@ def test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing(par
 
 def tell(story: dict[str, Any]) -> None:
     """Live through a history, and look at every run of it."""
-    world = make_world(tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=49)
+    world = make_world(
+        tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=50, keep_runs_days=7
+    )
     world.runner = Parallel()
     changes = {"prepare_flush_rows": 1, "prepare_file_bytes_max": 16} if story["small_pages"] else {}
     world.lake = with_settings(world.lake, **changes)
@@ -97,20 +100,21 @@ def tell(story: dict[str, Any]) -> None:
             history.do(str(name), *arguments)
         collect(world, **wanted)
     # At last everything is caught up with, whatever windows there were.
-    collect(world, "optimized", dry_run=False, window=None, crash=None, resume=False, policy=None)
+    collect(world, "optimized")
 
 
 def collect(
     world: World,
     mode: str,
-    dry_run: bool,
-    window: tuple[int, int] | None,
-    crash: int | None,
-    resume: bool,
-    policy: RetentionPolicy | None,
-) -> None:
-    """Do a run, or be killed in the middle of it, and look at what it did."""
-    living = alive(world, world.lake.catalog) | kept_by(world, world.lake.catalog, policy)
+    dry_run: bool = False,
+    window: tuple[int, int] | None = None,
+    crash: int | None = None,
+    resume: bool = False,
+    policy: RetentionPolicy | None = None,
+    keep_tags: bool = True,
+) -> str:
+    """Do a run, or be killed in the middle of it, and look at what it did; gives its mode."""
+    living = alive(world, world.lake.catalog, keep_tags) | kept_by(world, world.lake.catalog, policy)
     before = {key: world.lake.objects.stat(key).last_modified for key in world.data()}
     bounds = {}
     if window is not None:
@@ -120,15 +124,14 @@ def collect(
             "window_begin": (now - timedelta(days=first + days)).isoformat(),
             "window_end": (now - timedelta(days=first)).isoformat(),
         }
-    context = world.plan(mode=mode, dry_run=dry_run, policy=policy, **bounds)
+    context = world.plan(mode=mode, dry_run=dry_run, policy=policy, keep_tags=keep_tags, **bounds)
     complete = run_or_die(world, context, crash, resume)
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"
     if dry_run:
         assert not gone
-        return
-    if not complete:
-        return
+    if dry_run or not complete:
+        return context.plan.mode
     garbage = {key for key, time in before.items() if time < context.plan.cutoff} - living
     assert gone <= garbage
     if window is None or context.plan.mode == "clean":
@@ -144,6 +147,69 @@ def collect(
     for address in world.data() - living - carried:
         opened = slice_time(address.rpartition("/")[0])
         assert opened is None or not state.covered.has(opened), f"{address} was forgotten"
+    return context.plan.mode
+
+
+KEPT = {
+    "nothing more": {"policy": None},
+    "single paths": {"policy": POLICIES[2]},
+    "paths and last commits": {"policy": POLICIES[3]},
+    "other paths": {"policy": RetentionPolicy((PolicyRule("all", ("main", "one"), None, ("b", "dir/c")),))},
+    "no tags": {"policy": None, "keep_tags": False},
+}
+"""What runs are asked to keep beyond the rules."""
+RULES = (None, 1, 8, 30)
+
+
+@pytest.mark.parametrize("second", KEPT)
+@pytest.mark.parametrize("first", KEPT)
+def test_an_optimized_run_under_another_policy_deletes_what_a_clean_run_would(
+    first: str, second: str
+) -> None:
+    """Loosened, tightened, rules about paths added, taken away and changed, tags switched off and on."""
+    world, history = superseded_world()
+    world.rules(1)
+    collect(world, "clean", **KEPT[first])
+    go_on(world, history)
+    for policy in (second, first, second):
+        assert collect(world, "optimized", **KEPT[policy]) == "optimized"
+        world.age(hours=1)
+
+
+@pytest.mark.parametrize("second", RULES)
+@pytest.mark.parametrize("first", RULES)
+def test_an_optimized_run_under_other_rules_of_the_server_deletes_what_a_clean_run_would(
+    first: int | None, second: int | None
+) -> None:
+    world, history = superseded_world()
+    for mode, rules in (("clean", first), ("optimized", second), ("optimized", first), ("optimized", second)):
+        history.do("rules", rules)
+        assert collect(world, mode, policy=POLICIES[2]) == mode
+        go_on(world, history)
+
+
+def superseded_world() -> tuple[World, History]:
+    """Branches and tags with histories of several ages, in which each commit's objects are superseded."""
+    world = make_world(tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=50)
+    history = History(world)
+    for name in ("one", "two", "hidden"):
+        history.do("branch", name, "main")
+    for step in range(6):
+        for name in ("main", "one", "two", "hidden"):
+            history.do("supersede", name, ("a", "b", "dir/c")[step % 3])
+        history.do("tag", 5 * step)
+        history.do("age", 4)
+    history.do("drop branch", "hidden")
+    history.do("age", 2)
+    return world, history
+
+
+def go_on(world: World, history: History) -> None:
+    """More of the same, and days in between."""
+    for name, path in (("main", "a"), ("one", "b"), ("two", "dir/c")):
+        history.do("supersede", name, path)
+    history.do("untag", 5)
+    history.do("age", 3)
 
 
 def run_or_die(world: World, context: Context, crash: int | None, resume: bool) -> bool:

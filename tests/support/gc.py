@@ -59,6 +59,10 @@ class CatalogClient:
         self.catalog = catalog
         self.before: Callable[[str, tuple[Any, ...]], None] = lambda _name, _arguments: None
 
+    def clock(self) -> datetime | None:
+        self.before("clock", ())
+        return self.catalog.clock().replace(microsecond=0)
+
     def repositories(self) -> list[Repository]:
         self.before("repositories", ())
         return [_repository(found) for found in self.catalog.list_repositories(amount=PAGE).results]

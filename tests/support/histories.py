@@ -220,8 +220,8 @@ class History:
         self.catalog._protocol.change(found, branch, lambda present: present.sealed(token))
 
 
-def alive(world: World, catalog: Catalog) -> set[str]:
-    """Every address that a branch shows, or a commit names that no rule lets go."""
+def alive(world: World, catalog: Catalog, keep_tags: bool = True) -> set[str]:
+    """Every address that a branch shows, or a commit names that no rule lets go (or a tag keeps)."""
     name = world.lake.repository
     found = catalog._repositories.get(name)
     branches = list(catalog._branches.scan(found))
@@ -248,7 +248,8 @@ def alive(world: World, catalog: Catalog) -> set[str]:
                 if commit.creation_date > threshold:
                     active.add(commit.main_parent)
                 commit = commits[commit.main_parent]
-        active |= {tag.commit_id for tag in catalog.list_tags(name, amount=1000).results}
+        if keep_tags:
+            active |= {tag.commit_id for tag in catalog.list_tags(name, amount=1000).results}
     addresses: set[str] = set()
     for commit_id in active:
         for named in entries_of(world, commits[commit_id].metarange_id).values():

@@ -17,7 +17,13 @@ def test_every_import_contract_is_kept() -> None:
 
 
 def test_only_the_sweeps_open_a_deleter() -> None:
-    allowed = {"dredge/storage/", "dredge/gc/sweep.py", "dredge/icechunk/collection/sweeping.py"}
+    # The one of own files takes no other names; tests/unit/gc/test_lifetimes.py.
+    allowed = {
+        "dredge/storage/",
+        "dredge/gc/sweep.py",
+        "dredge/gc/own_files.py",
+        "dredge/icechunk/collection/sweeping.py",
+    }
     openers = [
         path.relative_to(ROOT).as_posix()
         for folder in ("dredge", "operators", "spark_jobs", "dags")
@@ -27,3 +33,13 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     assert "dredge/gc/sweep.py" in openers
     strangers = [path for path in openers if not any(path.startswith(place) for place in allowed)]
     assert strangers == []
+
+
+def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("dredge", "operators", "spark_jobs", "dags")
+        for path in (ROOT / folder).rglob("*.py")
+        if "OwnFilesDeleter" in path.read_text()
+    }
+    assert users == {"dredge/gc/own_files.py", "dredge/gc/lifetimes.py"}

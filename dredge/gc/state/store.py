@@ -17,7 +17,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.errors import ConflictError, DredgeError, NotFoundError
+from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.state.model import RunState
 from dredge.gc.state.version import Version
@@ -94,9 +94,40 @@ class StateStore:
             DredgeError: it is gone.
             ValueError: damaged.
         """
-        data = self._writer.get(version.name)
-        if hashlib.sha256(data).hexdigest() != version.sha256:
-            raise ValueError("its bytes do not fit the pointer's digest")
+        return self.read(version.name, version.sha256)
+
+    def newest(self) -> Version | None:
+        """The version that the pointer names, whether it can be used or not; None when there never was one.
+
+        Raises:
+            FormatError: the pointer cannot be read.
+        """
+        try:
+            pointer = read_json(self._writer, POINTER)
+        except NotFoundError:
+            return None
+        try:
+            return Version(pointer["name"], pointer["sha256"])
+        except (KeyError, TypeError):
+            raise FormatError(f"{POINTER} names no version") from None
+
+    def read(self, name: str, sha256: str | None) -> RunState:
+        """Read a version by its name.
+
+        Args:
+            name: of the file.
+            sha256: of its bytes; None believes the beginning of it that is in the name.
+
+        Raises:
+            DredgeError: it is gone.
+            ValueError: damaged.
+        """
+        data = self._writer.get(name)
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != sha256 and (
+            sha256 is not None or digest[:16] != name.removesuffix(".json").rpartition("-")[2]
+        ):
+            raise ValueError("its bytes do not fit the digest that names it")
         return RunState.from_json(json.loads(data))
 
     def advance(self, state: RunState, before: Current, attempt: int = 0) -> Version:

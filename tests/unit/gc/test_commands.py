@@ -9,6 +9,9 @@ from click.testing import CliRunner, Result
 
 from dredge.commands.gc import command
 from dredge.errors import ConfigError, RefusedError
+from dredge.gc.context import Context
+from dredge.gc.history import previous
+from dredge.gc.planning import release_lease
 from dredge.graveler.xid import new_descending_xid
 from tests.support.gc import World, make_world
 
@@ -50,6 +53,26 @@ def test_runs_of_another_tool_are_shown_as_such() -> None:
     world.lake.objects.put(f"_lakefs/retention/gc/unified/{run_id}/summary.json", b"{}")
     found = json.loads(ask("runs", world.lake.namespace, "--json").output)
     assert found["outcome"] == "other tool"
+
+
+def test_a_run_of_an_earlier_version_is_told_of_and_not_carried_out() -> None:
+    world = world_with_runs()
+    world.age(hours=1)
+    context = world.plan()
+    world.mark(context)
+    plan = context.folder.read_json("plan.json")
+    plan["config"] |= {"min_age_hours": 24.0, "warn_on_foreign_overlaps": False}
+    context.folder.write_json("plan.json", plan | {"format": 1})
+    found = json.loads(ask("runs", world.lake.namespace, "--json").output.splitlines()[0])
+    assert (found["repository"], found["outcome"]) == ("lake", "unfinished")
+    with pytest.raises(ConfigError, match="Start a new run"):
+        Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+    release_lease(context)
+    world.age(hours=1)
+    later = world.plan()
+    staged = previous(later, "staged")
+    assert staged is not None
+    assert staged.run_id == context.plan.run_id
 
 
 def test_no_runs_are_no_error() -> None:

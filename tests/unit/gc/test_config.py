@@ -12,10 +12,10 @@ from dredge.gc.plan import Plan
 from tests.support.gc import make_world
 
 
-def test_the_defaults_delete_nothing_and_wait_a_day() -> None:
+def test_the_defaults_delete_nothing_and_wait_a_day_and_an_hour() -> None:
     config = GCConfig(repository="lake")
     assert config.dry_run
-    assert config.min_age_seconds == 24 * 3600
+    assert config.min_age_seconds == 25 * 3600
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_defaults_delete_nothing_and_wait_a_day() -> None:
     [
         ({"repository": ""}, "repository is empty"),
         ({"mode": "quick"}, "not known"),
-        ({"slice_margin_hours": 48}, "49 h old"),
+        ({"slice_margin_hours": 49}, "50 h old"),
         ({"window_begin": "2026-01-01"}, "no offset"),
         ({"window_begin": "2026-01-02T00:00Z", "window_end": "2026-01-01T00:00Z"}, "is empty"),
         ({"min_age_hours": 6}, "unsafe_min_age_seconds"),

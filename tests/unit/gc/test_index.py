@@ -153,6 +153,59 @@ def test_verify_finds_damage_and_rebuild_mends_it(tmp_path: Path) -> None:
     assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
 
 
+def lose_index(world: World) -> None:
+    """Remove the index, as somebody does who takes it for a cache."""
+    keys = world.lake.keys("_lakefs/retention/gc/dredge/index/")
+    assert keys
+    open_deleter(world.lake.namespace).delete(keys)
+
+
+def test_an_optimized_run_without_its_index_still_looks_into_suspects() -> None:
+    world = make_world(mode="optimized")
+    world.rules(30)
+    world.upload("a", b"same bytes")
+    world.lake.commit()
+    world.age(days=2)
+    world.collect()
+    lose_index(world)
+    served = world.upload("b", b"same bytes")  # staged, and no answer of the server leaves it out
+    suspect = world.orphan("data/suspect", b"same bytes")
+    twin = world.upload("a", b"same bytes")  # the branch serves it, and no answer names it
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert context.plan.mode == "optimized"
+    assert summary_of(context, "guard").counts["suspects"] == 2
+    assert {served, twin} <= world.data()
+    assert suspect not in world.data()
+
+
+def test_ranges_are_grouped_by_the_part_that_counts_and_those_that_are_lacking_are_told() -> None:
+    world = grown(3)
+    context = world.plan()
+    index = CommittedIndex.load(context.state, world.lake.namespace)
+    known = sorted(index.places)
+    groups, lacking = index.group([*known, "unknown"])
+    assert lacking == ["unknown"]
+    assert sorted(range_id for ids in groups.values() for range_id in ids) == known
+    assert all(read_back(index, name) == ids for name, ids in groups.items())
+    name, count = index.places[known[0]]
+    assert (index.part_of(known[0]), index.part_of(known[0], count)) == (name, name)
+    assert index.part_of(known[0], count + 1) is None
+    assert index.part_of("unknown") is None
+
+
+def test_rebuilding_passes_over_ranges_that_the_index_lost_meanwhile() -> None:
+    world = grown(2)
+    context = world.plan()
+    state, namespace = context.state, world.lake.namespace
+    found = verify_index(context.reader, state, namespace, against_ranges=False)
+    found.wrong = ["f" * 64]
+    assert (
+        rebuild_index(context.reader, state, namespace, new_descending_xid(world.age(seconds=5)), found) == 0
+    )
+
+
 def read_back(index: CommittedIndex, name: str) -> list[str]:
     """The ranges that the index has in a part."""
     return [range_id for range_id, (part, _) in index.places.items() if part == name]

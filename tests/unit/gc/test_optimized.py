@@ -306,7 +306,7 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     world.age(days=10)
     now = world.lake.clock()
     begin, end = now - timedelta(days=16), now - timedelta(days=13)
-    window = {"window_begin": begin.isoformat(), "window_end": end.isoformat(), "slice_margin_hours": 49}
+    window = {"window_begin": begin.isoformat(), "window_end": end.isoformat(), "slice_margin_hours": 50}
     run(world, **window)
     left = [address in world.data() for address in slices]
     assert left == [True, True, False, True]
@@ -354,7 +354,7 @@ def test_what_was_staged_for_long_and_is_reset_goes() -> None:
 
 
 def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None:
-    world = grown_world(slice_margin_hours=49)
+    world = grown_world(slice_margin_hours=50)
     full = world.lake.catalog.get_physical_address(REPOSITORY, "main", "late")
     world.age(hours=40)
     late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")

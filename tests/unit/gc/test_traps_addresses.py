@@ -134,7 +134,7 @@ def test_trap_15_a_nested_repository_of_another_server_is_noticed_by_its_metadat
     world.orphan("data/inner/_lakefs/dummy")
     world.age(days=2)
     for dry_run in (True, False):  # what cannot be proved stops a dry run too
-        with pytest.raises(RefusedError, match="nothing_nested"):
+        with pytest.raises(RefusedError, match=r"nothing_nested.* data/inner/ .*by hand"):
             world.collect(dry_run=dry_run)
     assert inner in world.data()
 
@@ -173,19 +173,49 @@ def test_trap_15_16_39_namespaces_are_compared_as_places(one: str, other: str, h
     assert [found for _, _, found in overlaps({"one": other, "other": one})] == expected
 
 
-def test_trap_15_an_overlap_of_other_repositories_stops_the_run_unless_told_to_warn() -> None:
-    namespaces = {"lake": "s3://b/lake", "x": "s3://b/x", "y": "s3://b/x/data/y"}
-    with pytest.raises(RefusedError, match="warn_on_foreign_overlaps"):
-        check_namespaces("lake", namespaces, False)
-    assert len(check_namespaces("lake", namespaces, True)) == 1
-    for involved in ("x", "y"):
-        with pytest.raises(RefusedError):
-            check_namespaces(involved, namespaces, True)
+OVERLAPPING = {
+    "lake": "s3://b/lake",
+    "x": "s3://b/x",
+    "y": "s3://b/x/data/y",
+    "z": "s3://b/x/data/y/data/z",
+    "apart": "s3://b/apart",
+}
+
+
+def test_trap_15_an_overlap_of_other_repositories_is_a_warning_that_names_every_pair() -> None:
+    (warning,) = check_namespaces("lake", OVERLAPPING)
+    assert [pair in warning for pair in ("of x (", "of y (", "of z (")] == [True] * 3
+    assert warning.count("contains that of") == 3
+    assert check_namespaces("x", {"x": "s3://b/x", "lake": "s3://b/lake"}) == []
+
+
+@pytest.mark.parametrize(("involved", "pairs"), [("x", 2), ("y", 2), ("z", 2)])
+def test_trap_15_an_involved_repository_is_stopped_with_all_its_pairs_at_once(
+    involved: str, pairs: int
+) -> None:
+    with pytest.raises(RefusedError, match=r"Nothing was deleted.*namespace of its own") as stopped:
+        check_namespaces(involved, OVERLAPPING)
+    assert str(stopped.value).count("contains that of") == pairs
+
+
+def test_trap_15_an_overlap_elsewhere_lets_a_whole_run_go_on_and_is_told() -> None:
+    world = make_world()
+    kept, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
+    base = world.lake.namespace.rpartition("/")[0]
+    world.lake.catalog.create_repository("outer", f"{base}/outer")
+    world.lake.catalog.create_repository("inner", f"{base}/outer/data/inner")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert (kept in world.data(), orphan in world.data()) == (True, False)
+    (warning,) = context.folder.read_json("report.json")["warnings"][-1:]
+    assert "outer" in warning
+    assert "inner" in warning
 
 
 def test_a_repository_that_is_not_listed_is_not_collected() -> None:
     with pytest.raises(RefusedError, match="not in the server's list"):
-        check_namespaces("lake", {"other": "s3://b/other"}, False)
+        check_namespaces("lake", {"other": "s3://b/other"})
 
 
 def test_many_namespaces_are_all_compared() -> None:

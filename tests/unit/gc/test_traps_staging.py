@@ -109,9 +109,9 @@ def test_trap_04_branches_that_never_stand_still_stop_a_run_that_may_not_ask_the
     assert world.data() == before
 
 
-def test_trap_05_a_minimum_age_below_a_day_needs_an_option_that_says_unsafe() -> None:
+def test_trap_05_a_minimum_age_below_a_day_and_an_hour_needs_an_option_that_says_unsafe() -> None:
     with pytest.raises(ConfigError, match="unsafe_min_age_seconds"):
-        GCConfig(repository="lake", min_age_hours=23.9)
+        GCConfig(repository="lake", min_age_hours=24.9)
     assert GCConfig(repository="lake", unsafe_min_age_seconds=0).min_age_seconds == 0
 
 
@@ -121,7 +121,7 @@ def test_trap_05_age_is_the_stores_and_the_bound_is_strict() -> None:
     now = world.age(days=2)
     store = memory_store(world.lake.namespace.removeprefix("memory://").partition("/")[0])
     prefix = world.lake.namespace.removeprefix("memory://").partition("/")[2]
-    cutoff = now - timedelta(hours=24)
+    cutoff = now - timedelta(hours=25)
     store.write(f"{prefix}/data/on-the-cutoff", b"x", cutoff)
     store.write(f"{prefix}/data/just-older", b"x", cutoff - timedelta(microseconds=1))
     world.collect()

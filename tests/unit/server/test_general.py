@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import lakefs_sdk
@@ -71,6 +72,15 @@ def test_a_token_ends_by_the_servers_clock(tmp_path: Path) -> None:
         late = LakeFSClient(lakefs_sdk.Configuration(host=lake.server.endpoint, access_token=token))
         with pytest.raises(lakefs_sdk.exceptions.UnauthorizedException):
             late.auth_api.get_current_user()
+
+
+def test_every_answer_tells_the_date_by_the_servers_clock(tmp_path: Path) -> None:
+    with lakefs_server(tmp_path, clock=Clock(days=-40)) as lake:
+        for path in ("/repositories", "/nowhere", "/healthcheck"):
+            headers = lake.http("GET", path).headers
+            assert len(headers.getlist("Date")) == 1
+            told = parsedate_to_datetime(headers["Date"])
+            assert abs(told - lake.clock()) < timedelta(seconds=30)
 
 
 def test_the_configuration_tells_clients_to_send_bytes_through_the_server(lake: Lake) -> None:

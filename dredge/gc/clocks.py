@@ -1,0 +1,154 @@
+"""Three clocks decide what is young: the object store's, this machine's, and those of the lakeFS servers.
+
+    handed out at t by server A, uploaded     lakeFS signs A's time into the address; the store's is in Last-Modified
+    linked through server B                   refused when B's clock is more than 24 h after the signed time
+    a candidate                               Last-Modified more than the minimum age before the store's time now
+
+With all servers within s of the store's clock, no link succeeds later than 24 h + 2 s after the upload. The
+minimum age is therefore at least an hour longer than lakeFS's 24, and a server may be off by 5 minutes; as far as a
+comparison can say so, that is at most 10 (see `compare_server`), and 2 × 10 minutes are a third of the hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.gc.context import Context
+from dredge.gc.namespaces import canonical_namespace
+from dredge.graveler.xid import descending_time
+from dredge.runs.folder import SUCCESS
+from dredge.runs.limits import Finding
+from dredge.runs.summary import StepSummary
+
+SERVER_LOOKS = 8
+"""Servers behind a balancer that takes turns are all met when they are no more than this."""
+_NTP = "Nothing was deleted. Set the clocks right (NTP) and start again."
+
+
+class TellsTime(Protocol):
+    """The one call of a lakeFS server that is needed here."""
+
+    def clock(self) -> datetime | None:
+        """The server's time, in whole seconds, rounded down; None when an answer does not tell it."""
+
+
+def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
+    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and
+    nobody knows which.
+
+    Args:
+        store_ahead_seconds: the store's clock minus this machine's.
+        seconds_max: largest difference, either way.
+
+    Raises:
+        RefusedError: they differ by more.
+    """
+    if abs(store_ahead_seconds) > seconds_max:
+        side = "ahead of" if store_ahead_seconds > 0 else "behind"
+        raise RefusedError(
+            f"the object store's clock is {abs(store_ahead_seconds):.0f} s {side} this machine's, more than"
+            f" {seconds_max:.0f} s. Ages of objects cannot be trusted. {_NTP}"
+        )
+
+
+def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
+    """Hold the clocks of the lakeFS servers against the store's.
+
+    All looks at the server lie between two looks at the store's clock, so what is known of a server's
+    difference is an interval: as long as the looks took together, and a second for each clock that shows whole
+    seconds. A difference is refused when it is certainly too large; when an interval is so long that it could
+    be twice as large, nothing was learned. So no server that was met differs by more than twice the bound.
+
+    What this cannot prove: that every server was met (a balancer may prefer one, and servers are added while a run
+    goes on), that a proxy passed the server's own Date on (some write theirs), and that a clock does not
+    jump afterwards. What remains is left to the hour by which the minimum age exceeds lakeFS's 24 h,
+    and to `server_clock_finding`, which no proxy can come between.
+
+    Args:
+        server: asked several times, on a new connection each.
+        store_now: the store's time, whole seconds or finer.
+        seconds_max: largest difference, either way.
+
+    Returns:
+        The largest difference that is certain, in seconds, the server's clock minus the store's; None when no
+        answer told a time.
+
+    Raises:
+        RefusedError: a server's clock differs by more.
+        UnavailableError: the looks took so long that they say too little.
+    """
+    before = store_now()
+    seen = [found for _ in range(SERVER_LOOKS) if (found := server.clock()) is not None]
+    after = store_now()
+    if not seen:
+        return None
+    intervals = [_ahead(found, before, after) for found in seen]
+    worst = max((_certain(interval) for interval in intervals), key=abs)
+    if abs(worst) > seconds_max:
+        raise RefusedError(f"{_difference(worst, seconds_max)} {_NTP}")
+    if max(abs(bound) for interval in intervals for bound in interval) > 2 * seconds_max:
+        raise UnavailableError(
+            f"comparing the lakeFS server's clock with the object store's took"
+            f" {(after - before).total_seconds():.0f} s, too long to tell whether they differ by more than"
+            f" {seconds_max:.0f} s. Nothing was deleted. Try again when both answer faster."
+        )
+    return worst
+
+
+def server_clock_finding(context: Context, listing: StepSummary, staged: StepSummary) -> Finding:
+    """Hold the clock of the server that scanned the staging area against the store's, by the ids that it gave
+    its scans: they carry its time, whatever proxy is in between.
+
+    The scans lie between two times of the store's clock; no worker's clock is believed.
+
+    Args:
+        context: of the run.
+        listing: of the step before the mark.
+        staged: of the mark step.
+    """
+    config = context.plan.config
+    rule, most = "server_clock", config.safety.clock_skew_seconds_max
+    before, after = _store_times(context, listing, staged)
+    try:
+        seen = [descending_time(run_id) for run_id in staged.details["server_runs"]]
+    except FormatError:
+        return Finding(rule, "passed", "unknown", most, "the server's ids of scans tell no time")
+    worst = max((_certain(_ahead(found, before, after)) for found in seen), key=abs, default=0.0)
+    if config.unsafe_min_age_seconds is None and abs(worst) > most:
+        return Finding(rule, "refused", round(worst), most, _difference(worst, most))
+    text = f"{worst:.0f} s is the least by which the server's clock differs from the store's"
+    return Finding(rule, "passed", round(worst), most, text)
+
+
+def _store_times(context: Context, listing: StepSummary, staged: StepSummary) -> tuple[datetime, datetime]:
+    """The store's time before and after the scans: when the summaries were written, where they lie in the same
+    store, else when the run was planned, and now."""
+    plan = context.plan
+    if not canonical_namespace(plan.run_uri).startswith(canonical_namespace(plan.namespace)):
+        return plan.created_at, context.store_now()
+    times = [context.folder.writer.stat(f"{step.step}/{SUCCESS}").last_modified for step in (listing, staged)]
+    return times[0], times[1]
+
+
+def _ahead(seen: datetime, before: datetime, after: datetime) -> tuple[float, float]:
+    """Bounds of the seconds by which a clock that showed `seen`, rounded down, is ahead of the store's, which
+    showed the other two, rounded down, earlier and later."""
+    return (seen - after).total_seconds() - 1, (seen - before).total_seconds() + 1
+
+
+def _certain(interval: tuple[float, float]) -> float:
+    """The value of an interval that is nearest to 0."""
+    least, most = interval
+    return least if least > 0 else min(most, 0.0)
+
+
+def _difference(ahead: float, seconds_max: float) -> str:
+    side = "ahead of" if ahead > 0 else "behind"
+    return (
+        f"a lakeFS server's clock is {abs(ahead):.0f} s {side} the object store's, more than"
+        f" {seconds_max:.0f} s. It decides how long an uploaded object may still be linked, so what is old"
+        " enough to be deleted cannot be told."
+    )

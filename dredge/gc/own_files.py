@@ -1,0 +1,73 @@
+"""The deleter of Dredge's own files: what runs wrote for themselves below `_lakefs/retention/gc/`.
+
+    dredge/counted/…  dredge/state/versions/…  dredge/state/distrusted/…
+    dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
+    unified/<run id>/…
+
+It knows no other names. The data of the repository, lakeFS's metadata, lease and pointer to the state are none of
+these, whoever asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dredge.errors import RefusedError
+from dredge.gc.plan import RUNS, STATE
+from dredge.graveler.xid import is_xid
+from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
+from dredge.storage.keys import is_plain
+
+ROOT = "_lakefs/retention/gc"
+"""Where the deleter is opened, relative to the namespace."""
+OWN = STATE.removeprefix(f"{ROOT}/")
+OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
+_BOOKKEEPING = re.compile(
+    rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
+)
+_OF_RUN = re.compile(rf"{OWN_RUNS}/([^/]+)/.+", re.DOTALL)
+
+
+class OwnFilesDeleter:
+    """Deletes Dredge's own files of one repository, and nothing else.
+
+    Args:
+        namespace: URI of the repository's storage namespace.
+        options: how the store is reached; None reads the environment.
+    """
+
+    def __init__(self, namespace: str, options: StorageOptions | None = None) -> None:
+        self._deleter = open_deleter(f"{namespace.rstrip('/')}/{ROOT}", options)
+
+    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        """Delete files.
+
+        Args:
+            keys: relative to `ROOT`.
+
+        Returns:
+            One outcome a key, in the same order.
+
+        Raises:
+            RefusedError: one of them is no such file. None was deleted.
+        """
+        for key in keys:
+            if not is_own_file(key):
+                raise RefusedError(
+                    f"{key!r} is not one of Dredge's own files below {ROOT}. Nothing was deleted. Please report"
+                    " this."
+                )
+        return self._deleter.delete(keys)
+
+
+def is_own_file(key: str) -> bool:
+    """Whether a key below `ROOT` is one that only Dredge writes, and that a later run can do without.
+
+    Args:
+        key: relative to `ROOT`.
+    """
+    if not is_plain(key):
+        return False
+    run = _OF_RUN.fullmatch(key)
+    return is_xid(run[1]) if run is not None else _BOOKKEEPING.fullmatch(key) is not None

@@ -1,0 +1,185 @@
+"""Three clocks decide what is young: the store's, this machine's, and those of the lakeFS servers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
+from dredge.gc.clocks import SERVER_LOOKS, compare_server
+from dredge.gc.config import GCConfig
+from dredge.gc.planning import plan_run
+from dredge.graveler.catalog import Catalog
+from dredge.graveler.errors import GravelerError
+from dredge.kv import open_store
+from dredge.lakefs import LakeFSClient
+from tests.support.balancer import balanced
+from tests.support.gc import World, make_world, summary_of
+from tests.support.http import scripted_server
+from tests.support.lakefs_server import KEY_PAIR, Clock, lakefs_server
+from tests.support.lakes import START, no_sleep
+
+
+def server_with_clock(world: World, **off: float) -> Catalog:
+    """A second server on the same stores, whose clock is off."""
+    lake = world.lake
+    return Catalog(
+        lake.kv, lake.open_namespace, lambda: lake.clock() + timedelta(**off), lake.settings, sleep=no_sleep
+    )
+
+
+@pytest.mark.parametrize("minutes", [0, 4.9])
+def test_a_late_link_through_a_server_whose_clock_is_behind_finds_its_object(minutes: float) -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    slow = server_with_clock(world, minutes=-5)
+    full = world.lake.catalog.get_physical_address("lake", "main", "late")
+    address = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"linked late")
+    world.age(hours=24, minutes=minutes, seconds=5)
+    world.collect()
+    slow.link_physical_address("lake", "main", "late", physical_address=full, checksum="c", size_bytes=11)
+    assert world.lake.read("late") == b"linked late"
+    world.age(days=2)
+    world.collect(mode="optimized")
+    assert address in world.data()
+
+
+def test_when_the_minimum_age_is_over_no_server_within_the_bounds_links_any_more() -> None:
+    """Both as wrong as is let pass, in opposite directions: the address was handed out by a clock that is
+    ahead, and is linked by one that is behind."""
+    world = make_world()
+    bound = GCConfig(repository="lake").safety.clock_skew_seconds_max
+    ahead, behind = server_with_clock(world, seconds=2 * bound), server_with_clock(world, seconds=-2 * bound)
+    full = ahead.get_physical_address("lake", "main", "late")
+    address = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"x")
+    world.age(hours=25, seconds=1)
+    with pytest.raises(GravelerError, match="expired"):
+        behind.link_physical_address(
+            "lake", "main", "late", physical_address=full, checksum="c", size_bytes=1
+        )
+    world.collect()
+    assert address not in world.data()
+
+
+def test_a_minimum_age_without_a_margin_for_clocks_is_refused() -> None:
+    assert GCConfig(repository="lake").min_age_hours == 25
+    with pytest.raises(ConfigError, match=r"at least 25 h.*unsafe_min_age_seconds"):
+        GCConfig(repository="lake", min_age_hours=24.9)
+    with pytest.raises(ConfigError, match="clock_skew_seconds_max"):
+        GCConfig.from_json({"repository": "lake", "safety": {"clock_skew_seconds_max": 901}})
+    wider = {"repository": "lake", "min_age_hours": 48, "safety": {"clock_skew_seconds_max": 901}}
+    assert GCConfig.from_json(wider).safety.clock_skew_seconds_max == 901
+
+
+@pytest.mark.parametrize(
+    ("off", "passes"), [(300, True), (-301, True), (303, False), (-303, False), (3600, False)]
+)
+def test_a_server_whose_clock_differs_from_the_stores_stops_the_run(off: float, passes: bool) -> None:
+    """A Date header has whole seconds, so a second more than the bound may pass."""
+    world = make_world()
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    world.client.catalog = server_with_clock(world, seconds=off)
+    if passes:
+        assert world.plan().plan.server_ahead_seconds == pytest.approx(off, abs=1)
+        return
+    with pytest.raises(RefusedError, match=r"lakeFS server's clock is .* s (ahead of|behind).*NTP"):
+        world.plan()
+    assert orphan in world.data()
+
+
+def test_the_worst_of_several_servers_counts_and_looks_are_bounded() -> None:
+    answers = iter([0, 0, -400, 0, 20, 0, 0, 0, 0, 0])
+
+    class Balanced:
+        def clock(self) -> datetime:
+            return START + timedelta(seconds=next(answers))
+
+    with pytest.raises(RefusedError, match="behind"):
+        compare_server(Balanced(), lambda: START, 300)
+    assert len(list(answers)) == 10 - SERVER_LOOKS
+
+
+def test_a_look_that_took_too_long_to_say_anything_is_taken_again_later() -> None:
+    times = iter([START, START + timedelta(minutes=11)])
+
+    class Slow:
+        def clock(self) -> datetime:
+            return START
+
+    with pytest.raises(UnavailableError, match="took"):
+        compare_server(Slow(), lambda: next(times), 300)
+
+
+def test_answers_without_a_date_are_told_and_the_run_goes_on_with_its_margin() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.age(days=2)
+    world.client.clock = lambda: None  # type: ignore[method-assign, assignment]
+    context = world.plan()
+    assert context.plan.server_ahead_seconds is None
+    world.run(context)
+    assert any("no Date" in text for text in summary_of(context, "guard").warnings)
+
+
+@pytest.mark.parametrize(("off", "passes"), [(-299, True), (303, False), (-303, False)])
+def test_the_clock_in_the_servers_own_ids_is_looked_at_as_well(off: float, passes: bool) -> None:
+    """A proxy may write its own Date; the id of the staging scan is made by the server that scans."""
+    world = make_world()
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan()
+    world.client.catalog = server_with_clock(world, seconds=off)
+    if passes:
+        world.run(context)
+        return
+    with pytest.raises(RefusedError, match="server_clock"):
+        world.run(context)
+    assert orphan in world.data()
+
+
+@pytest.mark.parametrize("run_root", [None, "memory://clocks-elsewhere/runs"])
+def test_a_worker_with_a_wrong_clock_does_not_make_the_servers_wrong(run_root: str | None) -> None:
+    world = make_world(run_root=run_root)
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan()
+    context.clock = lambda: world.lake.clock() - timedelta(minutes=20)
+    world.run(context)
+    assert orphan not in world.data()
+
+
+def test_servers_behind_one_balancer_are_all_looked_at(tmp_path: Path) -> None:
+    with open_store("memory://") as kv:
+        late = Clock()
+        with (
+            lakefs_server(tmp_path, kv=kv) as one,
+            lakefs_server(tmp_path, kv=kv, clock=late) as other,
+            balanced([one.server, other.server]) as endpoint,
+        ):
+            one.repository()
+            client = LakeFSClient(endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
+            plan = plan_run(GCConfig(repository="lake"), None, client)
+            assert plan.server_ahead_seconds == pytest.approx(0, abs=5)
+            late.advance(minutes=-6)
+            with pytest.raises(RefusedError, match=r"lakeFS server's clock is 3\d\d s behind"):
+                plan_run(GCConfig(repository="lake"), plan.lease, client)
+
+
+def test_the_time_of_an_answer_is_its_date_header_and_nothing_else() -> None:
+    with scripted_server() as server:
+        client = LakeFSClient(server.endpoint, "key", "secret")
+        server.answer = lambda _: (200, {"results": [], "pagination": {}})
+        found = client.clock()
+        assert found is not None
+        assert found.tzinfo is not None
+        server.answer = lambda _: (401, {"message": "error authenticating request"})
+        with pytest.raises(ConfigError):
+            client.clock()
+        server.answer = lambda _: (404, {"message": "not found"})
+        with pytest.raises(NotFoundError):
+            client.clock()
