@@ -354,11 +354,10 @@ def _print_table(lines: Iterable[tuple[str, ...]]) -> None:
 
 
 def _age(finding: Finding, report: ScanReport) -> str:
+    from dredge.runs.report import duration_text
+
     age = finding.age(report.plan.made)
-    if age is None:
-        return "-"
-    hours = age.total_seconds() / 3600
-    return f"{hours / 24:.1f} d" if hours >= 48 else f"{hours:.1f} h"
+    return "-" if age is None else duration_text(age)
 
 
 def _size(size_bytes: int) -> str:

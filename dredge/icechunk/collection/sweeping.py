@@ -40,6 +40,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
+from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
 from dredge.storage import open_deleter, open_writer
@@ -95,11 +96,11 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord) -> None:
 
 def _check_age(context: Context) -> None:
     age = context.store_now() - context.plan.created_at
-    hours = context.plan.config.safety.mark_age_hours_max
-    if age > timedelta(hours=hours):
+    age_max = timedelta(hours=context.plan.config.safety.mark_age_hours_max)
+    if age > age_max:
         raise RefusedError(
-            f"run {context.plan.run_id} was planned {age.total_seconds() / 3600:.1f} h ago; a mark older than"
-            f" {hours:g} h is not swept. Nothing (more) was deleted. Start a new run."
+            f"run {context.plan.run_id} was planned {duration_text(age)} ago; a mark older than"
+            f" {duration_text(age_max)} is not swept. Nothing (more) was deleted. Start a new run."
         )
 
 

@@ -338,7 +338,7 @@ def test_first_mark_of_released_snapshots_only_remembers_them(v1: Repo) -> None:
     before = objects(v1.folder)
     first = collect(v1.config(grace_hours=0.0002))
     assert first["deleted"]["objects"] == 0
-    assert "kept until they have been seen unreachable" in first["warnings"][0]
+    assert "kept until they have been seen unreachable for 0.72 s" in first["warnings"][0]
     assert objects(v1.folder) == before
     time.sleep(0.8)
     assert collect(v1.config(grace_hours=0.0002))["deleted"]["objects"] == 20
@@ -550,7 +550,7 @@ def test_what_names_something_is_deleted_before_what_it_names(
 def test_old_mark_is_not_swept(repo: Repo) -> None:
     context = repo.marked(safety=Safety(mark_age_hours_max=0.0))
     before = objects(repo.folder)
-    with pytest.raises(RefusedError, match="a mark older than 0 h is not swept"):
+    with pytest.raises(RefusedError, match="a mark older than 0 s is not swept"):
         sweeping.sweep(context, HERE)
     assert objects(repo.folder) == before
 
