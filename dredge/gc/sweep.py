@@ -31,6 +31,7 @@ from dredge.gc.slices import DATA
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
+from dredge.runs.partial import as_partial, partial_after
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.report import duration_text
@@ -53,7 +54,8 @@ def bulk_delete(context: Context, runner: TaskRunner) -> StepSummary:
         RefusedError: a guard did not pass, the mark is too old, or branches move all the time.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
-        ConfigError: the credentials may not delete.
+        ConfigError: the credentials may not delete, and nothing was.
+        PartialError: the credentials may not delete the rest.
     """
     inputs = ["candidates", "committed", "guard"]
     return context.step(STEP, inputs, lambda record: _bulk_delete(context, runner, record))
@@ -84,14 +86,23 @@ def _bulk_delete(context: Context, runner: TaskRunner, record: StepRecord) -> No
             _sweep(context, runner, record, parts)
     except DredgeError as error:
         stopped = error
-    try:
-        settle(context, runner, record, parts, complete=stopped is None)
-    except DredgeError:
-        if stopped is None:
-            raise
-        log.exception("the ledger could not be settled")
+    with partial_after(lambda: _what_went(record)):
+        try:
+            settle(context, runner, record, parts, complete=stopped is None)
+        except DredgeError:
+            if stopped is None:
+                raise
+            log.exception("the ledger could not be settled")
     if stopped is not None:
-        record.status, record.error = "partial", stopped
+        record.status, record.error = "partial", as_partial(stopped, _what_went(record))
+
+
+def _what_went(record: StepRecord) -> str:
+    """What the sweep deleted, as a sentence; "" when it deleted nothing."""
+    deleted = record.counts.get("deleted_objects")
+    if deleted is None:  # the ledger was not settled, and each round of deleting begins with a re-check
+        return "What was deleted is in the ledger." if "rechecks" in record.details else ""
+    return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
 
 def _check_age(context: Context) -> None:

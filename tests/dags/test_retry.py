@@ -15,6 +15,7 @@ EXPECTED = {
     errors.LeaseHeldError: RetryAction.FAIL,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
+    errors.PartialError: RetryAction.FAIL,
     errors.UnavailableError: RetryAction.RETRY,
     errors.ConflictError: RetryAction.RETRY,
 }

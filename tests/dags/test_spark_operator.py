@@ -20,6 +20,7 @@ from dredge.errors import (
     DredgeError,
     FormatError,
     LeaseHeldError,
+    PartialError,
     RefusedError,
     UnavailableError,
 )
@@ -178,6 +179,7 @@ CODES = {
     3: RefusedError,
     4: UnavailableError,
     5: FormatError,
+    8: PartialError,
 }
 
 
