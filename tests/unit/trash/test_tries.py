@@ -18,7 +18,8 @@ from dredge.storage import open_writer, store_clock
 from dredge.trash import apply, deleted, steps
 from dredge.trash.rules import Judgement, judge
 from dredge.trash.safety import Limits, Safety
-from dredge.trash.state import TrashState
+from dredge.trash.sightings import Sightings
+from dredge.trash.state import Right, TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, restore, scan
 from dredge.trash.unqueue import unqueue
 from tests.support.kv_world import DAY, START, World
@@ -243,6 +244,37 @@ def test_an_orphaned_look_does_not_bring_older_sightings_back(
     with pytest.raises(LeaseHeldError):
         ground.scan(holder=holder)
     assert (token, None) not in ground.state.sightings()
+
+
+def test_a_try_that_was_overtaken_writes_nothing_that_tries_share(ground: Ground) -> None:
+    """Also where the later try has written nothing yet."""
+    with ground.state.held(TASK) as lost:
+        take_over(ground)
+        before = ground.state.writer.get("sightings.json")
+        with pytest.raises(LeaseHeldError):
+            lost.save_sightings(Sightings())
+        with pytest.raises(LeaseHeldError):
+            lost.set_open_run("lost")
+    assert ground.state.writer.get("sightings.json") == before
+    assert ground.state.open_run() is None
+
+
+def test_a_try_that_is_overtaken_as_it_writes_does_not_replace_what_the_later_one_wrote(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Right.check
+
+    def check_and_stand_still(right: Right) -> None:
+        check(right)
+        monkeypatch.setattr(Right, "check", check)
+        ground.scan(holder=TASK)
+
+    with ground.state.held(TASK) as lost:
+        lost.sightings()
+        monkeypatch.setattr(Right, "check", check_and_stand_still)
+        with pytest.raises(LeaseHeldError, match=r"sightings\.json was changed by another run"):
+            lost.save_sightings(Sightings())
+    assert len(ground.state.sightings()) == 3
 
 
 def test_sightings_that_were_replaced_between_the_two_looks_stop_the_run(
