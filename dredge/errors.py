@@ -3,11 +3,13 @@
     DredgeError
     ├── ConfigError        (ValueError)   the input is wrong: tell the user, nothing was touched
     ├── RefusedError                      a safety check said no: never retried
-    │   └── LeaseHeldError                another run holds the repository
+    │   ├── LeaseHeldError                another run holds the repository
+    │   └── OvertakenError                a later try of the same step has taken over
     ├── UnavailableError                  throttled, down, timed out: retry later
     ├── FormatError                       bytes we cannot trust: abort, nothing more is deleted
     ├── NotFoundError      (LookupError)  the named thing is not there
     ├── ConflictError                     a precondition failed: someone else was first
+    ├── DefectError                       Dredge itself is at fault: report it
     └── PartialError                      done in part: the rest needs a person, then the step again
 
 Retry policies and exit codes name these families, not single classes. `kind` is stable: reports, metrics and
@@ -49,6 +51,12 @@ class LeaseHeldError(RefusedError):
     kind = "lease_held"
 
 
+class OvertakenError(RefusedError):
+    """A later try of the same step was begun, so this one no longer counts."""
+
+    kind = "overtaken"
+
+
 class UnavailableError(DredgeError):
     """A service is throttled, down or too slow; the same call may work later."""
 
@@ -77,9 +85,16 @@ class ConflictError(DredgeError):
     exit_code = 7
 
 
+class DefectError(DredgeError):
+    """Something went wrong that nobody foresaw: an exception from outside this tree, which is its cause."""
+
+    kind = "defect"
+    exit_code = 8
+
+
 class PartialError(DredgeError):
     """Something was deleted or changed, and the rest could not be: a retry would end the same until somebody
     mends what the message names. Run again after that, the step does only the rest."""
 
     kind = "partial"
-    exit_code = 8
+    exit_code = 9

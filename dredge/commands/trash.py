@@ -169,7 +169,7 @@ def clean_command(
     Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
     3 refused: a limit, another run, or something removed was named again and put back; 4 the store did not
     answer, also for a single repository (the next run verifies what this one removed, and tries the rest);
-    5 a record cannot be read; 8 something was removed, and the store's rights do not allow the rest.
+    5 a record cannot be read; 9 something was removed, and the store's rights do not allow the rest.
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now

@@ -138,7 +138,7 @@ def collect(
     decoded: set[str] = set()
     while tasks:
         results = context.spread(runner, where, read_share, config, tasks, "rows", rows)
-        index.add(f"{context.plan.run_id}-{where.replace('/', '-')}", _index_parts(results))
+        index.add(f"{context.folder.label}-{where.replace('/', '-')}", _index_parts(results))
         partials.extend(partial for result in results for partial in result["partials"])
         counts["ranges_decoded"] += sum(len(item["ids"]) for result in results for item in result["written"])
         counts["outside_rows"] += sum(result["outside"] for result in results)

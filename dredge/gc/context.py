@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.plan import PLAN, STATE, Plan
 from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.runs import chain
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease
@@ -107,11 +109,13 @@ class Context:
         """
 
         def under_lease(record: StepRecord) -> None:
-            self.lease.renew(self.plan.lease)
-            with self.lease.kept(self.plan.lease):
+            with self.lease.kept(self.plan.lease, record.attempt.is_newest):
                 body(record)
 
-        return perform(self.folder, name, inputs, under_lease, self.clock)
+        # The first step of a chain reads nothing but the plan.
+        roots = {} if inputs else {chain.PLAN: chain.plan_digest(self.folder)}
+        right = partial(self.lease.renew, self.plan.lease)
+        return perform(self.folder, name, inputs, under_lease, self.clock, right, roots)
 
     def spread(
         self,
@@ -129,8 +133,8 @@ class Context:
             runner: spreads the tasks.
             step: name of the step, for logs and progress.
             fn: the partition function.
-            config: its configuration; the doors' URIs are added (`run_uri`, `run_id`, `namespace`,
-                `state_uri`).
+            config: its configuration; the doors' URIs are added (`run_uri`, `run_id`, `try`,
+                `namespace`, `state_uri`).
             tasks: one a call; nothing is started when there are none.
             unit: what is counted.
             total: of how many.
@@ -138,8 +142,7 @@ class Context:
         if not tasks:
             return []
         doors = {
-            "run_uri": self.plan.run_uri,
-            "run_id": self.plan.run_id,
+            **self.folder.task_config(),
             "namespace": self.plan.namespace,
             "state_uri": self.state.uri,
         }

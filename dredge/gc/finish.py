@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import OPTIMIZED
@@ -60,7 +61,8 @@ def _compact_index(context: Context) -> None:
             ranges = context.folder.read_part(committed.part("committed/ranges-00000.parquet"), ["range_id"])
             ids = ranges["range_id"].to_pylist()
             plan = context.plan
-            compact(context.state, plan.namespace, plan.run_id, ids, plan.config.tuning.index_parts_max)
+            label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
+            compact(context.state, plan.namespace, label, ids, plan.config.tuning.index_parts_max)
     except DredgeError:
         log.exception("the committed index was not compacted")
 

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 
 from dredge.errors import LeaseHeldError, RefusedError
 from dredge.gc import canaries
+from dredge.gc.chain import MARK
 from dredge.gc.context import Context
 from dredge.gc.history import foreign_runs, previous
 from dredge.gc.identical import CLEARED, STEP, Resolution, resolve
 from dredge.gc.namespaces import check_namespaces
 from dredge.gc.staged import STEP as STAGED
 from dredge.gc.state.base import base_of
+from dredge.runs.chain import breaks, plan_digest
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -37,8 +39,7 @@ def check_limits(context: Context, runner: TaskRunner | None = None) -> StepSumm
     Raises:
         RefusedError: a guard said no, or a limit holds a run that is no dry run.
     """
-    inputs = ["listing", "staged", "committed", "candidates"]
-    return context.step(STEP, inputs, lambda record: _check(context, runner or LocalRunner(), record))
+    return context.step(STEP, list(MARK), lambda record: _check(context, runner or LocalRunner(), record))
 
 
 def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
@@ -54,7 +55,7 @@ def _check(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     everything = listed if base is None else max(listed, base.state.objects)
     findings.extend(limits.check(objects, size_bytes, everything))
     verdict = worst(findings)
-    context.folder.write_json(
+    context.folder.publish_json(
         GUARD,
         {
             "verdict": verdict,
@@ -119,9 +120,7 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
         staged.counts["rows"],
         f"staged addresses were read from {staged.counts['pages']} pages in {staged.counts['scans']} scans",
     )
-    ordered = listing.finished_at <= staged.started_at and staged.finished_at <= committed.started_at
-    text = "reads in the order of the safety argument: listing, staging, commits"
-    yield _must("order", ordered, 3 if ordered else "not all", None, text)
+    yield _ordered(context, record)
     live = committed.counts["live_addresses"]
     inside = committed.counts["range_rows"] - committed.counts["outside_rows"]
     yield _must(
@@ -142,6 +141,19 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
         "files of another repository's metadata lie below data/"
         + (f", such as {listing.details['foreign_metadata']!r}" if metadata else ""),
     )
+
+
+def _ordered(context: Context, record: StepRecord) -> Finding:
+    """Whether listing, staging and commits were read one after the other, and compared as they stand now.
+
+    A step reads its inputs before it begins, so a result that names the digest of another one was made after it.
+    Clocks prove nothing here: each step may have run on another machine.
+    """
+    wrong = list(breaks(MARK, record.inputs, plan_digest(context.folder)))
+    text = "results were made from each other in the order of the safety argument: listing, staging, commits"
+    if wrong:
+        text = f"results do not belong together: {'; '.join(wrong)}"
+    return _must("order", not wrong, len(MARK) if not wrong else "not all", None, text)
 
 
 def _committed_not_empty(committed: StepSummary) -> Finding:

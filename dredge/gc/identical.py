@@ -37,7 +37,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, cut
-from dredge.storage import ObjectReader, open_reader, open_writer
+from dredge.storage import ObjectReader, open_reader
 
 STEP = "guard"
 CLEARED = f"{STEP}/cleared.u64"
@@ -207,7 +207,7 @@ def match_paths(config: Json, task: Json) -> Json:
     Returns:
         `part` with the rows, and `complete`.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], f"paths-{task['index']:05d}")
     reader, state = open_reader(config["namespace"]), open_reader(config["state_uri"])
     contents = read_hashes(folder, PartInfo.from_json(config["contents"]))

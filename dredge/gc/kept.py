@@ -207,7 +207,7 @@ def read_extra(config: Json, task: Json) -> Json:
     Returns:
         `sets`: a file of hashes for each, and `counted`: how often each address is named by all.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     state = open_reader(config["state_uri"])
     pieces: dict[int, list[Hashes]] = defaultdict(list)
@@ -242,7 +242,7 @@ def count_parts(config: Json, task: Json) -> Json:
     Returns:
         `counts`: figures by set number and name.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     rows = pa.concat_tables(
         [folder.read_part(PartInfo.from_json(part), ["hash", "size"]) for part in task["parts"]]

@@ -77,7 +77,7 @@ def _collect_paths(context: Context, runner: TaskRunner, where: str, extra: Extr
         )
         config = {"paths": list(extra.found.paths), "index_uri": uri, "where": where}
         results = context.spread(runner, where, read_paths, config, tasks, "ranges", len(extra.ranges))
-        label = f"{context.plan.run_id}-{where.replace('/', '-')}-{turn}"
+        label = f"{context.folder.label}-{where.replace('/', '-')}-{turn}"
         index.add(label, (_written(item) for result in results for item in result["written"]))
         files.extend(PartInfo.from_json(result["part"]) for result in results)
         damaged = {name for result in results for name in result["damaged"]}
@@ -128,7 +128,7 @@ def read_paths(config: Json, task: Json) -> Json:
     Returns:
         `part` (hashes), `written` (new parts of the index), `damaged` (names of parts not to be trusted).
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     index = open_writer(config["index_uri"])
     wanted = set(folder.read_part(PartInfo.from_json(task["wanted"]), ["range_id"])["range_id"].to_pylist())
@@ -138,7 +138,7 @@ def read_paths(config: Json, task: Json) -> Json:
     written, damaged = [], []
     fresh = list(_matching(config, todo, progress))
     if fresh:
-        name = f"{config['run_id']}-{config['where'].replace('/', '-')}-{task['name']}"
+        name = f"{folder.label}-{config['where'].replace('/', '-')}-{task['name']}"
         ids, counts = [item.range_id for item in fresh], [item.count for item in fresh]
         written.append({"part": write_part(index, name, fresh).to_json(), "ids": ids, "counts": counts})
         found.extend(item.addresses for item in fresh)

@@ -116,7 +116,7 @@ def search_known(config: Json, task: Json) -> Json:
     Returns:
         `parts`, and `unread`: sentences about ranges that could not be read.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     source = RunFolder(open_writer(config["source_uri"]), "an earlier run")
     reader = open_reader(config["namespace"])
     live = LiveSet.from_json(config["live"])
@@ -161,7 +161,7 @@ def look_up(config: Json, task: Json) -> Json:
     Returns:
         `parts` (candidates, and young objects to be carried) and `counts`.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     reader = open_reader(config["namespace"])
     cutoff = datetime.fromisoformat(config["cutoff"])
     shards = np.array(task["shards"], np.int64)

@@ -28,7 +28,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
-from dredge.storage import ObjectReader, open_reader, open_writer
+from dredge.storage import ObjectReader, open_reader
 
 STEP = "listing"
 PART, YOUNG = "part", "young"
@@ -185,7 +185,7 @@ def list_items(config: Json, task: Json) -> Json:
     Raises:
         RefusedError: an object without a usable time.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     reader = open_reader(config["namespace"])
     cutoff = datetime.fromisoformat(config["cutoff"])

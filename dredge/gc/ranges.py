@@ -19,7 +19,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, TaskRunner, deal
-from dredge.storage import ObjectReader, open_reader, open_writer
+from dredge.storage import ObjectReader, open_reader
 
 METADATA = "_lakefs/"
 SCHEMA = pa.schema(
@@ -168,7 +168,7 @@ def list_ranges(config: Json, task: Json) -> Json:
     Returns:
         `ranges` and `named`: parts as `Metaranges.to_table` makes them.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], f"metaranges-{task['index']:05d}")
     ranges, named = _read(open_reader(config["namespace"]), task["ids"], progress).to_table(task["ids"])
     where, index = config["where"], task["index"]

@@ -139,10 +139,8 @@ class _State:
 def _state(folder: RunFolder, step: str) -> _State:
     try:
         done = folder.read_summary(step)
-        failure = folder.read_failure(step)
-        if done is not None and (
-            failure is None or datetime.fromisoformat(failure["at"]) <= done.finished_at
-        ):
+        failure = folder.standing_failure(step, done)
+        if done is not None and failure is None:
             return _State(done, None)
         incomplete = folder.read_incomplete(step)
     except FormatError as error:

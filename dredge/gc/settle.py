@@ -15,7 +15,6 @@ from dredge.runs.partial import not_deleted
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, TaskRunner, deal
-from dredge.storage import open_writer
 
 _SAMPLES = 20
 
@@ -94,7 +93,7 @@ def settle_parts(config: Json, task: Json) -> Json:
     Returns:
         `parts` of the ledger, `groups` (objects and bytes by reason, outcome and code), `failures` (a few).
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     written, groups, failures = [], [], []
     for part in (PartInfo.from_json(value) for value in task["parts"]):
         name = stem_of(part)

@@ -45,7 +45,7 @@ def read_share(config: Json, task: Json) -> Json:
         be trusted), `outside` (records of active ranges that lie outside the namespace), `taken_away`
         (dropped ranges that were read).
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     state = open_writer(config["state_uri"])
     progress = Progress(folder, config["progress"], task["name"])
     known = _Known.read(folder, config["roles"])
@@ -123,7 +123,7 @@ def _decoded(
     )
     facts = dict(facts_of(todo))
     read = _decode_leniently if task["lenient"] else _decode
-    name = f"{config['run_id']}-{config['where'].replace('/', '-')}-{task['name']}"
+    name = f"{folder.label}-{config['where'].replace('/', '-')}-{task['name']}"
     batch: list[RangeHashes] = []
     values = number = 0
     if task["dropped"]:
@@ -242,7 +242,7 @@ def merge_shards(config: Json, task: Json) -> Json:
     Returns:
         `parts` in the run folder, and `counted` in the folder of lease and index, or in the run folder.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     state = RunFolder(open_writer(config["state_uri"]), config["run_id"])
     parts, counted = [], []
     for merge in task["merges"]:
@@ -257,7 +257,7 @@ def merge_shards(config: Json, task: Json) -> Json:
             name = f"{config['where']}/{COUNTS}-{merge['shard']:04d}.counts"
             counted.append(write_counted(folder, name, total).to_json())
         elif config["keep_counts"] and len(total.hashes):
-            name = f"{COUNTED}/{config['run_id']}-{config['where'].replace('/', '-')}-{merge['shard']:04d}.counts"
+            name = f"{COUNTED}/{folder.label}-{config['where'].replace('/', '-')}-{merge['shard']:04d}.counts"
             counted.append(write_counted(state, name, total).to_json())
         live = [] if config["is_difference"] else [total.hashes[total.counts > 0]]
         for part in merge["whole"]:

@@ -32,7 +32,6 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
-from dredge.storage import open_writer
 
 
 def subtract(context: Context, runner: TaskRunner) -> StepSummary:
@@ -103,7 +102,7 @@ def subtract_parts(config: Json, task: Json) -> Json:
         config: doors, `live`, what a `Judge` needs, `candidate_rows`, `progress`.
         task: `name` and `parts`.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     parts = [PartInfo.from_json(part) for part in task["parts"]]
     hashes = [folder.read_part(part, ["hash"])["hash"].to_numpy() for part in parts]

@@ -1,10 +1,11 @@
 """Bulk delete: check again, then delete the candidates, and write down what became of each.
 
-    guards passed? mark young enough? → re-check → delete, batch by batch, through the gate → settle the
-    ledger
-                                            ↑______ a branch moved to an unknown commit ______|
+    one chain? guards passed? mark young enough? → re-check → delete, batch by batch, through the gate → settle
+                                                      ↑______ a branch moved to an unknown commit ______|
 
-This is the only module of the collector that is handed a deleter.
+What is deleted must have been listed, marked, compared and guarded in one unbroken chain of results, read afresh
+before each round: the re-check leaves out what the mark knew, so it must be the mark that these candidates were
+compared with. This is the only module of the collector that is handed a deleter.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConflictError, DredgeError, FormatError, RefusedError
+from dredge.errors import DredgeError, FormatError, RefusedError
 from dredge.gc import reasons
+from dredge.gc.chain import SWEEP
 from dredge.gc.context import Context
 from dredge.gc.gate import Gate, watching
 from dredge.gc.hashes import Hashes, contains, read_hashes
@@ -29,7 +31,9 @@ from dredge.gc.recheck import Known, recheck
 from dredge.gc.settle import settle, stem_of
 from dredge.gc.slices import DATA
 from dredge.runs import ledger
+from dredge.runs.chain import check_chain
 from dredge.runs.clock import running_seconds
+from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.partial import as_partial, partial_after
 from dredge.runs.perform import StepRecord
@@ -51,23 +55,19 @@ def bulk_delete(context: Context, runner: TaskRunner) -> StepSummary:
     Run again after an error, it goes on where the ledger ends and tries only what is not done.
 
     Raises:
-        RefusedError: a guard did not pass, the mark is too old, or branches move all the time.
+        RefusedError: a guard did not pass, the results do not belong together, the mark is too old, or branches
+            move all the time.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
-    inputs = ["candidates", "committed", "guard"]
-    return context.step(STEP, inputs, lambda record: _bulk_delete(context, runner, record))
+    return context.step(STEP, list(SWEEP), lambda record: _bulk_delete(context, runner, record))
 
 
 def _bulk_delete(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     guard, candidates = record.inputs["guard"], record.inputs["candidates"]
-    if guard.inputs["candidates"] != candidates.digest:
-        raise RefusedError(
-            f"run {context.plan.run_id}: the candidates are not the ones that the guards saw. Nothing was"
-            " deleted. Run check_limits again."
-        )
+    check_chain(context.folder, STEP, SWEEP, record.inputs)
     if context.plan.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guard.counts["deletable_objects"]
@@ -83,7 +83,8 @@ def _bulk_delete(context: Context, runner: TaskRunner, record: StepRecord) -> No
     stopped: DredgeError | None = None
     try:
         if parts:
-            _sweep(context, runner, record, parts)
+            with foreseen(f"the sweep of run {context.plan.run_id}", context.folder.uri):
+                _sweep(context, runner, record, parts)
     except DredgeError as error:
         stopped = error
     with partial_after(lambda: _what_went(record)):
@@ -120,7 +121,7 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
     knows."""
     plan = context.plan
     known = Known.of_mark(context, record.inputs["committed"])
-    attempt = _next_attempt(context.folder)
+    attempt = record.attempt.number
     hands = deal([part.to_json() for part in parts], context.hands(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
     rows = sum(part.rows for part in parts)
@@ -140,7 +141,9 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
             "alive": [found.to_json() for found in known.live],
             "cleared": record.inputs["guard"].part(CLEARED).to_json(),
         }
-        context.lease.renew(plan.lease)
+        check_chain(context.folder, STEP, SWEEP, record.inputs)
+        record.attempt.check()
+        context.lease.renew(plan.lease, take_back=False)
         with watching(context, known.commits, watched) as watch:
             results = context.spread(runner, STEP, sweep_parts, config, tasks, "objects", rows)
         if not any(result["stopped"] for result in results):
@@ -158,17 +161,6 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
     )
 
 
-def _next_attempt(folder: RunFolder) -> int:
-    attempt = 1
-    while True:
-        try:
-            folder.writer.put_if_absent(f"{STEP}/_attempts/{attempt:03d}.json", b"{}")
-        except ConflictError:
-            attempt += 1
-        else:
-            return attempt
-
-
 def sweep_parts(config: Json, task: Json) -> Json:
     """Delete the candidates of some parts that are not alive, held or done. A partition function.
 
@@ -180,7 +172,7 @@ def sweep_parts(config: Json, task: Json) -> Json:
     Returns:
         `stopped`: whether the gate closed before everything was done.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     gate = Gate(folder, open_writer(config["state_uri"]), config)
     deleter = open_deleter(config["namespace"])

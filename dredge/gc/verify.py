@@ -22,7 +22,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, LocalRunner, TaskRunner, deal
-from dredge.storage import ObjectReader, open_reader, open_writer
+from dredge.storage import ObjectReader, open_reader
 
 log = logging.getLogger("dredge")
 
@@ -66,7 +66,7 @@ def _verify(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         living_objects_missing=len(missing),
         living_objects_deleted=len(ours),
     )
-    context.folder.write_json(
+    context.folder.publish_json(
         VERIFY,
         {
             **record.counts,
@@ -101,7 +101,7 @@ def verify_parts(config: Json, task: Json) -> Json:
         config: doors, `threads`, `progress`.
         task: `name`, `parts` of the ledger.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     reader = open_reader(config["namespace"])
     checked = left_count = 0

@@ -2,27 +2,31 @@
 
 <run root>/<run id>/
     plan.json
-    <step>/part-00000.parquet …   rows, named by task so that a repeated task writes the same names
-    <step>/_progress/…            how far long tasks are
-    <step>/_SUCCESS.json          the summary, written last: without it the step did not happen
-    <step>/_INCOMPLETE.json       the summary of a step that ended held or partial
-    <step>/_FAILED.json           the error of the last failed attempt
+    <step>/_try.json                   how often the step was tried; see `dredge.runs.tries`
+    <step>/t001/part-00000.parquet …   rows of a try, named by task so that a repeated task writes the same names
+    <step>/_progress/…                 how far long tasks are
+    <step>/_SUCCESS.json               the summary, written last: without it the step did not happen
+    <step>/_INCOMPLETE.json            the summary of a try that ended held or partial
+    <step>/_FAILED.json                the error of the last try that failed
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.storage import ObjectReader, ObjectWriter
+from dredge.runs.tries import StepTry, newest_number
+from dredge.storage import ObjectReader, ObjectWriter, open_writer
 
 SUCCESS = "_SUCCESS.json"
 INCOMPLETE = "_INCOMPLETE.json"
@@ -36,11 +40,44 @@ class RunFolder:
     Args:
         writer: on the folder itself.
         run_id: the run's id.
+        attempt: the try whose results are written; None where no step is at work.
     """
 
-    def __init__(self, writer: ObjectWriter, run_id: str) -> None:
+    def __init__(self, writer: ObjectWriter, run_id: str, attempt: StepTry | None = None) -> None:
         self.writer = writer
         self.run_id = run_id
+        self.attempt = attempt
+
+    @classmethod
+    def of_task(cls, config: Mapping[str, Any]) -> RunFolder:
+        """Open the folder in a task: it writes what belongs to its driver's try, and to no other.
+
+        Args:
+            config: of the partition function: `run_uri`, `run_id` and `try`, as `task_config` gave them.
+        """
+        writer = open_writer(config["run_uri"])
+        attempt = config.get("try")
+        return cls(writer, config["run_id"], attempt and StepTry.from_json(writer, attempt))
+
+    def task_config(self) -> dict[str, Any]:
+        """What tasks need to open this folder for the same try."""
+        attempt = None if self.attempt is None else self.attempt.to_json()
+        return {"run_uri": self.uri, "run_id": self.run_id, "try": attempt}
+
+    @property
+    def label(self) -> str:
+        """`<run id>-t<try>`: begins the names of what a try writes outside the folder, so that no other try's
+        files have them."""
+        return self.run_id if self.attempt is None else f"{self.run_id}-t{self.attempt.number:03d}"
+
+    @contextmanager
+    def writing(self, attempt: StepTry) -> Iterator[None]:
+        """Let what is written meanwhile belong to a try."""
+        before, self.attempt = self.attempt, attempt
+        try:
+            yield
+        finally:
+            self.attempt = before
 
     @property
     def uri(self) -> str:
@@ -50,6 +87,17 @@ class RunFolder:
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file, replacing what was there."""
         self.writer.put(name, json.dumps(value, sort_keys=True).encode())
+
+    def publish_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a JSON object for people, unless a later try of the step has written it.
+
+        Raises:
+            OvertakenError: a later try was claimed.
+        """
+        if self.attempt is None:
+            self.write_json(name, value)
+        else:
+            self.attempt.publish(name, value)
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file.
@@ -61,9 +109,10 @@ class RunFolder:
         return read_json(self.writer, name)
 
     def write_bytes(self, name: str, data: bytes, rows: int) -> PartInfo:
-        """Write a file as a part."""
-        self.writer.put(name, data)
-        return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest())
+        """Write a file as a part; it lies in the folder of the try."""
+        key = name if self.attempt is None else self.attempt.key(name)
+        self.writer.put(key, data)
+        return PartInfo(name, rows, len(data), hashlib.sha256(data).hexdigest(), key)
 
     def write_table(self, step: str, index: int, table: pa.Table, kind: str = "part") -> PartInfo:
         """Write rows as `<step>/<kind>-<index>.parquet`.
@@ -84,7 +133,7 @@ class RunFolder:
             FormatError: missing, or not the bytes that were written.
         """
         try:
-            data = self.writer.get(part.name)
+            data = self.writer.get(part.key)
         except NotFoundError:
             raise FormatError(f"run {self.run_id}: {part.name} is gone. Start a new run.") from None
         check_digest(part, data, f"run {self.run_id}")
@@ -108,42 +157,98 @@ class RunFolder:
 
     def write_summary(self, summary: StepSummary) -> None:
         """Write a step's summary; from then on the step is complete (or, by its status, known to be
-        incomplete)."""
-        name = SUCCESS if summary.status in _COMPLETE else INCOMPLETE
-        self.write_json(f"{summary.step}/{name}", summary.to_json())
+        incomplete).
+
+        Raises:
+            OvertakenError: a later try of the step was claimed. If the summary was written all the same, nobody
+                reads it.
+        """
+        name = f"{summary.step}/{SUCCESS if summary.status in _COMPLETE else INCOMPLETE}"
+        if not summary.try_number:
+            self.write_json(name, summary.to_json())
+            return
+        attempt = StepTry(self.writer, summary.step, summary.try_number)
+        attempt.publish(name, summary.to_json())
+        attempt.check()
 
     def read_summary(self, step: str) -> StepSummary | None:
         """Read the summary of a complete step; None when it is not complete.
 
+        Only the summary of the try that was claimed last counts: what an earlier one wrote, whenever it came, is no
+        result, and while a later one is at work there is none.
+
         Raises:
             FormatError: the summary was damaged.
         """
-        return self._summary(f"{step}/{SUCCESS}")
+        # In this order: the number is compared as it is after the summary was there.
+        summary = self._summary(f"{step}/{SUCCESS}")
+        if summary is None or summary.try_number != newest_number(self.writer, step):
+            return None
+        return summary
 
     def read_incomplete(self, step: str) -> StepSummary | None:
-        """Read the summary that a held or partial step left; None when there is none."""
+        """Read the summary that the last held or partial try of a step left; None when there is none."""
         return self._summary(f"{step}/{INCOMPLETE}")
 
-    def write_failure(self, step: str, error: BaseException, at: datetime) -> None:
-        """Record why a step failed, for the report."""
-        kind = error.kind if isinstance(error, DredgeError) else "unexpected"
-        message = str(error) or type(error).__name__
+    def write_failure(
+        self, step: str, error: BaseException, at: datetime, attempt: StepTry | None = None
+    ) -> None:
+        """Record why a step failed, for the report.
+
+        Args:
+            step: its name.
+            error: what was raised.
+            at: when.
+            attempt: the try that failed; None when the step could not even be begun. That is not recorded over
+                the failure of a try that was.
+
+        Raises:
+            OvertakenError: a later try was claimed.
+        """
+        stored = self.read_failure(step)
+        claimed = attempt is not None
+        attempt = attempt or StepTry.newest(self.writer, step)
+        if not claimed and stored is not None and stored["claimed"] and stored["try"] == attempt.number:
+            return
         value = {
             "step": step,
-            "kind": kind,
+            "kind": error.kind if isinstance(error, DredgeError) else DefectError.kind,
             "error": type(error).__name__,
-            "message": message,
+            "message": str(error) or type(error).__name__,
             "at": at.isoformat(),
+            "claimed": claimed,
         }
-        self.write_json(f"{step}/{FAILED}", value)
+        if not isinstance(error, DredgeError) or isinstance(error, DefectError):
+            value["traceback"] = _places(error.__cause__ or error)
+        attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
-        """Read why a step failed the last time it did; None when it never did."""
+        """Read why a step failed the last time it did; None when it never did.
+
+        Returns:
+            `step`, `kind`, `error` (class), `message`, `at`, `try`, `claimed` (whether the try was begun), and
+            `traceback` of a defect.
+        """
         try:
             value: dict[str, Any] = self.read_json(f"{step}/{FAILED}")
         except NotFoundError:
             return None
-        return value
+        return {"try": 0, "claimed": False, **value}
+
+    def standing_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
+        """Read why a step is not done; None when it is, or nobody has failed at it.
+
+        Args:
+            step: its name.
+            done: its summary, as `read_summary` gave it.
+        """
+        failure = self.read_failure(step)
+        if failure is None or done is None:
+            return failure
+        # The summary that counts is of the newest try, so no failed one came after it. Of what could not even be
+        # begun only the clocks tell, and the worst that they can do is a wrong word in a report.
+        late = not failure["claimed"] and datetime.fromisoformat(failure["at"]) > done.finished_at
+        return failure if late else None
 
     def _summary(self, name: str) -> StepSummary | None:
         try:
@@ -154,6 +259,12 @@ class RunFolder:
             raise FormatError(
                 f"run {self.run_id}: {name} cannot be read ({error}). Start a new run."
             ) from None
+
+
+def _places(error: BaseException) -> list[str]:
+    """Where an exception came from, the outermost call first: no values, so no secrets."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames] + [type(error).__name__]
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -1,8 +1,9 @@
-"""What stands between a worker and each delete request: the lease, and the driver's watch.
+"""What stands between a worker and each delete request: the lease, the try, and the driver's watch.
 
 While workers delete, the driver looks every few seconds at what must not have changed, and writes down after
 each look whether the gate is open. Workers read this before each request. What was written too long ago is
-closed as well, so a driver that died or hangs stops its workers by its silence.
+closed as well, so a driver that died or hangs stops its workers by its silence. A driver that lives on although
+its step is being tried again is an orphan: its workers stop because theirs is not the newest try.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.tasks import Json
+from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, store_clock
 
 
@@ -28,13 +30,14 @@ class Gate:
     Args:
         folder: of the run.
         state: the folder of the lease.
-        config: `lease`, `watch` (key of what the driver writes), `gate_seconds`, `watch_seconds`.
+        config: `lease`, `try`, `watch` (key of what the driver writes), `gate_seconds`, `watch_seconds`.
     """
 
     def __init__(self, folder: RunFolder, state: ObjectWriter, config: Json) -> None:
         self._folder = folder
         self._state = state
         self._grant = LeaseGrant.from_json(config["lease"])
+        self._attempt = StepTry.from_json(folder.writer, config["try"])
         self._watch: str = config["watch"]
         self._trusted = config["gate_seconds"]
         self._silence = timedelta(seconds=config["watch_seconds"])
@@ -45,12 +48,14 @@ class Gate:
 
         Raises:
             LeaseHeldError: the right to delete is lost.
+            OvertakenError: the sweep is being tried again elsewhere.
         """
         now = running_seconds()
         if self._looked is not None and now - self._looked < self._trusted:
             return True
         store_now = store_clock(self._state, "")
         check_lease(self._state, LEASE, self._grant, store_now)
+        self._attempt.check()
         if not self._is_watched(store_now):
             return False
         self._looked = now

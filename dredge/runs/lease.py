@@ -102,15 +102,21 @@ class Lease:
             log.warning("the lease of %s expired at %s and is taken over", held.holder, held.expires_at)
         return self._write(holder, held.fencing + 1, now, held)
 
-    def renew(self, grant: LeaseGrant) -> LeaseGrant:
-        """Prolong a right, also an expired one, and one that was given back, as long as nobody took it since.
+    def renew(self, grant: LeaseGrant, take_back: bool = True) -> LeaseGrant:
+        """Prolong a right, also an expired one, as long as nobody took it since.
+
+        Args:
+            grant: the right.
+            take_back: also one that was given back. Right for a step that begins, because its run goes on; wrong
+                for one that is at work, because its run ended without it.
 
         Raises:
-            LeaseHeldError: it has gone to somebody else.
+            LeaseHeldError: it has gone to somebody else, or was given back.
         """
         held = self._read()
         # The number alone decides: it is this right's own until somebody else takes the lease.
-        if held is None or held.fencing != grant.fencing or held.holder not in ("", grant.holder):
+        holders = ("", grant.holder) if take_back else (grant.holder,)
+        if held is None or held.fencing != grant.fencing or held.holder not in holders:
             raise _lost(self._writer, self._key, grant, held)
         return self._write(grant.holder, grant.fencing, self._clock(), held)
 
@@ -137,15 +143,26 @@ class Lease:
             log.info("the lease was taken over before it could be given back")
 
     @contextmanager
-    def kept(self, grant: LeaseGrant) -> Iterator[None]:
+    def kept(self, grant: LeaseGrant, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """Renew a right in the background while a long step runs. A renewal that fails is logged: the sweep
-        has its gate."""
+        has its gate.
+
+        Args:
+            grant: the right.
+            wanted: asked before each renewal; once it says no, the right is left to whoever goes on with the run.
+        """
         stop = threading.Event()
 
         def beat() -> None:
             while not stop.wait(self._ttl.total_seconds() / 4):
                 try:
-                    self.renew(grant)
+                    if not wanted():
+                        log.warning("the lease is not renewed any more: a later try has taken the step over")
+                        return
+                    self.renew(grant, take_back=False)
+                except LeaseHeldError as error:
+                    log.warning("the lease is not renewed any more: %s", error)
+                    return
                 except DredgeError as error:
                     log.warning("the lease could not be renewed: %s", error)
 

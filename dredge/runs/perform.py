@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dredge.errors import RefusedError
+from dredge.errors import DredgeError, RefusedError
 from dredge.runs.clock import Clock
+from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo, Status, StepSummary
+from dredge.runs.tries import StepTry
 
 log = logging.getLogger("dredge")
 
@@ -21,6 +23,7 @@ class StepRecord:
 
     Attributes:
         inputs: summaries of the steps it reads.
+        attempt: the try that is at work.
         counts: figures.
         parts: files of the result.
         warnings: sentences for the report.
@@ -30,6 +33,7 @@ class StepRecord:
     """
 
     inputs: dict[str, StepSummary]
+    attempt: StepTry
     counts: dict[str, int] = field(default_factory=dict)
     parts: list[PartInfo] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -67,54 +71,82 @@ def required(folder: RunFolder, step: str, inputs: Sequence[str]) -> dict[str, S
 
 
 def perform(
-    folder: RunFolder, step: str, inputs: Sequence[str], body: Callable[[StepRecord], None], clock: Clock
+    folder: RunFolder,
+    step: str,
+    inputs: Sequence[str],
+    body: Callable[[StepRecord], None],
+    clock: Clock,
+    right: Callable[[], object] = lambda: None,
+    roots: Mapping[str, str] | None = None,
 ) -> StepSummary:
     """Do a step unless it is done.
+
+    The inputs are read before the body begins. So the digest of an input in the summary proves that the input was
+    complete before this try looked at anything, whatever the clocks of the machines say.
 
     Args:
         folder: of the run.
         step: its name.
-        inputs: steps that must be complete. When one of them was done again with another result, so is this
-            one.
+        inputs: steps that must be complete. When one of them was done again, so is this one.
         body: does the work and notes it in the record.
         clock: for the summary's times.
+        right: called before a try is claimed; raises when this run may not go on, so that it fences nobody off.
+        roots: digests of what the step reads and no step wrote, by name.
 
     Returns:
         The stored summary when the step is complete and its inputs are the same, else the new one.
 
     Raises:
         RefusedError: an input is missing.
+        OvertakenError: a later try of the step was begun; this one wrote no result.
+        DefectError: an error from outside `dredge.errors`, which is its cause.
     """
+    attempt: StepTry | None = None
     try:
-        before = required(folder, step, inputs)
-        digests = {name: summary.digest for name, summary in before.items()}
-        stored = folder.read_summary(step)
-        if stored is not None and dict(stored.inputs) == digests:
-            log.info("run %s: %s is done already", folder.run_id, step)
-            return stored
-        started = clock()
-        log.info("run %s: %s starts", folder.run_id, step)
-        record = StepRecord(before)
-        body(record)
+        with foreseen(f"step {step} of run {folder.run_id}", folder.uri):
+            before = required(folder, step, inputs)
+            digests = {**(roots or {}), **{name: summary.digest for name, summary in before.items()}}
+            stored = folder.read_summary(step)
+            if stored is not None and dict(stored.inputs) == digests:
+                log.info("run %s: %s is done already", folder.run_id, step)
+                return stored
+            right()
+            attempt = StepTry.claim(folder.writer, step)
+            started = clock()
+            log.info("run %s: %s starts (try %d)", folder.run_id, step, attempt.number)
+            record = StepRecord(before, attempt)
+            with folder.writing(attempt):
+                body(record)
+            summary = StepSummary(
+                step=step,
+                run_id=folder.run_id,
+                status=record.status,
+                started_at=started,
+                finished_at=clock(),
+                counts=record.counts,
+                parts=tuple(record.parts),
+                inputs=digests,
+                warnings=tuple(record.warnings),
+                details=record.details,
+                try_number=attempt.number,
+            )
+            folder.write_summary(summary)
     except Exception as error:
-        folder.write_failure(step, error, clock())
+        _note_failure(folder, step, error, clock, attempt)
         raise
-    summary = StepSummary(
-        step=step,
-        run_id=folder.run_id,
-        status=record.status,
-        started_at=started,
-        finished_at=clock(),
-        counts=record.counts,
-        parts=tuple(record.parts),
-        inputs=digests,
-        warnings=tuple(record.warnings),
-        details=record.details,
-    )
-    folder.write_summary(summary)
     figures = ", ".join(f"{name} {value:,}" for name, value in summary.counts.items())
     log.info("run %s: %s %s after %.1f s: %s", folder.run_id, step, summary.status, summary.seconds, figures)
     if record.error is not None:
-        folder.write_failure(step, record.error, clock())
+        _note_failure(folder, step, record.error, clock, attempt)
         raise record.error
     return summary
+
+
+def _note_failure(
+    folder: RunFolder, step: str, error: Exception, clock: Clock, attempt: StepTry | None
+) -> None:
+    """Record a failure for the report; the step's own error is what its caller must see."""
+    try:
+        folder.write_failure(step, error, clock(), attempt)
+    except DredgeError as found:
+        log.warning("run %s: the failure of %s was not recorded: %s", folder.run_id, step, found)

@@ -1,8 +1,7 @@
 """What a step leaves behind: its summary, and the parts it wrote.
 
 A summary is written last. Who reads a step takes the parts that its summary names, and nothing else that lies
-in the
-folder: leftovers of a killed attempt are therefore harmless.
+in the folder: leftovers of a killed try are therefore harmless.
 """
 
 from __future__ import annotations
@@ -24,25 +23,34 @@ class PartInfo:
     """One file that a step wrote.
 
     Attributes:
-        name: key relative to the run folder.
+        name: what other steps look it up by, such as "committed/ranges-00000.parquet".
         rows: rows in it (values, for files of bare numbers).
         size_bytes: length.
         sha256: of its bytes, hex.
+        key: where it lies, relative to the folder it was written to. Files of a step's try lie in the try's own
+            folder; all others under their name, which is what "" stands for.
     """
 
     name: str
     rows: int
     size_bytes: int
     sha256: str
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            object.__setattr__(self, "key", self.name)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"name": self.name, "rows": self.rows, "size_bytes": self.size_bytes, "sha256": self.sha256}
+        value = {"name": self.name, "rows": self.rows, "size_bytes": self.size_bytes, "sha256": self.sha256}
+        return value if self.key == self.name else {**value, "key": self.key}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PartInfo:
         """From the object that `to_json` made."""
-        return cls(value["name"], value["rows"], value["size_bytes"], value["sha256"])
+        key = value.get("key", "")
+        return cls(value["name"], value["rows"], value["size_bytes"], value["sha256"], key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +65,12 @@ class StepSummary:
             two count as complete.
         counts: figures by name, unit last (`candidates_objects`, `candidates_bytes`).
         parts: files that belong to the result.
-        inputs: digest of each step this one read, by step.
+        inputs: digest of each step this one read, by step; of "plan" as well where it builds on nothing else.
         warnings: sentences for the report.
         details: further small facts, JSON.
         started_at: aware UTC.
         finished_at: aware UTC.
+        try_number: of the try that did it; 0 where a step is written anew by whoever asks, such as the report.
     """
 
     step: str
@@ -74,10 +83,15 @@ class StepSummary:
     inputs: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    try_number: int = 0
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that matters to a reader: not of times and warnings."""
+        """SHA-256 of everything that matters to a reader: not of times and warnings.
+
+        The number of the try belongs to it. A step that was done again was done at another time, and what read
+        the earlier result must be done again too, however equal the two look.
+        """
         matter = {
             "step": self.step,
             "run_id": self.run_id,
@@ -86,8 +100,13 @@ class StepSummary:
             "parts": [part.to_json() for part in self.parts],
             "inputs": dict(self.inputs),
             "details": self.details,
+            **self._try,
         }
         return hashlib.sha256(json.dumps(matter, sort_keys=True, default=str).encode()).hexdigest()
+
+    @property
+    def _try(self) -> dict[str, int]:
+        return {"try": self.try_number} if self.try_number else {}
 
     @property
     def seconds(self) -> float:
@@ -135,6 +154,7 @@ class StepSummary:
             "warnings": list(self.warnings),
             "details": dict(self.details),
             "digest": self.digest,
+            **self._try,
         }
 
     @classmethod
@@ -155,6 +175,7 @@ class StepSummary:
             inputs=value["inputs"],
             warnings=tuple(value["warnings"]),
             details=value["details"],
+            try_number=value.get("try", 0),
         )
         if summary.digest != value["digest"]:
             raise FormatError(

@@ -13,6 +13,8 @@ EXPECTED = {
     errors.ConfigError: RetryAction.FAIL,
     errors.RefusedError: RetryAction.FAIL,
     errors.LeaseHeldError: RetryAction.FAIL,
+    errors.OvertakenError: RetryAction.FAIL,
+    errors.DefectError: RetryAction.DEFAULT,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
     errors.PartialError: RetryAction.FAIL,

@@ -179,7 +179,7 @@ CODES = {
     3: RefusedError,
     4: UnavailableError,
     5: FormatError,
-    8: PartialError,
+    9: PartialError,
 }
 
 

@@ -17,6 +17,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.gc.chain import RUN
 from dredge.gc.context import Context
 from dredge.gc.counted import CountedSet
 from dredge.gc.known import YOUNG
@@ -28,13 +29,14 @@ from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import Current, StateStore
 from dredge.runs import ledger
+from dredge.runs.chain import check_chain
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.storage import open_writer
 
 STEP = "state"
-INPUTS = ("listing", "staged", "committed", "candidates", "guard", ledger.STEP, "verify")
+INPUTS = tuple(RUN)
 SAVED = "_lakefs/retention/gc/uncommitted"
 """Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
 
@@ -43,7 +45,7 @@ def advance_state(context: Context) -> StepSummary:
     """Write what this run leaves for the next one, and let the pointer name it.
 
     Raises:
-        RefusedError: a step is not complete.
+        RefusedError: a step is not complete, or the results do not belong together.
         ConflictError: another run has moved the state on.
         LeaseHeldError: another run has taken over.
     """
@@ -51,13 +53,14 @@ def advance_state(context: Context) -> StepSummary:
 
 
 def _advance(context: Context, record: StepRecord) -> None:
+    check_chain(context.folder, STEP, RUN, record.inputs)
     plan, base = context.plan, base_of(context)
     carry = list(_carry(context, record))
     record.parts.extend(carry)
     carry += record.inputs["candidates"].parts_below(YOUNG)
     state = _state(plan, base, record, carry)
     before = Current(plan.state_etag, plan.state, None)
-    version = StateStore(context.state, context.options).advance(state, before)
+    version = StateStore(context.state, context.options).advance(state, before, record.attempt.number)
     _save_for_people(context, record, state)
     record.counts.update(
         carried_objects=sum(part.rows for part in carry),

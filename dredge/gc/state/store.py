@@ -99,12 +99,14 @@ class StateStore:
             raise ValueError("its bytes do not fit the pointer's digest")
         return RunState.from_json(json.loads(data))
 
-    def advance(self, state: RunState, before: Current) -> Version:
+    def advance(self, state: RunState, before: Current, attempt: int = 0) -> Version:
         """Write a new version and let the pointer name it.
 
         Args:
             state: the new one.
             before: what the run found when it was planned.
+            attempt: number of the try. One that a try of the same run moved already it may move again, but never
+                back to what an earlier try found.
 
         Raises:
             ConflictError: the pointer was moved meanwhile.
@@ -113,15 +115,15 @@ class StateStore:
         digest = hashlib.sha256(data).hexdigest()
         version = Version(f"{VERSIONS}/{state.run_id}-{digest[:16]}.json", digest)
         self._writer.put(version.name, data)
-        pointer = json.dumps({**version.to_json(), "run_id": state.run_id}, sort_keys=True).encode()
-        if self._names(version):
-            return version  # an earlier attempt came this far
-        if before.etag is None:
-            self._writer.put_if_absent(POINTER, pointer)
-        elif self._etag() != before.etag:
+        ours = {**version.to_json(), "run_id": state.run_id, "try": attempt}
+        pointer = json.dumps(ours, sort_keys=True).encode()
+        etag = self._etag()
+        if etag != before.etag and not self._is_of_earlier_try(state.run_id, attempt):
             raise ConflictError(f"{POINTER} was moved while the run went on")
+        if etag is None:
+            self._writer.put_if_absent(POINTER, pointer)
         else:
-            self._writer.put_if_match(POINTER, pointer, before.etag)
+            self._writer.put_if_match(POINTER, pointer, etag)
         return version
 
     def distrust(self, version: Version, why: str) -> None:
@@ -129,12 +131,12 @@ class StateStore:
         name = f"{DISTRUSTED}/{version.name.rpartition('/')[2]}"
         self._writer.put(name, json.dumps({"why": why}).encode())
 
-    def _names(self, version: Version) -> bool:
+    def _is_of_earlier_try(self, run_id: str, attempt: int) -> bool:
         try:
             found: Any = read_json(self._writer, POINTER)
         except DredgeError:
             return False
-        return isinstance(found, dict) and found.get("sha256") == version.sha256
+        return isinstance(found, dict) and found.get("run_id") == run_id and found.get("try", 0) < attempt
 
     def _etag(self) -> str | None:
         try:
@@ -171,5 +173,5 @@ def _verify(folder: RunFolder, part: PartInfo, whole: bool) -> None:
     read."""
     if whole:
         folder.read_bytes(part)
-    elif folder.writer.stat(part.name).size != part.size_bytes:
+    elif folder.writer.stat(part.key).size != part.size_bytes:
         raise ValueError(f"{part.name} has another length")

@@ -36,7 +36,7 @@ def _check(context: Context, record: StepRecord) -> None:
     listed = sum(counts.get(f"{kind}_listed_objects", 0) for kind in kinds)
     findings = [*_proofs(context, record), *context.plan.config.limits.check(objects, size_bytes, listed)]
     verdict = worst(findings)
-    context.folder.write_json(
+    context.folder.publish_json(
         GUARD,
         {
             "verdict": verdict,

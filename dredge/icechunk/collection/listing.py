@@ -29,7 +29,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner
-from dredge.storage import LISTING_SCHEMA, ObjectReader, open_reader, open_writer
+from dredge.storage import LISTING_SCHEMA, ObjectReader, open_reader
 
 STEP = "candidates"
 SCHEMA = pa.schema([LISTING_SCHEMA.field("key").with_name("address"), *list(LISTING_SCHEMA)[1:]])
@@ -139,7 +139,7 @@ def list_range(config: Json, task: Json) -> Json:
     Returns:
         `parts`, `counts` and some `foreign` names.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     live = _live_in(folder, config, task)
     seen = np.zeros(len(live), dtype=np.bool_)

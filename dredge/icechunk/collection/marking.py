@@ -171,12 +171,12 @@ def _snapshot_rows(
     new = sorted(live - known.keys())
     tuning = context.plan.config.tuning
     tasks: list[Json] = [
-        {"name": f"{context.plan.run_id}-snapshots-{number:05d}", "snapshots": hand}
+        {"name": f"{context.folder.label}-snapshots-{number:05d}", "snapshots": hand}
         for number, hand in enumerate(cut(new, -(-len(new) // tuning.snapshots_a_task)))
     ]
     results = context.spread(runner, STEP, read_snapshots, {}, tasks, "snapshots")
     index.add(
-        context.state, f"{context.plan.run_id}-1", [PartInfo.from_json(one["part"]) for one in results], []
+        context.state, f"{context.folder.label}-1", [PartInfo.from_json(one["part"]) for one in results], []
     )
     known = index.snapshots(context.state) if results else known
     missing = live - known.keys()
@@ -265,7 +265,7 @@ def _chunk_parts(
         have = {manifest for ids in index.manifests_of.values() for manifest in ids}
         new = sorted(refs.keys() - have)
         read += len(new)
-        _index_manifests(context, runner, index, new, refs, f"{context.plan.run_id}-{turn + 2}")
+        _index_manifests(context, runner, index, new, refs, f"{context.folder.label}-{turn + 2}")
         used = [name for name, ids in index.manifests_of.items() if not refs.keys().isdisjoint(ids)]
         tasks = [
             {
@@ -334,7 +334,7 @@ def read_manifests(config: Json, task: Json) -> Json:
         FormatError: a live manifest is missing or damaged.
     """
     state = open_writer(config["state_uri"])
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"].replace("/", "-"))
     rows = []
     for manifest, chunks in manifest_rows(open_reader(config["uri"]), task["manifests"], config["threads"]):
@@ -350,7 +350,7 @@ def shard_chunks(config: Json, task: Json) -> Json:
         `parts`, `found` (live manifests in them) and `damaged` (index parts that could not be trusted).
     """
     state = open_reader(config["state_uri"])
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     wanted = set(json.loads(folder.read_bytes(PartInfo.from_json(task["wanted"]))))
     pieces: list[list[sets.Ids]] = [[] for _ in range(1 << config["bits"])]
     found: list[str] = []

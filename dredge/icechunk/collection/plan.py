@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError, RefusedError
@@ -14,6 +15,7 @@ from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
+from dredge.runs import chain
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
@@ -137,11 +139,13 @@ class Context:
         """Do a step of this run under its lease; raises LeaseHeldError when another run has taken over."""
 
         def under_lease(record: StepRecord) -> None:
-            self.lease.renew(self.plan.lease)
-            with self.lease.kept(self.plan.lease):
+            with self.lease.kept(self.plan.lease, record.attempt.is_newest):
                 body(record)
 
-        return perform(self.folder, name, inputs, under_lease, self.clock)
+        # The first step of a chain reads nothing but the plan.
+        roots = {} if inputs else {chain.PLAN: chain.plan_digest(self.folder)}
+        right = partial(self.lease.renew, self.plan.lease)
+        return perform(self.folder, name, inputs, under_lease, self.clock, right, roots)
 
     def spread(
         self,
@@ -158,8 +162,7 @@ class Context:
         doors = {
             "uri": self.plan.uri,
             "state_uri": self.state.uri,
-            "run_uri": self.plan.run_uri,
-            "run_id": self.plan.run_id,
+            **self.folder.task_config(),
             "threads": self.plan.config.tuning.threads,
         }
         with watch(self.folder, step, unit, None) as where:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from dredge.icechunk.collection import guards, listing, marking, sweeping, verifying
@@ -62,11 +61,12 @@ def make_report(context: Context) -> dict[str, Any]:
     found: dict[str, StepSummary] = {}
     failures: dict[str, dict[str, Any]] = {}
     for name in STEPS:
-        done, failure = context.folder.read_summary(name), context.folder.read_failure(name)
+        done = context.folder.read_summary(name)
+        failure = context.folder.standing_failure(name, done)
         summary = done or context.folder.read_incomplete(name)
         if summary is not None:
             found[name] = summary
-        if failure is not None and (done is None or datetime.fromisoformat(failure["at"]) > done.finished_at):
+        if failure is not None:
             failures[name] = failure
     kinds = {kind: _kind(found, kind) for kind in KINDS}
     outcome = _outcome(context, found, failures)

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import (
-    ConflictError,
     DredgeError,
     FormatError,
     RefusedError,
@@ -36,6 +35,8 @@ from dredge.icechunk.format.repo_info import REPO_KEY, parse_repo_info
 from dredge.icechunk.ids import hashes_of_names
 from dredge.icechunk.repository import OVERWRITTEN as OVERWRITTEN_FOLDER
 from dredge.runs import ledger
+from dredge.runs.chain import PLAN, check_chain
+from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.perform import StepRecord
@@ -50,6 +51,12 @@ log = logging.getLogger("dredge")
 STEP = ledger.STEP
 ORDER = (*listing.KINDS, OVERWRITTEN)
 FOLDERS = {**listing.KINDS, OVERWRITTEN: OVERWRITTEN_FOLDER}
+CHAIN = {
+    marking.STEP: [PLAN],
+    listing.STEP: [marking.STEP],
+    guards.STEP: [marking.STEP, listing.STEP],
+}
+"""What each result must have been made from before anything is deleted for it."""
 REASONS = dict.fromkeys(listing.KINDS, "unreachable") | {OVERWRITTEN: "overwritten"}
 ALIVE_CODE = "alive_again"
 
@@ -60,16 +67,17 @@ def sweep(context: Context, runner: TaskRunner) -> StepSummary:
     Run again after an error, it goes on where the ledger ends and tries only what is not done.
 
     Raises:
-        RefusedError: a guard did not pass, the mark is too old, or a doomed snapshot is in use again.
+        RefusedError: a guard did not pass, the results do not belong together, the mark is too old, or a
+            doomed snapshot is in use again.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; kinds after theirs were not begun.
     """
-    inputs = [marking.STEP, listing.STEP, guards.STEP]
-    return context.step(STEP, inputs, lambda record: _sweep(context, runner, record))
+    return context.step(STEP, list(CHAIN), lambda record: _sweep(context, runner, record))
 
 
 def _sweep(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     guard, candidates = record.inputs[guards.STEP], record.inputs[listing.STEP]
+    check_chain(context.folder, STEP, CHAIN, record.inputs)
     if context.plan.config.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guard.counts["deletable_objects"]
@@ -81,7 +89,8 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     parts = {kind: listing.candidate_parts(candidates, kind) for kind in ORDER}
     stopped: DredgeError | None = None
     try:
-        _delete(context, runner, record, parts)
+        with foreseen(f"the sweep of run {context.plan.run_id}", context.folder.uri):
+            _delete(context, runner, record, parts)
     except DredgeError as error:
         stopped = error
     failed = _settle(context, record, parts)
@@ -113,7 +122,7 @@ def _delete(
     doomed = {key.removeprefix(listing.KINDS["snapshots"]) for key in keys}
     since = look_again(context.reader, plan.spec_version, known, doomed)
     refuse_risen(context, since)
-    attempt = _next_attempt(context.folder)
+    attempt = record.attempt.number
     alive = {
         kind: sets.write_ids(context.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids).to_json()
         for kind, ids in newly_live(context.reader, since).items()
@@ -129,6 +138,8 @@ def _delete(
         "delete_keys": plan.config.tuning.delete_keys,
         "alive": alive,
     }
+    check_chain(context.folder, STEP, CHAIN, record.inputs)
+    record.attempt.check()
     with watching(context, known | since.new, doomed, watched) as watch:
         for kind in ORDER:
             hands = deal([part.to_json() for part in parts[kind]], runner.default_parallelism)
@@ -155,17 +166,6 @@ def _needed(context: Context, kind: str) -> Json:
     return {"needed": sorted(needed_copies(context.reader, parse_repo_info(context.reader.get(REPO_KEY))))}
 
 
-def _next_attempt(folder: RunFolder) -> int:
-    attempt = 1
-    while True:
-        try:
-            folder.writer.put_if_absent(f"{STEP}/_attempts/{attempt:03d}.json", b"{}")
-        except ConflictError:
-            attempt += 1
-        else:
-            return attempt
-
-
 def delete_parts(config: Json, task: Json) -> Json:
     """Delete the candidates of some parts that are not alive again and not done. A partition function.
 
@@ -176,7 +176,7 @@ def delete_parts(config: Json, task: Json) -> Json:
     Returns:
         `stopped`: whether the gate closed before everything was done; `failed`: objects that failed.
     """
-    folder = RunFolder(open_writer(config["run_uri"]), config["run_id"])
+    folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
     gate = Gate(folder, open_writer(config["state_uri"]), config)
     deleter = open_deleter(config["uri"])

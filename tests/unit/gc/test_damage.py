@@ -15,7 +15,7 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     world, kept, gone = busy_world()
     context = world.plan()
     world.mark(context)
-    name = next(part.name for part in summary_of(context, "candidates").parts if "/part-" in part.name)
+    name = next(part.key for part in summary_of(context, "candidates").parts if "/part-" in part.name)
     data = context.folder.writer.get(name)
     context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(FormatError, match="not those that were written"):
@@ -43,7 +43,7 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
         context = world.plan()
         world.mark(context)
         name = next(
-            part.name
+            part.key
             for part in summary_of(context, kind.partition("/")[0]).parts
             if part.name.startswith(kind)
         )

@@ -103,7 +103,7 @@ def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_tou
         pytest.raises(PartialError, match=r"expired\. 2 objects were deleted") as caught,
     ):
         world.run(context)
-    assert caught.value.exit_code == 8
+    assert caught.value.exit_code == 9
     assert len(world.data() - kept) == len(gone) - 2
     failure = context.folder.read_failure("ledger")
     assert failure is not None

@@ -215,7 +215,7 @@ def test_a_damaged_state_means_a_clean_run(damage: str, caplog: pytest.LogCaptur
         context.state.put(part.name, bytes(data))
     else:
         before = Context.open(state.run_uri, None, world.client, world.lake.clock)
-        before.folder.writer.put(state.ranges.name, b"nothing")
+        before.folder.writer.put(state.ranges.key, b"nothing")
     gone = world.orphan("data/slice/orphan")
     world.age(days=2)
     context = world.plan(mode="optimized")

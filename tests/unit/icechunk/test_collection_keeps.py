@@ -26,6 +26,7 @@ from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
 from dredge.runs import gate
 from dredge.runs.tasks import LocalRunner
+from dredge.runs.tries import StepTry
 from dredge.storage import DeleteOutcome, open_deleter, open_reader
 from tests.support.icechunk import (
     Graph,
@@ -238,6 +239,7 @@ def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
     context = repo.marked()
     config = {
         "lease": context.plan.lease.to_json(),
+        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "watch": "ledger/_watch/001.json",
         "gate_seconds": 0,
         "watch_seconds": 60,
@@ -585,6 +587,7 @@ def test_candidates_outside_their_folder_are_never_deleted(repo: Repo) -> None:
         "run_id": context.plan.run_id,
         "progress": "x",
         "lease": context.plan.lease.to_json(),
+        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "gate_seconds": 0,
         "watch": "x",
         "watch_seconds": 60,

@@ -1,0 +1,25 @@
+"""What each result of a run must have been made from before anything is deleted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dredge.gc import committed, identical, judge, listing, staged
+from dredge.runs import ledger
+from dredge.runs.chain import PLAN
+
+MARK: Mapping[str, Sequence[str]] = {
+    listing.STEP: [PLAN],
+    staged.STEP: [listing.STEP],
+    committed.STEP: [listing.STEP, staged.STEP],
+    judge.STEP: [listing.STEP, staged.STEP, committed.STEP],
+}
+"""Up to the candidates; what the guards look at."""
+SWEEP: Mapping[str, Sequence[str]] = {**MARK, identical.STEP: list(MARK)}
+"""What the sweep deletes for."""
+RUN: Mapping[str, Sequence[str]] = {
+    **SWEEP,
+    ledger.STEP: list(SWEEP),
+    "verify": [staged.STEP, judge.STEP, ledger.STEP],
+}
+"""A complete run, on which the next one may build."""

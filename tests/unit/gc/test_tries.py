@@ -1,0 +1,345 @@
+"""A worker was lost, its step was tried again, and the earlier try lives on: whatever it does late counts for
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dredge.errors import ConflictError, OvertakenError, RefusedError
+from dredge.gc.config import GCConfig
+from dredge.gc.context import Context
+from dredge.gc.plan import PLAN
+from dredge.gc.planning import acquire_lease, release_lease
+from dredge.gc.state.advance import advance_state
+from dredge.gc.steps import (
+    bulk_delete,
+    check_limits,
+    list_committed,
+    mark_uncommitted,
+    run_steps,
+    slice_listing,
+    subtract,
+    verify,
+)
+from dredge.runs import ledger
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage import open_deleter, open_writer
+from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
+from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
+
+type Step = Callable[[Context, TaskRunner], StepSummary]
+
+STEPS: dict[str, Step] = {
+    "listing": slice_listing,
+    "staged": mark_uncommitted,
+    "committed": list_committed,
+    "candidates": subtract,
+    "guard": check_limits,
+    "ledger": bulk_delete,
+    "verify": verify,
+    "state": lambda context, _: advance_state(context),
+}
+HERE = LocalRunner()
+
+
+def driver(world: World, context: Context) -> Context:
+    """Another driver of the same run, as a retry in another process has it."""
+    return Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+
+
+def come_to(context: Context, name: str, runner: TaskRunner = HERE) -> None:
+    """Do the steps before one."""
+    for before, step in STEPS.items():
+        if before == name:
+            return
+        step(context, runner)
+
+
+def undo(context: Context, *steps: str) -> None:
+    """Let steps have to be done again."""
+    open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
+
+
+def die() -> None:
+    """What a driver that is killed does."""
+    raise KeyboardInterrupt
+
+
+def metadata(world: World) -> dict[str, bytes]:
+    """Every file of runs, index and state."""
+    reader = open_writer(f"{world.lake.namespace}/_lakefs/retention/gc")
+    return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
+
+
+def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
+    """It slept through its retry, and saw a commit that the retry's candidates were not compared with."""
+    world, kept, gone = busy_world()
+    orphan = world.plan()
+    retry = driver(world, orphan)
+    come_to(orphan, "committed")
+    late = min(gone)
+
+    def retry_and_commit() -> None:
+        for step in (list_committed, subtract, check_limits):
+            step(retry, HERE)
+        stage_again(world, late, size_bytes=2)
+        world.lake.commit()
+
+    with (
+        world.during("branches", retry_and_commit),
+        pytest.raises(OvertakenError, match="try 1 of step committed"),
+    ):
+        list_committed(orphan, HERE)
+    bulk_delete(retry, HERE)
+    assert world.data() == kept | {late}
+
+
+def test_sweep_refuses_a_mark_that_its_candidates_were_not_compared_with() -> None:
+    """Somebody had list_committed run again alone, after the guards: it knows a commit that nothing was compared
+    with."""
+    world, kept, gone = busy_world()
+    context = world.plan()
+    world.mark(context)
+    stage_again(world, min(gone), size_bytes=2)
+    world.lake.commit()
+    undo(context, "committed")
+    list_committed(context, HERE)
+    with pytest.raises(RefusedError, match="another result of committed"):
+        bulk_delete(context, HERE)
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", STEPS)
+def test_an_orphaned_try_of_any_step_leaves_no_result_and_touches_none(name: str, moment: Moment) -> None:
+    world, kept, _ = busy_world()
+    orphan = world.plan()
+    retry = driver(world, orphan)
+    come_to(orphan, name)
+    before: dict[str, bytes] = {}
+
+    def retried() -> None:
+        STEPS[name](retry, HERE)
+        before.update(metadata(world))
+
+    sleep_once(orphan.folder, moment, retried)
+    # The state's pointer shows an orphan that it comes too late before it gets to its summary.
+    with pytest.raises((OvertakenError, ConflictError)):
+        STEPS[name](orphan, HERE)
+    assert unchanged(before, metadata(world), "lease.json") == []
+    assert summary_of(retry, name).try_number == 2
+    run_steps(retry, HERE)
+    assert world.data() == kept
+
+
+@pytest.mark.parametrize("name", list(STEPS)[:7])
+def test_tasks_of_an_orphan_write_nothing_over_what_its_retry_wrote(name: str) -> None:
+    """Spark's workers outlive a lost driver for a while."""
+    world, kept, _ = busy_world(safety={"gate_every_seconds": 0})
+    orphan, workers = world.plan(), Recorder()
+    retry = driver(world, orphan)
+    come_to(orphan, name)
+    STEPS[name](orphan, workers)
+    undo(orphan, name)
+    STEPS[name](retry, HERE)
+    before, objects = metadata(world), world.data()
+    workers.again()
+    assert unchanged(before, metadata(world), "_progress") == []
+    assert world.data() == objects
+    run_steps(retry, HERE)
+    assert world.data() == kept
+
+
+def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun() -> None:
+    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
+    orphan = world.plan()
+    world.mark(orphan)
+    retry = driver(world, orphan)
+    retried: list[int] = []
+
+    def retry_all(number: int, _keys: object) -> None:
+        if number == 1:
+            bulk_delete(retry, HERE)
+            retried.append(len(requests.made))
+
+    with deleting(before=retry_all) as requests, pytest.raises(OvertakenError, match="step ledger"):
+        bulk_delete(orphan, HERE)
+    assert len(requests.made) == retried[0] > 1
+    assert world.data() == kept
+    assert summary_of(retry, ledger.STEP).counts["deleted_objects"] == len(gone)
+
+
+def test_an_orphaned_sweep_whose_retry_only_began_stops_before_its_next_round() -> None:
+    world, kept, gone = busy_world()
+    orphan = world.plan()
+    world.mark(orphan)
+    retry = driver(world, orphan)
+    sleep_once(retry.folder, "before its work", die)
+
+    def begin() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            bulk_delete(retry, HERE)
+
+    with (
+        world.during("prepare_uncommitted", begin),
+        deleting() as requests,
+        pytest.raises(OvertakenError, match="step ledger"),
+    ):
+        bulk_delete(orphan, HERE)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", STEPS)
+def test_a_try_that_wakes_up_after_its_run_has_ended_disturbs_no_later_run(name: str, moment: Moment) -> None:
+    world, kept, _ = busy_world()
+    orphan = world.plan()
+    retry = driver(world, orphan)
+    come_to(orphan, name)
+    later: list[Context] = []
+    before: dict[str, bytes] = {}
+
+    def ended_and_another_began() -> None:
+        world.run(retry)
+        world.age(seconds=1)
+        later.append(world.plan())
+        world.mark(later[0])
+        before.update(metadata(world))
+
+    sleep_once(orphan.folder, moment, ended_and_another_began)
+    with pytest.raises((RefusedError, ConflictError)):
+        STEPS[name](orphan, HERE)
+    assert unchanged(before, metadata(world)) == []
+    world.run(later[0])
+    assert world.data() == kept
+
+
+def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
+    """The run was ended while it checked again: nobody waits for it any more."""
+    world, kept, gone = busy_world()
+    orphan = world.plan()
+    world.mark(orphan)
+    with (
+        world.during("prepare_uncommitted", lambda: release_lease(orphan)),
+        deleting() as requests,
+        pytest.raises(RefusedError, match="held by nobody"),
+    ):
+        bulk_delete(orphan, HERE)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("name", ["listing", "staged", "committed", "candidates", "guard"])
+def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
+    """Each result that is made again, however equal, must be followed by all after it."""
+    world, kept, gone = busy_world()
+    context = world.plan()
+    world.mark(context)
+    undo(context, name)
+    with pytest.raises(RefusedError):  # it is missing
+        bulk_delete(context, HERE)
+    STEPS[name](context, HERE)
+    if name != "guard":
+        with pytest.raises(RefusedError, match="do not belong together"):
+            bulk_delete(context, HERE)
+    assert world.data() == kept | gone
+    world.run(context)
+    assert world.data() == kept
+
+
+def test_sweep_refuses_a_plan_that_is_not_the_one_the_listing_was_made_for() -> None:
+    world, kept, gone = busy_world()
+    context = world.plan()
+    world.mark(context)
+    later = replace(context.plan, cutoff=context.plan.cutoff + timedelta(days=30))
+    context.folder.write_json(PLAN, later.to_json())
+    with pytest.raises(RefusedError, match="listing was made from another result of plan"):
+        bulk_delete(driver(world, context), HERE)
+    assert world.data() == kept | gone
+
+
+def test_a_run_that_goes_on_under_a_new_lease_keeps_its_results() -> None:
+    world, kept, _ = busy_world()
+    context = world.plan()
+    world.mark(context)
+    release_lease(context)
+    holder = context.plan.lease.holder
+    grant = acquire_lease(GCConfig(repository="lake"), holder, world.client)
+    context.folder.write_json(PLAN, replace(context.plan, lease=grant).to_json())
+    resumed = driver(world, context)
+    run_steps(resumed, HERE)
+    assert world.data() == kept
+    assert {summary_of(resumed, name).try_number for name in STEPS} == {1}
+
+
+def test_a_driver_that_lost_its_lease_fences_nobody_off() -> None:
+    """Only who may go on claims a try: else the step of the run that goes on would end for nothing."""
+    world, kept, _ = busy_world()
+    context = world.plan()
+    world.mark(context)
+    grant = acquire_lease(GCConfig(repository="lake"), context.plan.lease.holder, world.client)
+    old = driver(world, context)
+    context.folder.write_json(PLAN, replace(context.plan, lease=grant).to_json())
+    resumed = driver(world, context)
+
+    def disturb() -> None:
+        with pytest.raises(RefusedError, match="is lost"):
+            bulk_delete(old, HERE)
+
+    with world.during("prepare_uncommitted", disturb):
+        run_steps(resumed, HERE)
+    assert world.data() == kept
+
+
+def test_a_state_that_was_moved_on_before_its_summary_was_written_can_be_moved_on_again() -> None:
+    world, _, _ = busy_world()
+    context = world.plan()
+    come_to(context, "state")
+
+    sleep_once(context.folder, "before its summary", die)
+    with pytest.raises(KeyboardInterrupt):
+        advance_state(context)
+    run_steps(driver(world, context), HERE)
+    release_lease(context)
+    world.age(days=1)
+    assert world.plan(mode="auto").plan.mode == "optimized"
+
+
+@pytest.mark.parametrize("seconds", [-7200, -2, 2, 7200])
+@pytest.mark.parametrize("name", ["listing", "staged", "committed"])
+def test_clocks_of_workers_do_not_refuse_a_right_run(name: str, seconds: float) -> None:
+    world, kept, _ = busy_world()
+    context = world.plan()
+    elsewhere = driver(world, context)
+    elsewhere.clock = lambda: world.lake.clock() + timedelta(seconds=seconds)
+    for each, step in STEPS.items():
+        step(elsewhere if each == name else context, HERE)
+        world.age(seconds=0.1)
+    assert world.data() == kept
+
+
+@pytest.mark.parametrize("seconds", [-7200, -2])
+def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
+    """The listing was made again after staging was read, on a machine whose clock is behind."""
+    world, kept, gone = busy_world()
+    context = world.plan()
+    slice_listing(context, HERE)
+    world.age(seconds=1)
+    mark_uncommitted(context, HERE)
+    undo(context, "listing")
+    elsewhere = driver(world, context)
+    elsewhere.clock = lambda: world.lake.clock() + timedelta(seconds=seconds)
+    slice_listing(elsewhere, HERE)
+    list_committed(context, HERE)
+    subtract(context, HERE)
+    with pytest.raises(RefusedError, match=r"order: .*staged was made from another result of listing"):
+        check_limits(context)
+    with pytest.raises(RefusedError):
+        bulk_delete(context, HERE)
+    assert world.data() == kept | gone
