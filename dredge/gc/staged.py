@@ -142,6 +142,12 @@ def _scan_until_still(context: Context, where: str) -> Scan:
     deadline = running_seconds() + safety.scan_deadline_seconds
     scan = Scan()
     before = _branches(context)
+    log.info(
+        "run %s: lakeFS scans staging (branches: %d); usually about 12 ms a branch and more where much is staged,"
+        " in pages of a minute at most",
+        context.plan.run_id,
+        len(before),
+    )
     for _ in range(safety.scan_rounds_max):
         _scan_once(context, scan, where, deadline)
         after = _branches(context)
@@ -179,6 +185,8 @@ def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> Non
             )
         run_id = page.run_id
         pages += 1
+        if page.token is not None:
+            log.info("run %s: staging scan: %d pages so far", context.plan.run_id, pages)
         if page.location:
             with_rows += 1
             locations.add(key_of(page.location, context.plan.namespace).rstrip("/") + "/")
