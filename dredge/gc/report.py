@@ -258,7 +258,7 @@ def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str
         return
     counts = listing.counts
     young = counts["young_slices"]
-    without = f"; without those in {young:,} slices too young to be listed" if young else ""
+    without = f"; without those in slices too young to be listed ({young:,})" if young else ""
     if candidates is not None:
         why = f"a branch's staging or an active commit names it{without}"
         yield _row("live", "kept", why, candidates.counts["live_objects"], candidates.counts["live_bytes"])

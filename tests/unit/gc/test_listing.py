@@ -87,8 +87,8 @@ def test_objects_in_slices_that_are_too_young_to_be_listed_are_spoken_of(
     assert "their objects are not counted here" in report["headline"]
     assert ["Slices listed", "1 of 4; 3 are too young"] in report["facts"]
     whys = {row["kind"]: row["why"] for row in report["rows"]}
-    assert whys["young"] == "not older than the cutoff; without those in 3 slices too young to be listed"
-    assert whys["live"].endswith("; without those in 3 slices too young to be listed")
+    assert whys["young"] == "not older than the cutoff; without those in slices too young to be listed (3)"
+    assert whys["live"].endswith("; without those in slices too young to be listed (3)")
 
 
 def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> None:
