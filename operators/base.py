@@ -15,6 +15,7 @@ from dredge.errors import ConfigError
 from dredge.gc.steps import Context as Run
 from dredge.runs.summary import StepSummary
 from dredge.storage import StorageOptions
+from operators.failures import reported
 from operators.hooks.lakefs import LakeFSHook
 from operators.hooks.storage import storage_options
 
@@ -67,6 +68,7 @@ class LakeFSRunOperator(LakeFSOperator):
         """Return what else the step reads from its environment, secrets included."""
         return {}
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Do the step and return its figures."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)

@@ -9,6 +9,7 @@ from dredge.gc import steps
 from dredge.runs import ledger
 from dredge.runs.tasks import LocalRunner
 from operators.base import open_run, tasks_environment, told
+from operators.failures import reported
 from operators.hooks.kv import kv_env
 from operators.spark import LakeFSSparkOperator, PlannedRun
 
@@ -43,6 +44,7 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
         """Return what lets the job reach the server, the object store and the key-value store."""
         return super().secrets(run) | kv_env(self.kv_conn_id)
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Delete the candidates, or in a dry run say how many would go."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)

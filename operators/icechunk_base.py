@@ -16,6 +16,7 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import StorageOptions, open_reader
+from operators.failures import reported
 from operators.hooks.storage import storage_options
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator):
         super().__init__(**kwargs)
         self.run_uri = run_uri
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the right and return it."""
         spec = spec_version(open_reader(self.storage, self.options))
@@ -94,6 +96,7 @@ class IcechunkReleaseLeaseOperator(IcechunkOperator):
         super().__init__(**kwargs)
         self.grant = grant
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Give the right back."""
         grant = granted(self.grant)

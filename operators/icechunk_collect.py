@@ -17,6 +17,7 @@ from dredge.icechunk.collection.report import REPORT as REPORT_JSON
 from dredge.icechunk.collection.steps import run_steps, save_report
 from dredge.runs.tasks import LocalRunner
 from operators.base import tasks_environment, told
+from operators.failures import first_failure, reported
 from operators.hooks.storage import storage_options
 from operators.icechunk_base import IcechunkOperator, granted
 from operators.plan import number, truth
@@ -108,6 +109,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
             run_root=None if self.run_root in (None, "", "None") else self.run_root,
         )
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return where it is; with the library, collect and skip what follows."""
         if not truth("collect", self.collect):
@@ -146,6 +148,7 @@ class IcechunkCollectOperator(SparkJobOperator):
         super().__init__(**{"run_uri": "", **kwargs})
         self.plan = plan
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Collect, and return the figures of the sweep."""
         if not isinstance(self.plan, Mapping):
@@ -183,10 +186,11 @@ class IcechunkSaveReportOperator(IcechunkOperator):
         super().__init__(**kwargs)
         self.plan = plan
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when the collection did not end well."""
         if not isinstance(self.plan, Mapping):
-            raise RefusedError("an earlier task failed, so there was no collection; see its log")
+            raise RefusedError(f"there was no collection. {first_failure(self, context)}")
         if not self.plan["run_uri"]:
             raise AirflowSkipException("this run has no collection of its own to report")
         run = Run.open(self.plan["run_uri"], storage_options(self.aws_conn_id))

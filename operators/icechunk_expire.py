@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.apply import expire
+from operators.failures import reported
 from operators.icechunk_base import IcechunkOperator, granted
 from operators.plan import truth
 
@@ -46,6 +47,7 @@ class IcechunkExpireOperator(IcechunkOperator):
         self.exactly = exactly
         self.report_only = report_only
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Apply the plan, or in a dry run say that nothing was changed."""
         if not isinstance(self.plan, Mapping):

@@ -11,6 +11,7 @@ from dredge.icechunk.expiration.stored import PAGE, store_plan
 from dredge.icechunk.repository import read_history
 from dredge.icechunk.threshold import parse_older_than
 from dredge.storage import open_reader
+from operators.failures import reported
 from operators.icechunk_base import IcechunkOperator, now
 from operators.plan import truth
 from operators.save_report import REPORT, ReportLink
@@ -60,6 +61,7 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
         self.delete_expired_tags = delete_expired_tags
         self.estimate = estimate
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return its figures, digest and place."""
         reader = open_reader(self.storage, self.options)

@@ -16,6 +16,7 @@ from dredge.gc.planning import acquire_lease, release_grant
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.report import duration_text
 from operators.base import LakeFSOperator, open_run
+from operators.failures import reported
 from operators.hooks.storage import storage_options
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, BaseSensorOperator):
         super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
         self.repository = repository
         self.run_uri = run_uri
+
+    @reported
+    def execute(self, context: Context) -> Any:
+        """Ask until the right is given."""
+        return super().execute(context)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Take the right and return it, or say that another run has it."""
@@ -101,6 +107,7 @@ class LakeFSReleaseLeaseOperator(LakeFSOperator):
         super().__init__(**kwargs)
         self.grant = grant
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Give the right back."""
         if not isinstance(self.grant, Mapping):

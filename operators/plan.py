@@ -12,6 +12,7 @@ from dredge.gc.config import AUTO, SLICE_MARGIN_HOURS, GCConfig
 from dredge.gc.policy import RetentionPolicy, load_policy
 from dredge.runs.lease import LeaseGrant
 from operators.base import LakeFSOperator
+from operators.failures import reported
 from operators.hooks.storage import storage_options
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class LakeFSPlanRunOperator(LakeFSOperator):
             return None
         return load_policy(self.retention_policy, storage_options(self.aws_conn_id))
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return where it is."""
         lease = LeaseGrant.from_json(self.lease) if isinstance(self.lease, Mapping) else None

@@ -8,7 +8,8 @@ from airflow.sdk import ExceptionRetryPolicy, RetryRule
 from airflow.sdk.definitions.retry_policy import RetryAction
 
 #: Safety stops, wrong input and bytes that cannot be trusted fail at once: a retry would say the same. A
-#: store or server that is busy or down gets time. All else follows the task's own `retries`.
+#: store or server that is busy or down gets time, and so does what nobody foresaw. All else follows the task's
+#: own `retries`.
 RETRY_BY_FAMILY = ExceptionRetryPolicy(
     rules=[
         RetryRule(
@@ -36,6 +37,13 @@ RETRY_BY_FAMILY = ExceptionRetryPolicy(
             action=RetryAction.RETRY,
             retry_delay=timedelta(minutes=2),
             reason="a service is busy or down; the step goes on where it stopped",
+        ),
+        # It may be a hiccup of some library that we do not translate yet: to try again is safe, and often helps.
+        RetryRule(
+            exception=["dredge.errors.DefectError"],
+            action=RetryAction.RETRY,
+            retry_delay=timedelta(minutes=1),
+            reason="a defect of Dredge, please report it; the step may be run again",
         ),
     ]
 )

@@ -11,6 +11,7 @@ from dredge.errors import RefusedError
 from dredge.gc import steps
 from dredge.gc.report import REPORT as REPORT_JSON
 from operators.base import LakeFSRunOperator, open_run, told
+from operators.failures import first_failure, reported
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -44,8 +45,14 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
     step = "save_report"
     operator_extra_links = (ReportLink(),)
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when a step is missing."""
+        if not self.run_uri:
+            raise RefusedError(
+                f"the run came to no plan, so there is nothing to report and nothing was deleted."
+                f" {first_failure(self, context)}"
+            )
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         summary = steps.finish_run(run)
         # When only failed tasks were cleared, the last task has run before and will not run again, but the

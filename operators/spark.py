@@ -21,11 +21,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from dredge.errors import ConfigError, DredgeError, FormatError
+from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from operators.base import HasOptions, open_run, told
 from operators.connect import ConnectJob
+from operators.failures import reported
 from operators.hooks.lakefs import LakeFSHook
 
 if TYPE_CHECKING:
@@ -153,8 +154,11 @@ class SparkJobOperator(SparkSubmitOperator):
         self._connect_job = ConnectJob(Path(self.application), self.run_uri, url, env)
         code = self._connect_job.run()
         if code:
-            text = f"the job {self.step} ended with code {code}; its last lines are in the log above"
-            raise job_error(self.step, code, self._connect_job.last_lines) or RuntimeError(text)
+            text = (
+                f"the job {self.step} ended with code {code} and did not say why; it may have been killed, or out of"
+                " memory. Its last lines are in the log above. Run the task again; it goes on where it stopped."
+            )
+            raise job_error(self.step, code, self._connect_job.last_lines) or UnavailableError(text)
 
     def on_kill(self) -> None:
         """End the job. What it wrote stays, and the step can be run again."""
@@ -190,6 +194,7 @@ class LakeFSSparkOperator(SparkJobOperator):
         """The lakeFS hook."""
         return LakeFSHook(self.lakefs_conn_id)
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return the figures of its step."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dredge.errors import ConfigError, DredgeError
 from dredge.gc.steps import Context
+from dredge.runs.defects import defect
 from dredge.runs.summary import StepSummary
 from dredge.storage import StorageOptions
 from spark_jobs.rows import SparkRunner
@@ -105,8 +106,9 @@ def _run(step: str, run: Run, arguments: argparse.Namespace, last: bool) -> int:
         return 130
     except Exception as error:
         logging.getLogger("spark_jobs").exception("%s failed", step)
-        print(f"{MARK}error: {type(error).__name__}: {' '.join(str(error).split())[:2000]}", file=sys.stderr)
-        return 1
+        found = defect(f"the job {step}", error, arguments.run)
+        print(f"{MARK}{found.kind}: {' '.join(str(found).split())}", file=sys.stderr)
+        return found.exit_code
     finally:
         if spark is not None:
             with suppress(Exception):

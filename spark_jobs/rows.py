@@ -32,6 +32,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dredge.errors import DredgeError, FormatError, UnavailableError
+from dredge.runs.defects import TaskDefect, places
 from dredge.runs.tasks import Json, PartitionFunction
 from spark_jobs.failures import spark_reason
 from spark_jobs.session import is_remote
@@ -77,6 +78,7 @@ class SparkRunner:
 
         Raises:
             DredgeError: of the family that a task raised; the gravest when several did.
+            TaskDefect: a task raised something else.
             UnavailableError: Spark lost workers or could not finish.
         """
         if not tasks:
@@ -143,6 +145,7 @@ def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ:
             "kind": getattr(error, "kind", None),
             "message": str(error),
             "traceback": traceback.format_exc(limit=-8),
+            "places": places(error),
         }
         return json.dumps({"index": index, "error": told})
 
@@ -180,15 +183,15 @@ def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:
 
 
 def _restored(name: str, told: Json) -> Exception:
-    """Make the exception of a task again: its class if Dredge knows it, else its family, else a plain
-    error.
+    """Make the exception of a task again: its class if Dredge knows it, else its family, else one that the step
+    reports as a defect.
     """
     families = {family.__name__: family for family in _families(DredgeError)}
     by_kind = {family.kind: family for family in reversed(families.values())}
     family = families.get(told["class"]) or by_kind.get(told["kind"])
     if family is None or family is DredgeError:
         log.error("%s: a task failed:\n%s", name, told["traceback"])
-        return RuntimeError(f"{name}: {told['class']}: {told['message']}")
+        return TaskDefect(f"{name}: {told['class']}: {told['message']}", told["places"])
     log.debug("%s: a task failed:\n%s", name, told["traceback"])
     return family(told["message"])
 

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dredge.errors import DefectError, DredgeError
 from dredge.storage.redact import redact
 
 log = logging.getLogger("dredge")
+
+
+class TaskDefect(Exception):
+    """An unforeseen exception of a task, come back from where it ran.
+
+    Args:
+        what: class and message of the exception.
+        places: where it came from, as `places` gave them there.
+    """
+
+    def __init__(self, what: str, places: Sequence[str] = ()) -> None:
+        super().__init__(what)
+        self.places = list(places)
+
+
+def places(error: BaseException) -> list[str]:
+    """Where an exception came from, the outermost call first: no values, so no secrets."""
+    frames = [
+        f"{frame.filename}:{frame.lineno} in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    if isinstance(error, TaskDefect):
+        frames += [f"task: {place}" for place in error.places]
+    return [*frames, type(error).__name__]
 
 
 @contextmanager

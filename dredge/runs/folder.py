@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dredge.errors import DefectError, DredgeError, FormatError, NotFoundError
+from dredge.runs.defects import places
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tries import StepTry, newest_number
 from dredge.storage import ObjectReader, ObjectWriter, open_writer
@@ -219,7 +219,7 @@ class RunFolder:
             "claimed": claimed,
         }
         if not isinstance(error, DredgeError) or isinstance(error, DefectError):
-            value["traceback"] = _places(error.__cause__ or error)
+            value["traceback"] = places(error.__cause__ or error)
         attempt.publish(f"{step}/{FAILED}", value)
 
     def read_failure(self, step: str) -> dict[str, Any] | None:
@@ -259,12 +259,6 @@ class RunFolder:
             raise FormatError(
                 f"run {self.run_id}: {name} cannot be read ({error}). Start a new run."
             ) from None
-
-
-def _places(error: BaseException) -> list[str]:
-    """Where an exception came from, the outermost call first: no values, so no secrets."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames] + [type(error).__name__]
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -18,7 +18,10 @@ import itertools
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol, Self
+
+from dredge.errors import UnavailableError
 
 type Json = dict[str, Any]
 type PartitionFunction = Callable[[Json, Json], Json]
@@ -76,8 +79,18 @@ class LocalRunner:
         wait(futures)
         for future in futures:
             if not future.cancelled() and (error := future.exception()) is not None:
-                raise error
+                raise self._ended(error)
         return [future.result() for future in futures]
+
+    def _ended(self, error: BaseException) -> BaseException:
+        """The error to raise for a task's; a process that was killed takes all of them with it."""
+        if not isinstance(error, BrokenProcessPool):
+            return error
+        self._pool = None
+        return UnavailableError(
+            "a process that ran tasks ended all of a sudden: it was killed, or out of memory. What was written so far"
+            " is kept. Run the step again, with fewer processes if it repeats."
+        )
 
     def close(self) -> None:
         """End the processes."""

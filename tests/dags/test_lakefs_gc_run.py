@@ -150,6 +150,15 @@ def test_run_with_a_failed_step_is_never_a_success(
     planted.assert_untouched()
 
 
+def test_run_that_came_to_no_plan_reports_the_first_error(airflow: Airflow, planted: PlantedLake) -> None:
+    run = airflow.run("lakefs_gc", CONF | {"retention_policy": "keep: nonsense"})
+    assert run.tasks["plan"] == "failed"
+    assert run.tasks["save_report"] == "failed"
+    assert "keep: nonsense" in run.failures["plan"]
+    assert run.failures["save_report"].endswith(f"task plan: {run.failures['plan']}")
+    planted.assert_untouched()
+
+
 def test_limit_holds_the_run_and_says_so(airflow: Airflow, planted: PlantedLake, jobs: InProcess) -> None:
     planted.age(2)
     run = airflow.run("lakefs_gc", CONF | {"max_delete_objects": 3})

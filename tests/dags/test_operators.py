@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.api.datamodels._generated import DagRunType
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout, AirflowSkipException
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import ConfigError, DefectError, FormatError, RefusedError
 from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
@@ -181,9 +182,65 @@ def test_step_returns_figures_and_sends_metrics(monkeypatch: pytest.MonkeyPatch)
     }
 
 
-class Pushed(dict[str, Any]):
+def failing_run() -> tuple[DAG, Pushed]:
+    """A DAG in which the plan fails, and what its tasks push."""
+    with DAG("d", schedule=None) as dag:
+        lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", repository="lake")
+        planned = LakeFSPlanRunOperator(task_id="plan", repository="lake", min_age_hours="many")
+        step = LakeFSMarkUncommittedOperator(task_id="mark_uncommitted", run_uri="")
+        report = LakeFSSaveReportOperator(task_id="save_report", run_uri="", trigger_rule="all_done")
+        lease >> planned >> step >> report
+    return dag, Pushed()
+
+
+def test_report_of_a_run_without_a_plan_says_the_first_error() -> None:
+    dag, pushed = failing_run()
+    for task_id in ("plan", "mark_uncommitted"):
+        pushed.task_id = task_id
+        with pytest.raises(ConfigError):
+            dag.get_task(task_id).execute({"ti": pushed})
+    with pytest.raises(RefusedError, match=r"nothing was deleted\. .* task plan: min_age_hours is 'many'"):
+        dag.get_task("save_report").execute({"ti": pushed})
+
+
+def test_report_of_a_run_whose_worker_was_lost_says_where_to_look() -> None:
+    dag, pushed = failing_run()
+    with pytest.raises(RefusedError, match="before it could say why; see the log"):
+        dag.get_task("save_report").execute({"ti": pushed})
+
+
+def test_task_reports_what_nobody_foresaw_as_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    dag, pushed = failing_run()
+    monkeypatch.setattr(LakeFSPlanRunOperator, "config", lambda *_: {}["window"])
+    pushed.task_id = "plan"
+    with pytest.raises(DefectError, match="task plan: KeyError: 'window'") as caught:
+        dag.get_task("plan").execute({"ti": pushed})
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "Please report it" in pushed["plan", "failure"]
+
+
+@pytest.mark.parametrize("error", [AirflowSkipException("skip"), MemoryError()])
+def test_task_lets_airflows_own_words_pass(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def config(*_: Any) -> None:
+        raise error
+
+    dag, pushed = failing_run()
+    monkeypatch.setattr(LakeFSPlanRunOperator, "config", config)
+    with pytest.raises(type(error)):
+        dag.get_task("plan").execute({"ti": pushed})
+    assert pushed == {}
+
+
+class Pushed(dict[Any, Any]):
+    """A task instance that only keeps what is pushed."""
+
+    task_id = "save_report"
+
     def xcom_push(self, key: str, value: Any) -> None:
-        self[key] = value
+        self[self.task_id, key] = value
+
+    def xcom_pull(self, task_ids: str, key: str) -> Any:
+        return self.get((task_ids, key))
 
 
 @pytest.mark.parametrize("outcome", ["failed", "held", "partial", "unfinished"])
@@ -201,7 +258,7 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri="s3://b/r")
     with pytest.raises(RefusedError, match=f"run r is {outcome}. guard: too many objects"):
         operator.execute({"ti": pushed})  # type: ignore[typeddict-item]
-    assert pushed == {"report_uri": "s3://b/r/report.html"}
+    assert pushed["save_report", "report_uri"] == "s3://b/r/report.html"
     assert released == [run]
 
 

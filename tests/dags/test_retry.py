@@ -14,12 +14,12 @@ EXPECTED = {
     errors.RefusedError: RetryAction.FAIL,
     errors.LeaseHeldError: RetryAction.FAIL,
     errors.OvertakenError: RetryAction.FAIL,
-    errors.DefectError: RetryAction.DEFAULT,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
     errors.PartialError: RetryAction.FAIL,
     errors.UnavailableError: RetryAction.RETRY,
     errors.ConflictError: RetryAction.RETRY,
+    errors.DefectError: RetryAction.RETRY,
 }
 
 

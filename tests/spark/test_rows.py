@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
+from dredge.runs.defects import TaskDefect
 from spark_jobs.rows import SparkRunner, worker
 from tests.support.spark import double, fail_some, read_environment
 
@@ -63,8 +64,9 @@ def test_class_that_the_driver_does_not_know_comes_back_as_its_family(
 
 
 def test_bug_in_a_task_is_named(session: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="sweep: KeyError: 'forgotten'"):
+    with pytest.raises(TaskDefect, match="sweep: KeyError: 'forgotten'") as caught:
         SparkRunner(session).run("sweep", fail_some, {"folder": str(tmp_path)}, [{"fail": "bug"}])
+    assert any("in fail_some" in place for place in caught.value.places)
 
 
 def test_lost_worker_can_be_retried(session: SparkSession, tmp_path: Path) -> None:

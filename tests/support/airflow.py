@@ -53,12 +53,13 @@ class Airflow:
 
 @dataclass(frozen=True)
 class DagRun:
-    """A finished run: its state, its tasks' states, and what they returned."""
+    """A finished run: its state, its tasks' states, what they returned, and why they failed."""
 
     state: str
     tasks: dict[str, str]
     returned: dict[str, Any]
     rendered: dict[str, dict[str, Any]]
+    failures: dict[str, str]
 
     @classmethod
     def of(cls, run: Any) -> DagRun:
@@ -70,15 +71,15 @@ class DagRun:
 
         with create_session() as session:
             pushed = session.scalars(select(XComModel).where(XComModel.run_id == run.run_id)).all()
-            returned = {
-                row.task_id: XComModel.deserialize_value(row) for row in pushed if row.key == "return_value"
-            }
+            values = {(row.task_id, row.key): XComModel.deserialize_value(row) for row in pushed}
+            returned = {task: value for (task, key), value in values.items() if key == "return_value"}
+            failures = {task: value for (task, key), value in values.items() if key == "failure"}
             fields = session.scalars(
                 select(RenderedTaskInstanceFields).where(RenderedTaskInstanceFields.run_id == run.run_id)
             ).all()
             rendered = {row.task_id: dict(row.rendered_fields) for row in fields}
         tasks = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
-        return cls(str(run.state), tasks, returned, rendered)
+        return cls(str(run.state), tasks, returned, rendered, failures)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import ConflictError, FormatError, NotFoundError, RefusedError
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.index import (
     ManifestIndex,
@@ -66,12 +66,13 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         raise RefusedError(f"{plan.uri}: no branch was found; an empty live set is never trusted")
     if history.availability != "online":
         raise RefusedError(f"{plan.uri}: the repository is {history.availability}. Nothing was deleted.")
+    dead_before, dead_etag = _dead_before(context)
     roots = choose_roots(
         history,
         _snapshot_files(context.reader),
         plan.cutoff,
         now=plan.created_at,
-        dead_before=_dead_before(context),
+        dead_before=dead_before,
         grace=timedelta(hours=plan.config.grace_hours),
     )
     live = _with_ancestors(context.reader, history, roots)
@@ -99,15 +100,36 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             f"{len(roots.held):,} released snapshots and what they use are kept until they have been seen"
             f" unreachable for {duration_text(timedelta(hours=plan.config.grace_hours))}"
         )
-    _write_known(context, record, live, roots)
+    _write_known(context, record, live, roots, dead_etag)
 
 
-def _write_known(context: Context, record: StepRecord, live: set[str], roots: Roots) -> None:
+def _write_known(
+    context: Context, record: StepRecord, live: set[str], roots: Roots, dead_etag: str | None
+) -> None:
     data = json.dumps(sorted(live)).encode()
     record.parts.append(context.folder.write_bytes(f"{STEP}/snapshots.json", data, len(live)))
     if context.plan.spec_version == 1:
         dead = {snapshot: since.isoformat() for snapshot, since in sorted(roots.dead_since.items())}
-        context.state.put(DEAD, json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode())
+        data = json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode()
+        _write_dead(context, record, data, dead_etag)
+
+
+def _write_dead(context: Context, record: StepRecord, data: bytes, etag: str | None) -> None:
+    """Write since when snapshots have been unreachable, unless somebody has looked meanwhile: an older look could
+    name a snapshot that was in use since, and cut its time of grace."""
+    record.attempt.check()
+    context.lease.check(context.plan.lease)
+    try:
+        if etag is None:
+            context.state.put_if_absent(DEAD, data)
+        else:
+            context.state.put_if_match(DEAD, data, etag)
+    except ConflictError:
+        record.attempt.check()
+        raise ConflictError(
+            f"{context.state.uri}/{DEAD} was changed by another try while this one looked. Nothing was deleted. Run"
+            " the step again."
+        ) from None
 
 
 def known_snapshots(context: Context, summary: StepSummary) -> set[str]:
@@ -115,12 +137,14 @@ def known_snapshots(context: Context, summary: StepSummary) -> set[str]:
     return set(json.loads(context.folder.read_bytes(summary.part(f"{STEP}/snapshots.json"))))
 
 
-def _dead_before(context: Context) -> dict[str, datetime]:
+def _dead_before(context: Context) -> tuple[dict[str, datetime], str | None]:
+    """Since when earlier runs have seen snapshots unreachable, and the tag of the object that says so."""
     try:
+        etag = context.state.stat(DEAD).etag or ""
         value = read_json(context.state, DEAD)
-        return {snapshot: datetime.fromisoformat(since) for snapshot, since in value["dead"].items()}
+        return {snapshot: datetime.fromisoformat(since) for snapshot, since in value["dead"].items()}, etag
     except NotFoundError:
-        return {}
+        return {}, None
     except (FormatError, KeyError, TypeError, ValueError, AttributeError) as error:
         log.warning(
             "%s/%s cannot be read (%s): every released snapshot is new to this run",
@@ -128,7 +152,7 @@ def _dead_before(context: Context) -> dict[str, datetime]:
             DEAD,
             error,
         )
-        return {}
+        return {}, etag
 
 
 def _snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import ConflictError, OvertakenError, RefusedError
+from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
 from dredge.gc.plan import PLAN
@@ -343,3 +343,26 @@ def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
     with pytest.raises(RefusedError):
         bulk_delete(context, HERE)
     assert world.data() == kept | gone
+
+
+def test_a_defect_in_the_sweep_is_reported_with_what_was_deleted() -> None:
+    """The ledger is settled and the report written, and the next try goes on from there."""
+    world, kept, gone = busy_world()
+    context = world.plan()
+
+    def fall_over(number: int, _keys: object) -> None:
+        if number == 2:
+            raise KeyError("nobody thought of this")
+
+    with (
+        deleting(before=fall_over),
+        pytest.raises(DefectError, match=r"the sweep of run .* KeyError") as caught,
+    ):
+        world.run(context)
+    assert isinstance(caught.value.__cause__, KeyError)
+    report = context.folder.read_json("report.json")
+    assert (report["outcome"], report["counts"]["deleted_objects"]) == ("partial", 2)
+    assert "defect of Dredge" in report["problems"][0]
+    world.run(context)
+    assert world.data() == kept
+    assert summary_of(context, ledger.STEP).counts["deleted_objects"] == len(gone)

@@ -149,3 +149,29 @@ def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
             threading.Event().wait(0.01)
     assert open_reader("memory://lease-test").get(LEASE) != before
     forget_memory_store("lease-test")
+
+
+def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualClock, lease: Lease) -> None:
+    grant = lease.acquire("one")
+    lease.release(grant)
+    with pytest.raises(LeaseHeldError, match="held by nobody"):
+        lease.renew(grant, take_back=False)
+    assert lease.renew(grant).fencing == grant.fencing  # a step that begins does
+    assert lease.renew(grant, take_back=False).fencing == grant.fencing
+
+
+@pytest.mark.parametrize("end", ["given back", "overtaken"])
+def test_a_lease_is_not_kept_for_a_step_that_nobody_waits_for(clock: ManualClock, end: str) -> None:
+    writer = open_writer("memory://lease-kept")
+    lease = Lease(writer, timedelta(seconds=0.04), clock)
+    grant = lease.acquire("one")
+    if end == "given back":
+        lease.release(grant)
+    left = writer.get(LEASE)
+    clock.advance(minutes=1)
+    with lease.kept(grant, lambda: end != "overtaken"):
+        keeper = next(thread for thread in threading.enumerate() if thread.name == "lease")
+        keeper.join(10)
+        assert not keeper.is_alive()
+    assert writer.get(LEASE) == left
+    forget_memory_store("lease-kept")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dredge.errors import RefusedError
+from dredge.errors import RefusedError, UnavailableError
 from dredge.runs.tasks import Json, LocalRunner, cut, deal
+
+
+def die(config: Json, task: Json) -> Json:
+    os._exit(9)
 
 
 def double(config: Json, task: Json) -> Json:
@@ -24,6 +30,13 @@ def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
         assert [item["value"] for item in found] == [0, 2, 4, 6, 8, 10, 12]
         with pytest.raises(RefusedError, match="poisoned"):
             runner.run("step", double, {"by": 2, "poison": 3}, [{"value": number} for number in range(7)])
+        assert runner.run("step", double, {"by": 3}, [{"value": 1}]) == [{"value": 3}]
+
+
+def test_processes_that_are_killed_can_be_tried_again() -> None:
+    with LocalRunner(1) as runner:
+        with pytest.raises(UnavailableError, match="killed, or out of memory"):
+            runner.run("step", die, {}, [{}])
         assert runner.run("step", double, {"by": 3}, [{"value": 1}]) == [{"value": 3}]
 
 

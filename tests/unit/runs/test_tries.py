@@ -1,0 +1,297 @@
+"""Numbers of tries: one each, growing, and the last one alone counts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import (
+    ConflictError,
+    DefectError,
+    FormatError,
+    OvertakenError,
+    RefusedError,
+    UnavailableError,
+)
+from dredge.runs.defects import TaskDefect, defect, foreseen
+from dredge.runs.folder import FAILED, RunFolder
+from dredge.runs.perform import StepRecord, perform
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tries import StepTry, newest_number
+from dredge.storage import ObjectWriter, forget_memory_store, open_writer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ROWS = pa.table({"x": [1, 2]})
+
+
+@pytest.fixture
+def writer() -> Iterator[ObjectWriter]:
+    yield open_writer("memory://tries-test/r1")
+    forget_memory_store("tries-test")
+
+
+@pytest.fixture
+def folder(writer: ObjectWriter) -> RunFolder:
+    return RunFolder(writer, "r1")
+
+
+def clock() -> datetime:
+    return NOW
+
+
+def summary(attempt: StepTry, **counts: int) -> StepSummary:
+    return StepSummary("s", "r1", "success", NOW, NOW, counts, try_number=attempt.number)
+
+
+def test_of_many_claims_at_once_each_has_its_own_number(writer: ObjectWriter) -> None:
+    won: list[int] = []
+    start = threading.Barrier(8)
+
+    def claim() -> None:
+        start.wait()
+        won.append(StepTry.claim(open_writer(writer.uri), "s").number)
+
+    threads = [threading.Thread(target=claim) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == list(range(1, 9))
+    assert newest_number(writer, "s") == 8
+
+
+def test_a_claim_whose_answer_was_lost_fences_itself_off_only(writer: ObjectWriter) -> None:
+    """The store wrote the number, and said that somebody else had been first, as a repeated request is told."""
+
+    class Deaf:
+        uri = writer.uri
+        stat, get, put_if_match = writer.stat, writer.get, writer.put_if_match
+
+        def put_if_absent(self, key: str, data: bytes) -> None:
+            writer.put_if_absent(key, data)
+            raise ConflictError("was there")
+
+    assert StepTry.claim(Deaf(), "s").number == 2  # type: ignore[arg-type]
+
+
+def test_a_store_in_which_others_always_win_is_given_up(writer: ObjectWriter) -> None:
+    class Losing:
+        uri = writer.uri
+        stat, get = writer.stat, writer.get
+
+        def put_if_absent(self, key: str, data: bytes) -> None:
+            raise ConflictError("no")
+
+    with pytest.raises(UnavailableError, match="Nothing was done"):
+        StepTry.claim(Losing(), "s")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"try": "x"}'])
+def test_a_damaged_number_is_not_taken_for_none(writer: ObjectWriter, data: bytes) -> None:
+    writer.put("s/_try.json", data)
+    with pytest.raises(FormatError, match="does not say which try counts"):
+        StepTry.claim(writer, "s")
+    with pytest.raises(FormatError):
+        StepTry(writer, "s", 1).check()
+
+
+def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
+    old, new = StepTry.claim(folder.writer, "s"), StepTry.claim(folder.writer, "s")
+    with pytest.raises(OvertakenError, match=r"try 1 of step s was overtaken by try 2"):
+        old.publish("guard.json", {"verdict": "passed"})
+    new.publish("guard.json", {"verdict": "held"})
+    with pytest.raises(OvertakenError):
+        folder.write_summary(summary(old, a=1))
+    folder.write_summary(summary(new, a=2))
+    with pytest.raises(OvertakenError):
+        folder.write_failure("s", RefusedError("late"), NOW, old)
+    assert folder.read_json("guard.json") == {"verdict": "held", "try": 2}
+    found = folder.read_summary("s")
+    assert found is not None
+    assert (found.counts, folder.read_failure("s")) == ({"a": 2}, None)
+
+
+def test_what_a_try_published_between_the_look_and_the_put_gives_way(writer: ObjectWriter) -> None:
+    """A later try claims and publishes after an orphan looked at the number, and before it writes."""
+    later: list[StepTry] = []
+
+    class Slow:
+        uri = writer.uri
+        put_if_absent, put_if_match = writer.put_if_absent, writer.put_if_match
+        get = writer.get
+
+        def stat(self, key: str) -> object:
+            if key == "x.json" and not later:
+                later.append(StepTry.claim(writer, "s"))
+                later[0].publish("x.json", {"of": "later"})
+            return writer.stat(key)
+
+    orphan = StepTry.claim(Slow(), "s")  # type: ignore[arg-type]
+    with pytest.raises(OvertakenError):
+        orphan.publish("x.json", {"of": "orphan"})
+    assert json.loads(writer.get("x.json")) == {"of": "later", "try": 2}
+
+
+def test_a_summary_that_slipped_in_before_a_later_claim_is_no_result(folder: RunFolder) -> None:
+    """The orphan looked, a later try was claimed, the orphan wrote: nobody reads it, and the later one replaces
+    it."""
+    orphan = StepTry.claim(folder.writer, "s")
+    folder.write_summary(summary(orphan, a=1))
+    later = StepTry.claim(folder.writer, "s")
+    assert folder.read_summary("s") is None
+    folder.write_summary(summary(later, a=2))
+    found = folder.read_summary("s")
+    assert found is not None
+    assert found.counts == {"a": 2}
+
+
+def test_a_try_that_is_overtaken_while_it_writes_its_summary_is_told_so(folder: RunFolder) -> None:
+    orphan = StepTry.claim(folder.writer, "s")
+
+    class Overtaken:
+        uri = folder.uri
+        stat, get = folder.writer.stat, folder.writer.get
+
+        def put_if_absent(self, key: str, data: bytes) -> None:
+            StepTry.claim(folder.writer, "s")
+            folder.writer.put_if_absent(key, data)
+
+    with pytest.raises(OvertakenError):
+        RunFolder(Overtaken(), "r1").write_summary(summary(orphan))  # type: ignore[arg-type]
+    assert folder.read_summary("s") is None
+
+
+def test_tries_write_apart_under_the_same_names(folder: RunFolder) -> None:
+    parts = []
+    for value in (1, 2):
+        with folder.writing(StepTry.claim(folder.writer, "s")):
+            parts.append(folder.write_table("s", 0, pa.table({"x": [value]})))
+    assert {part.name for part in parts} == {"s/part-00000.parquet"}
+    assert [part.key for part in parts] == ["s/t001/part-00000.parquet", "s/t002/part-00000.parquet"]
+    assert [folder.read_part(part)["x"].to_pylist() for part in parts] == [[1], [2]]
+    assert [PartInfo.from_json(part.to_json()) for part in parts] == parts
+    assert folder.write_table("s", 1, ROWS).key == "s/part-00001.parquet"  # no step is at work
+
+
+def test_tasks_write_where_their_driver_does(folder: RunFolder) -> None:
+    with folder.writing(StepTry.claim(folder.writer, "s")):
+        config = json.loads(json.dumps(folder.task_config()))
+    StepTry.claim(folder.writer, "s")
+    task = RunFolder.of_task(config)
+    assert task.write_table("s", 0, ROWS).key == "s/t001/part-00000.parquet"
+    assert task.write_table("recheck/x", 0, ROWS).key == "s/t001/recheck/x/part-00000.parquet"
+    assert task.label == "r1-t001"
+
+
+def test_what_an_older_version_left_is_read_as_it_was(folder: RunFolder) -> None:
+    """It knew no tries: its parts lie under their names, and its digests have no number."""
+    part = folder.write_table("s", 0, ROWS)
+    found = StepSummary("s", "r1", "success", NOW, NOW, {"a": 1}, (part,))
+    assert not {"try", "key"} & {*found.to_json(), *found.to_json()["parts"][0]}
+    folder.write_json("s/_SUCCESS.json", found.to_json())
+    assert folder.read_summary("s") == found
+    assert folder.read_part(part).equals(ROWS)
+    folder.write_json(f"s/{FAILED}", {"step": "s", "kind": "refused", "message": "m", "at": NOW.isoformat()})
+    assert folder.standing_failure("s", found) is None
+    StepTry.claim(folder.writer, "s")
+    assert folder.read_summary("s") is None
+
+
+def test_equal_results_of_two_tries_have_different_digests(folder: RunFolder) -> None:
+    tries = [StepTry.claim(folder.writer, "s") for _ in range(2)]
+    assert summary(tries[0]).digest != summary(tries[1]).digest
+
+
+def test_a_step_that_may_not_go_on_claims_no_try(folder: RunFolder) -> None:
+    def right() -> None:
+        raise RefusedError("the lease is lost")
+
+    newest = StepTry.claim(folder.writer, "s")
+    with pytest.raises(RefusedError, match="lost"):
+        perform(folder, "s", [], lambda record: None, clock, right)
+    newest.check()
+    failure = folder.read_failure("s")
+    assert failure is not None
+    assert (failure["try"], failure["claimed"]) == (1, False)
+    folder.write_failure("s", UnavailableError("busy"), NOW, newest)
+    with pytest.raises(RefusedError, match="lost"):
+        perform(folder, "s", [], lambda record: None, clock, right)
+    failure = folder.read_failure("s")
+    assert failure is not None
+    assert failure["message"] == "busy"  # of a try that was begun
+
+
+def test_a_failure_that_could_not_be_recorded_does_not_hide_the_error(folder: RunFolder) -> None:
+    def body(record: StepRecord) -> None:
+        StepTry.claim(folder.writer, "s")
+        raise UnavailableError("busy")
+
+    with pytest.raises(UnavailableError, match="busy"):
+        perform(folder, "s", [], body, clock)
+    assert folder.read_failure("s") is None
+
+
+def test_an_error_that_nobody_foresaw_ends_a_step_as_a_defect_with_what_to_send(
+    folder: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(record: StepRecord) -> None:
+        {}["a range"]
+
+    with pytest.raises(DefectError, match="Please report it") as caught:
+        perform(folder, "s", [], body, clock)
+    assert "step s of run r1" in str(caught.value)
+    assert f".json files of {folder.uri}" in str(caught.value)
+    assert "nothing more was deleted" in str(caught.value)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "Traceback" in caplog.text
+    failure = folder.read_failure("s")
+    assert failure is not None
+    assert failure["kind"] == "defect"
+    assert failure["traceback"][-1] == "KeyError"
+    assert any("test_tries.py" in place and "in body" in place for place in failure["traceback"])
+
+
+def test_a_defect_shows_no_secret(folder: RunFolder) -> None:
+    def body(record: StepRecord) -> None:
+        raise RuntimeError("GET https://s3/x?X-Amz-Signature=abcdef&password=hunter2")
+
+    with pytest.raises(DefectError):
+        perform(folder, "s", [], body, clock)
+    text = folder.writer.get(f"s/{FAILED}").decode()
+    assert "abcdef" not in text
+    assert "hunter2" not in text
+
+
+def test_a_defect_of_a_task_says_where_it_was(folder: RunFolder) -> None:
+    def body(record: StepRecord) -> None:
+        raise TaskDefect("subtract: KeyError: 'x'", ["judge.py:7 in describe", "KeyError"])
+
+    with pytest.raises(DefectError, match="subtract: KeyError"):
+        perform(folder, "s", [], body, clock)
+    failure = folder.read_failure("s")
+    assert failure is not None
+    assert "task: judge.py:7 in describe" in failure["traceback"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), SystemExit(1)])
+def test_a_machine_at_its_end_and_a_wish_to_stop_are_no_defects(
+    folder: RunFolder, error: BaseException
+) -> None:
+    def body(record: StepRecord) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        perform(folder, "s", [], body, clock)
+
+
+def test_errors_of_the_tree_pass_as_they_are() -> None:
+    with pytest.raises(RefusedError, match=r"^no$"), foreseen("x"):
+        raise RefusedError("no")
+    with pytest.raises(DefectError, match="defect of Dredge") as caught, foreseen("x"):
+        raise defect("y", ValueError("z"))
+    assert str(caught.value).startswith("y: ValueError: z.")
