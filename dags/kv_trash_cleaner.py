@@ -33,6 +33,7 @@ def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         KVCleanTrashOperator(
             task_id="clean",
             planned="{{ (ti.xcom_pull(task_ids='scan') or {}).get('run_id', '') }}",
+            planned_digest="{{ (ti.xcom_pull(task_ids='scan') or {}).get('digest', '') }}",
             report_only="{{ params.dry_run }}",
             max_partitions="{{ params.max_partitions }}",
             max_rows="{{ params.max_rows }}",

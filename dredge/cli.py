@@ -1,7 +1,7 @@
 """The `dredge` command: its groups live in `dredge.commands`, one module each, imported only when asked for.
 
 Exit codes: 0 done · 1 error · 2 bad input · 3 refused by a safety check · 4 a service is not available ·
-5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge (`dredge.errors`).
+5 data that cannot be trusted · 6 not found · 7 conflict · 8 a defect of Dredge · 9 done in part (`dredge.errors`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """The errors of Dredge, grouped by what the handler does about them.
 
     DredgeError
-    ├── ConfigError        (ValueError)   the input is wrong: tell the user, touch nothing
+    ├── ConfigError        (ValueError)   the input is wrong: tell the user, nothing was touched
     ├── RefusedError                      a safety check said no: never retried
     │   ├── LeaseHeldError                another run holds the repository
     │   └── OvertakenError                a later try of the same step has taken over
     ├── UnavailableError                  throttled, down, timed out: retry later
-    ├── FormatError                       bytes we cannot trust: abort, nothing is deleted
+    ├── FormatError                       bytes we cannot trust: abort, nothing more is deleted
     ├── NotFoundError      (LookupError)  the named thing is not there
     ├── ConflictError                     a precondition failed: someone else was first
-    └── DefectError                       Dredge itself is at fault: report it
+    ├── DefectError                       Dredge itself is at fault: report it
+    └── PartialError                      done in part: the rest needs a person, then the step again
 
 Retry policies and exit codes name these families, not single classes. `kind` is stable: reports, metrics and
 `--json` output carry it.
@@ -89,3 +90,11 @@ class DefectError(DredgeError):
 
     kind = "defect"
     exit_code = 8
+
+
+class PartialError(DredgeError):
+    """Something was deleted or changed, and the rest could not be: a retry would end the same until somebody
+    mends what the message names. Run again after that, the step does only the rest."""
+
+    kind = "partial"
+    exit_code = 9

@@ -108,6 +108,10 @@ class KVTrashOperator(BaseOperator):
         kinds = [word.strip(" '\"") for word in words]
         return [kind for kind in kinds if kind] or None
 
+    def holder(self, context: Context) -> str | None:
+        """Name every try of this task the same: a later try then fences an earlier one off that was only lost."""
+        return f"{self.dag_id} {context['run_id']} {self.task_id}" if "run_id" in context else None
+
     def linked(self, context: Context, run_id: str, figures: dict[str, Any]) -> dict[str, Any]:
         """Link the task to the page of its run, and give figures and page to whoever waits for the outlets."""
         page = f"{self.state_uri.rstrip('/')}/runs/{run_id}/report.html"

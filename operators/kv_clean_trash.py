@@ -24,6 +24,7 @@ class KVCleanTrashOperator(KVTrashOperator):
     Further parameters: see :class:`KVTrashOperator`.
 
     :param planned: run id of a scan, whose plan this run must not go beyond; empty is no bound (templated)
+    :param planned_digest: digest of that plan, as the scan returned it; empty takes the plan as it is (templated)
     :param report_only: a dry run: only say what would go (templated)
     :param max_partitions: refuse to remove more (templated)
     :param max_rows: refuse to remove more (templated)
@@ -32,6 +33,7 @@ class KVCleanTrashOperator(KVTrashOperator):
     template_fields: Sequence[str] = (
         *KVTrashOperator.template_fields,
         "planned",
+        "planned_digest",
         "report_only",
         "max_partitions",
         "max_rows",
@@ -41,6 +43,7 @@ class KVCleanTrashOperator(KVTrashOperator):
         self,
         *,
         planned: str | None = None,
+        planned_digest: str | None = None,
         report_only: bool | str = True,
         max_partitions: int | str | None = None,
         max_rows: int | str | None = None,
@@ -48,6 +51,7 @@ class KVCleanTrashOperator(KVTrashOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.planned = planned
+        self.planned_digest = planned_digest
         self.report_only = report_only
         self.max_partitions = max_partitions
         self.max_rows = max_rows
@@ -74,7 +78,9 @@ class KVCleanTrashOperator(KVTrashOperator):
                 limits=self.limits,
                 kinds=self.asked_kinds,
                 planned=self.planned,
+                planned_digest=self.planned_digest or None,
                 dry_run=truth("report_only", self.report_only),
+                holder=self.holder(context),
             )
         if report.status == "partial":
             self.log.warning(

@@ -22,7 +22,14 @@ class KVScanTrashOperator(KVTrashOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look and judge."""
         with self.connection.reader(self.rate) as store:
-            report = scan(store, self.state, clock=utc_now, safety=self.safety, kinds=self.asked_kinds)
+            report = scan(
+                store,
+                self.state,
+                clock=utc_now,
+                safety=self.safety,
+                kinds=self.asked_kinds,
+                holder=self.holder(context),
+            )
         for finding in report.findings:
             if finding.verdict == "report":
                 self.log.warning("for a person: %s: %s (%s)", finding.name, finding.why, finding.kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
@@ -13,6 +14,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.plan import PLAN
 from dredge.gc.planning import acquire_lease, release_grant
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.report import duration_text
 from operators.base import LakeFSOperator, open_run
 from operators.failures import reported
 from operators.hooks.storage import storage_options
@@ -67,7 +69,13 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, BaseSensorOperator):
         try:
             grant = acquire_lease(GCConfig(repository=self.repository), holder, self.hook.client, options)
         except LeaseHeldError as error:
-            self.log.info("Waiting: %s", error)
+            self.log.info(
+                "Waiting until the other run has ended, usually as long as a run of this repository takes; looking"
+                " again every %.0f s, giving up after %s: %s",
+                self.poke_interval,
+                duration_text(timedelta(seconds=self.timeout)),
+                error,
+            )
             return PokeReturnValue(is_done=False)
         if self.run_uri:
             self._hand_over(grant)

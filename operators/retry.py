@@ -28,6 +28,11 @@ RETRY_BY_FAMILY = ExceptionRetryPolicy(
             reason="bytes that cannot be trusted; nothing more was deleted",
         ),
         RetryRule(
+            exception=["dredge.errors.PartialError"],
+            action=RetryAction.FAIL,
+            reason="a part is done, the rest needs what the message says; then clear the task: it does the rest",
+        ),
+        RetryRule(
             exception=["dredge.errors.UnavailableError", "dredge.errors.ConflictError"],
             action=RetryAction.RETRY,
             retry_delay=timedelta(minutes=2),

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +38,7 @@ type Engine = Literal["submit", "connect"]
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
+_CONF_COMMAND = (sys.executable, "-m", "spark_jobs.session")
 #: The line by which a job says why it ended; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
@@ -124,6 +126,11 @@ class SparkJobOperator(SparkSubmitOperator):
         else:
             hook._conf = merged_conf(submit_conf(), self.conf or {})
             hook._env = self._environment(hook._connection["master"]) | extra_variables | dict(secrets)
+        log.info(
+            "Starting Spark for step %s: usually 5 to 15 seconds until its first line here, a minute the first time"
+            " on a machine",
+            self.step,
+        )
         try:
             super().execute(context)
         except DredgeError:
@@ -218,21 +225,30 @@ def job_file(step: str) -> Path:
     return Path(spec.origin).with_name(f"{step}.py")
 
 
-def submit_conf() -> dict[str, str]:
-    """Ask the jobs' code for their settings on this machine; {} when it cannot tell, which costs speed."""
-    command = [sys.executable, "-m", "spark_jobs.session"]
+def submit_conf(command: Sequence[str] = _CONF_COMMAND) -> dict[str, str]:
+    """Ask the jobs' code for their settings on this machine; {} when it cannot tell, which costs speed.
+
+    What it says meanwhile is logged as it is said, because it may build the class archive first.
+
+    :param command: prints the settings as JSON, and on stderr what it does
+    """
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=_CONF_SECONDS_MAX,
-            check=True,
-            env=dict(os.environ),
-        )
-        for line in done.stderr.splitlines():
-            log.info("%s", line)
-        conf: dict[str, str] = json.loads(done.stdout)
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            too_long = threading.Timer(_CONF_SECONDS_MAX, process.kill)
+            too_long.start()
+            try:
+                for line in process.stderr:
+                    log.info("%s", line.rstrip())
+                said = process.stdout.read()
+            finally:
+                too_long.cancel()
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        conf: dict[str, str] = json.loads(said)
         return conf
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.warning("Spark starts with its own settings: %s", error)

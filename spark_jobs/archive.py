@@ -119,7 +119,12 @@ def _build_once(path: Path, environ: Mapping[str, str]) -> Path | None:
             return None
         if path.exists():  # built while we came here
             return path
-        log.info("Building Spark's class archive, once for this Java and Spark: %s", path)
+        log.info(
+            "Building Spark's class archive, once for this Java and Spark: usually about a minute, at most %d; each"
+            " later start is twice as quick: %s",
+            _BUILD_SECONDS_MAX // 60,
+            path,
+        )
         started = time.monotonic()
         if _build(path, environ):
             log.info("Built Spark's class archive in %.0f s", time.monotonic() - started)

@@ -89,6 +89,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     Exit codes: 0 done, or shown · 2 bad input, or a rule that cannot be applied to the spec
                 3 refused: the history or the repository changed, or the outcome differs from the plan
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
+                9 done in part: the store does not allow the rest
     """
     if not apply:
         made = _plan(uri, **asked)
@@ -162,7 +163,8 @@ def collect(
     \b
     Exit codes: 0 done, or shown · 2 bad input · 3 refused or held by a guard, or another run is at work
                 4 the store is not available, or some objects could not be deleted: run it again
-                5 a live file cannot be trusted: nothing was deleted · 6 no repository
+                5 a live file cannot be trusted: nothing more was deleted · 6 no repository
+                9 some objects were deleted, and the key pair may not delete the rest
     """
     from dredge.icechunk.collection.config import CollectConfig
 

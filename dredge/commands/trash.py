@@ -167,8 +167,9 @@ def clean_command(
 
     \b
     Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
-    3 refused: a limit, another run, or something removed was named again and put back; 4 the store does not
-    answer (the next run verifies what this one removed); 5 a record cannot be read: nothing was judged.
+    3 refused: a limit, another run, or something removed was named again and put back; 4 the store did not
+    answer, also for a single repository (the next run verifies what this one removed, and tries the rest);
+    5 a record cannot be read; 9 something was removed, and the store's rights do not allow the rest.
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
@@ -354,11 +355,10 @@ def _print_table(lines: Iterable[tuple[str, ...]]) -> None:
 
 
 def _age(finding: Finding, report: ScanReport) -> str:
+    from dredge.runs.report import duration_text
+
     age = finding.age(report.plan.made)
-    if age is None:
-        return "-"
-    hours = age.total_seconds() / 3600
-    return f"{hours / 24:.1f} d" if hours >= 48 else f"{hours:.1f} h"
+    return "-" if age is None else duration_text(age)
 
 
 def _size(size_bytes: int) -> str:

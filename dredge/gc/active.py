@@ -98,6 +98,11 @@ def find_active(context: Context) -> ActiveCommits:
     graph = load_graph(client, plan.repository, branches)
     if plan.config.keep_tags:
         load_graph(client, plan.repository, tags, graph)
+    log.info(
+        "run %s: lakeFS computes the active commits (branches: %d); usually seconds, some minutes in long histories",
+        plan.run_id,
+        len(branches),
+    )
     prepared = client.prepare_commits(plan.repository, plan.config.safety.prepare_deadline_seconds)
     rules = client.rules(plan.repository)
     warnings: list[str] = []

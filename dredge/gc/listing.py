@@ -8,8 +8,9 @@ that tells nothing is never left out.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -29,6 +30,8 @@ from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
 from dredge.storage import ObjectReader, open_reader
+
+log = logging.getLogger("dredge")
 
 STEP = "listing"
 PART, YOUNG = "part", "young"
@@ -73,6 +76,8 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         covered_slices=chosen.covered,
         other_slices=chosen.other,
     )
+    if text := unlisted_text(record.counts):
+        log.info("run %s: %s", plan.run_id, text)
     if plan.mode == CLEAN:
         items.extend(OUTSIDE)
     config = {
@@ -103,6 +108,23 @@ def _list(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     record.details["first_slice"] = level.folders[0].removeprefix(DATA).rstrip("/") if level.folders else ""
     record.details["foreign_metadata"] = foreign
     _explain_outside(record)
+
+
+def unlisted_text(counts: Mapping[str, int]) -> str:
+    """Say which slices were left out for being too young, so that nobody misses their objects in the figures.
+
+    Args:
+        counts: of the step.
+
+    Returns:
+        Two sentences; "" when none was left out.
+    """
+    if not counts["young_slices"]:
+        return ""
+    return (
+        f"{counts['young_slices']:,} of {counts['slices']:,} slices were not listed, because nothing in them is old"
+        " enough to go. So their objects are not counted here, neither as live nor as young."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.report import duration_text
 from dredge.storage import StorageOptions, open_writer, store_clock
 
 log = logging.getLogger("dredge")
@@ -149,7 +150,7 @@ def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str,
         )
     age = now - current.state.clean_at
     if config.mode == AUTO and age >= timedelta(days=config.clean_every_days):
-        return CLEAN, f"the last clean run was {age.total_seconds() / 86400:.1f} days ago"
+        return CLEAN, f"the last clean run was {duration_text(age)} ago"
     return OPTIMIZED, f"builds on run {current.state.run_id}"
 
 

@@ -24,6 +24,7 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc import lifetimes, reasons
 from dredge.gc.config import CLEAN
 from dredge.gc.context import Context
+from dredge.gc.listing import unlisted_text
 from dredge.gc.plan import Plan
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -95,7 +96,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "dry_run": plan.dry_run,
         "outcome": outcome,
         "outcome_text": _OUTCOMES[outcome],
-        "headline": _headline(outcome, counts),
+        "headline": _headline(outcome, counts, summaries),
         "what_to_do": _what_to_do(outcome, found),
         "facts": [*_facts(folder, plan, summaries), *_own_files(plan, own_files.summary)],
         "counts": counts,
@@ -114,6 +115,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
     }
 
 
+_ENDED = ("success", "dry_run")
 _OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
@@ -179,7 +181,13 @@ def _counts(summaries: dict[str, StepSummary]) -> dict[str, int]:
     }
 
 
-def _headline(outcome: str, counts: dict[str, int]) -> str:
+def _headline(outcome: str, counts: dict[str, int], summaries: dict[str, StepSummary]) -> str:
+    what = _what_went(outcome, counts)
+    young = unlisted_text(summaries["listing"].counts) if outcome in _ENDED and "listing" in summaries else ""
+    return f"{what} {young}".rstrip()
+
+
+def _what_went(outcome: str, counts: dict[str, int]) -> str:
     objects, size_bytes = counts.get("deleted_objects", 0), counts.get("deleted_bytes", 0)
     deleted = f"{objects:,} objects ({size_bytes:,} bytes) were deleted."
     if outcome == "dry_run":
@@ -218,10 +226,11 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
         ["Folder", folder.uri],
     ]
     listing, candidates = summaries.get("listing"), summaries.get("candidates")
-    if listing is not None and plan.mode != CLEAN:
+    if listing is not None and (plan.mode != CLEAN or listing.counts["young_slices"]):
         counts = listing.counts
         listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
-        facts.append(["Slices listed", f"{listed:,} of {counts['slices']:,}"])
+        young = f"; {counts['young_slices']:,} are too young" if counts["young_slices"] else ""
+        facts.append(["Slices listed", f"{listed:,} of {counts['slices']:,}{young}"])
     if candidates is not None and (drift := candidates.details.get("drift")):
         facts.append(["Missed by optimized runs", _drift(drift)])
     if committed is not None:
@@ -287,11 +296,14 @@ def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str
     if listing is None:
         return
     counts = listing.counts
+    young = counts["young_slices"]
+    without = f"; without those in slices too young to be listed ({young:,})" if young else ""
     if candidates is not None:
-        why = "a branch's staging or an active commit names it"
+        why = f"a branch's staging or an active commit names it{without}"
         yield _row("live", "kept", why, candidates.counts["live_objects"], candidates.counts["live_bytes"])
         yield from _kept_rows(summaries)
-    yield _row("young", "kept", "not older than the cutoff", counts["young_objects"], counts["young_bytes"])
+    why = f"not older than the cutoff{without}"
+    yield _row("young", "kept", why, counts["young_objects"], counts["young_bytes"])
     if counts["root_objects"]:
         why = "directly in the namespace root, not below data/"
         yield _row("old layout", "kept", why, counts["root_objects"], counts["root_bytes"])

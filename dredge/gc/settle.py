@@ -7,18 +7,16 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
+from dredge.errors import DredgeError, FormatError
 from dredge.gc.context import Context
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
+from dredge.runs.partial import not_deleted
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, TaskRunner, deal
 
 _SAMPLES = 20
-_NOT_ALLOWED = frozenset(
-    {"AccessDenied", "AccessForbidden", "Forbidden", "AllAccessDisabled", "PermissionDenied", "403"}
-)
 
 
 def settle(
@@ -82,12 +80,7 @@ def _failure(context: Context, totals: Counter[str], samples: Sequence[Json]) ->
         f"run {context.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
         f" ({', '.join(sorted(codes))}), such as {samples[0]['address']!r}; {totals[ledger.DELETED]:,} were."
     )
-    if codes and codes <= _NOT_ALLOWED:
-        return ConfigError(
-            f"{text} The credentials may not delete them. Allow it, then run the step again: only these are"
-            " tried again."
-        )
-    return UnavailableError(f"{text} Run the step again: only these are tried again.")
+    return not_deleted(text, codes, totals[ledger.DELETED])
 
 
 def settle_parts(config: Json, task: Json) -> Json:

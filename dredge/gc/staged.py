@@ -201,6 +201,12 @@ def _scan_until_proved(context: Context, where: str) -> Scan:
     scan, scanned, give_up_at = Scan(), NONE, None
     before, why = _branches(context), ""
     scan.heads.update(before.items())
+    log.info(
+        "run %s: lakeFS scans staging (branches: %d); usually about 12 ms a branch and more where much is staged,"
+        " in pages of a minute at most",
+        context.plan.run_id,
+        len(before),
+    )
     for left in reversed(range(safety.scan_rounds_max)):
         known = len(scan.parts)
         lost_pages = _scan_once(context, scan, where, deadline)
@@ -266,6 +272,8 @@ def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> lis
             )
         run_id = page.run_id
         pages += 1
+        if page.token is not None:
+            log.info("run %s: staging scan: %d pages so far", context.plan.run_id, pages)
         if page.location:
             with_rows += 1
             locations.add(key_of(page.location, context.plan.namespace).rstrip("/") + "/")

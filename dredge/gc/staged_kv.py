@@ -166,6 +166,9 @@ def read_records(
         FormatError: a record cannot be read.
     """
     before = _heads(context)
+    log.info(
+        "run %s: reading all staging records from the key-value store; usually seconds", context.plan.run_id
+    )
     with (access or KVAccess.from_env()).open() as store, store.view() as view:
         records = Records(store.location)
         reader = _Reader(context, view, records)

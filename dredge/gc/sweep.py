@@ -36,8 +36,10 @@ from dredge.runs.chain import check_chain
 from dredge.runs.clock import running_seconds
 from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
+from dredge.runs.partial import as_partial, partial_after
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
+from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
 from dredge.storage import ObjectDeleter, open_deleter, open_writer
@@ -58,7 +60,8 @@ def bulk_delete(context: Context, runner: TaskRunner) -> StepSummary:
             move all the time.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
-        ConfigError: the credentials may not delete.
+        ConfigError: the credentials may not delete, and nothing was.
+        PartialError: the credentials may not delete the rest.
     """
     return context.step(STEP, list(SWEEP), lambda record: _bulk_delete(context, runner, record))
 
@@ -85,23 +88,32 @@ def _bulk_delete(context: Context, runner: TaskRunner, record: StepRecord) -> No
                 _sweep(context, runner, record, parts)
     except DredgeError as error:
         stopped = error
-    try:
-        settle(context, runner, record, parts, complete=stopped is None)
-    except DredgeError:
-        if stopped is None:
-            raise
-        log.exception("the ledger could not be settled")
+    with partial_after(lambda: _what_went(record)):
+        try:
+            settle(context, runner, record, parts, complete=stopped is None)
+        except DredgeError:
+            if stopped is None:
+                raise
+            log.exception("the ledger could not be settled")
     if stopped is not None:
-        record.status, record.error = "partial", stopped
+        record.status, record.error = "partial", as_partial(stopped, _what_went(record))
+
+
+def _what_went(record: StepRecord) -> str:
+    """What the sweep deleted, as a sentence; "" when it deleted nothing."""
+    deleted = record.counts.get("deleted_objects")
+    if deleted is None:  # the ledger was not settled, and each round of deleting begins with a re-check
+        return "What was deleted is in the ledger." if "rechecks" in record.details else ""
+    return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
 
 def _check_age(context: Context) -> None:
     age = context.store_now() - context.plan.created_at
-    hours = context.plan.config.safety.mark_age_hours_max
-    if age > timedelta(hours=hours):
+    age_max = timedelta(hours=context.plan.config.safety.mark_age_hours_max)
+    if age > age_max:
         raise RefusedError(
-            f"run {context.plan.run_id} was planned {age.total_seconds() / 3600:.1f} h ago; a mark older"
-            f" than {hours:g} h is not swept. Nothing (more) was deleted. Start a new run."
+            f"run {context.plan.run_id} was planned {duration_text(age)} ago; a mark older"
+            f" than {duration_text(age_max)} is not swept. Nothing (more) was deleted. Start a new run."
         )
 
 

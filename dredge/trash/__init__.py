@@ -9,7 +9,9 @@ Read in this order:
     rules.py       what is trash, and why: pure functions over a look (key_rules.py: single keys)
     sightings.py   what was unused before, since when, with which bytes
     plan.py        what may be removed, under limits, with a digest
+    state.py       what is remembered between runs, and which try may write it
     apply.py       removal: undo first, each row only with its very bytes, every reference looked at again
+    earlier.py     what earlier runs removed: verified, and put back when a record names it by now
     report.py      what was found and done, for people
     deleted.py     the cleaner of the design's step 2, over `graveler_deleted`
     unqueue.py     live tokens that the server is about to drop: the marker goes, the data stays

@@ -6,7 +6,8 @@ For every small group of partitions and keys, again and again until the plan is 
     2  whatever was removed before and is named now: put it back, stop
     3  keep what a record names, or what has other bytes than the plan
     4  write the rows to the undo log and flush it
-    5  delete each row only with its very value, only while the rows that could name it are as they were in 1
+    5  look whether this still is the newest try and its lease stands: an orphan stops itself here
+    6  delete each row only with its very value, only while the rows that could name it are as they were in 1
 
 and once more 1 and 2 at the end. Partitions go first, queue markers last, and a marker only where its
 partition has no row. Everything is safe to repeat: what is gone is gone, what is left is judged anew.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import batched
@@ -75,6 +76,7 @@ class Applier:
     Args:
         store: the only thing in this package that can delete.
         undo: where rows go first.
+        check_right: asked right before each deletion; raises when this try was overtaken.
         unrecorded: partitions that look like a repository without a record; their branches count as
             references too.
         linger: how long to wait before the last look at the references.
@@ -85,6 +87,7 @@ class Applier:
         self,
         store: RowCleaner,
         undo: UndoLog,
+        check_right: Callable[[], None],
         unrecorded: Iterable[bytes] = (),
         *,
         linger: timedelta = timedelta(0),
@@ -92,10 +95,12 @@ class Applier:
     ) -> None:
         self._store = store
         self._undo = undo
+        self._check_right = check_right
         self._unrecorded = frozenset(unrecorded)
         self._linger = linger
         self._sleep = sleep
         self._removed: set[bytes] = set()
+        self.rows_deleted = 0
         self.outcomes: list[Outcome] = []
 
     def run(self, findings: Sequence[Finding]) -> list[Outcome]:
@@ -109,6 +114,7 @@ class Applier:
 
         Raises:
             NamedAgainError: a record names something that was removed; it was put back.
+            LeaseHeldError: a later try, or somebody else, has taken over.
             UnavailableError: the store does not answer. Run again: `verify_removed` first, then a new look.
         """
         for group in _groups(findings):
@@ -119,15 +125,27 @@ class Applier:
             self._check_removed(self._references(view))
         return self.outcomes
 
-    def verify_removed(self) -> None:
+    def verify_removed(self, standing: Collection[bytes] = ()) -> set[bytes]:
         """Check what the undo log says was removed by an earlier, interrupted run.
+
+        Args:
+            standing: partitions that lost single keys only; it is no news when records name them.
+
+        Returns:
+            The partitions that it may have removed.
 
         Raises:
             NamedAgainError: a record names some of it; it was put back.
         """
-        self._removed |= {row.partition for row in self._undo.read()}
+        self._removed |= {row.partition for row in self._undo.read()}.difference(standing)
         with self._store.view() as view:
             self._check_removed(self._references(view))
+        return set(self._removed)
+
+    @property
+    def removed_partitions(self) -> list[bytes]:
+        """Partitions of which rows were deleted, or may have been."""
+        return sorted(self._removed)
 
     def _group(self, group: Sequence[Finding]) -> None:
         with self._store.view() as view:
@@ -170,6 +188,7 @@ class Applier:
         self, doomed: Sequence[tuple[Finding, list[Row]]], guards: set[Guard], references: References
     ) -> None:
         """Delete several findings at once, and one by one what a guard of any of them held back."""
+        self._check_right()
         try:
             done = self._store.delete_rows([row for _, rows in doomed for row in rows], _in_order(guards))
         except GuardFailedError as error:
@@ -178,6 +197,7 @@ class Applier:
             for finding, _ in doomed:
                 self._note_removed(finding)  # perhaps
             raise
+        self.rows_deleted += sum(done)
         place = 0
         for finding, rows in doomed:
             mine = done[place : place + len(rows)]
@@ -233,6 +253,7 @@ class Applier:
         left, gone = list(rows), 0
         for _ in range(GUARD_TRIES):
             guards = guards_of(finding, rows[0].value, references)
+            self._check_right()
             try:
                 done, failed = self._store.delete_rows(left, guards), False
             except GuardFailedError as error:
@@ -241,6 +262,7 @@ class Applier:
                 self._note_removed(finding)  # perhaps
                 raise
             gone += sum(done)
+            self.rows_deleted += sum(done)
             left = left[len(done) :]
             if gone:
                 self._note_removed(finding)

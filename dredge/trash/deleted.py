@@ -2,7 +2,7 @@
 
     for each repo/<repository>/<xid>:
         delete every row of <repository>-<xid>; when all are gone, delete the entry
-    a failure at any step: skip the entry, go on with the next
+    a failure at any step: leave the entry, go on with the next
 
 The entry stays until its partition is empty, so a run that was killed is simply run again.
 
@@ -15,13 +15,13 @@ Source: design "Repository operations error handling", trash cleaner.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Literal
 
-from dredge.errors import DredgeError
-from dredge.kv.rows import Guard, Row, RowCleaner, RowView, show
+from dredge.errors import DredgeError, LeaseHeldError
+from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView, show
 from dredge.trash.apply import GROUP_ROWS
 from dredge.trash.names import DELETED, REPOSITORIES, REPOSITORY_PREFIX, Instance, deleted_instance
 from dredge.trash.undo import UndoLog
@@ -35,29 +35,52 @@ class DeletedOutcome:
 
     Args:
         entry: its key as text.
-        fate: `cleaned`: partition and entry are gone; `skipped`: the entry stays for the next run.
+        fate: `cleaned`: partition and entry are gone; `skipped`: it must stay as things are; `failed`: the store
+            did not do it. The entry stays for the next run.
         rows: how many rows of the partition were deleted.
-        message: why it was skipped.
+        message: why it stayed.
+        error: the store's, where it failed.
     """
 
     entry: str
-    fate: Literal["cleaned", "skipped"]
+    fate: Literal["cleaned", "skipped", "failed"]
     rows: int
     message: str = ""
+    error: DredgeError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {"entry": self.entry, "fate": self.fate, "rows_deleted": self.rows, "message": self.message}
 
 
-def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
-    """Delete what deleted repositories left, entry by entry."""
+def clean_deleted(
+    store: RowCleaner, undo: UndoLog, check_right: Callable[[], None]
+) -> Iterator[DeletedOutcome]:
+    """Delete what deleted repositories left, entry by entry.
+
+    Args:
+        store: what to clean.
+        undo: where rows go first.
+        check_right: asked right before each deletion; raises when this try was overtaken.
+
+    Yields:
+        What became of each entry; one that could not be cleaned does not keep the others back.
+
+    Raises:
+        LeaseHeldError: a later try, or somebody else, has taken over.
+    """
     with store.view() as view:
         entries = [Row(DELETED, entry.key, entry.value) for entry in view.scan(DELETED, _ENTRY_PREFIX)]
-    return [_clean(store, undo, entry) for entry in entries if entry.key.startswith(_ENTRY_PREFIX)]
+    for entry in entries:
+        if not entry.key.startswith(_ENTRY_PREFIX):
+            continue
+        outcome = _clean(store, undo, entry, check_right)
+        yield outcome
+        if isinstance(outcome.error, LeaseHeldError):
+            raise outcome.error
 
 
-def _clean(store: RowCleaner, undo: UndoLog, entry: Row) -> DeletedOutcome:
+def _clean(store: RowCleaner, undo: UndoLog, entry: Row, check_right: Callable[[], None]) -> DeletedOutcome:
     name = show(entry.key)
     instance = deleted_instance(entry.key)
     if instance is None:
@@ -75,16 +98,20 @@ def _clean(store: RowCleaner, undo: UndoLog, entry: Row) -> DeletedOutcome:
             if not rows:
                 break
             undo.write(rows)
+            check_right()
             gone = sum(store.delete_rows(rows, [guard]))
             deleted += gone
             if not gone:
                 return DeletedOutcome(name, "skipped", deleted, "its rows change as they are deleted")
         undo.write([entry])
+        check_right()
         if store.delete_rows([entry], [guard]) == [True]:
             return DeletedOutcome(name, "cleaned", deleted)
         return DeletedOutcome(name, "skipped", deleted, "the entry was changed")
+    except GuardFailedError as error:
+        return DeletedOutcome(name, "skipped", deleted + sum(error.outcomes), str(error))
     except DredgeError as error:
-        return DeletedOutcome(name, "skipped", deleted, str(error))
+        return DeletedOutcome(name, "failed", deleted, str(error), error)
 
 
 def _record(view: RowView, instance: Instance) -> tuple[Guard, bool]:

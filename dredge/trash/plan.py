@@ -30,6 +30,8 @@ class TrashPlan:
         made: time of the look (aware UTC).
         findings: each `trash`, of the asked kinds, in order of partition and key.
         partitions: how many partitions the store has.
+        attempt: number of the try that made it; 0 where no state folder was used.
+        sightings: digest of the sightings that its look left.
     """
 
     run_id: str
@@ -37,6 +39,8 @@ class TrashPlan:
     made: datetime
     findings: tuple[Finding, ...]
     partitions: int
+    attempt: int = 0
+    sightings: str = ""
 
     @property
     def rows(self) -> int:
@@ -65,6 +69,8 @@ class TrashPlan:
             "location": self.location,
             "made": self.made.isoformat(),
             "partitions": self.partitions,
+            "try": self.attempt,
+            "sightings": self.sightings,
             "rows": self.rows,
             "size_bytes": self.size_bytes,
             "digest": self.digest,
@@ -85,6 +91,8 @@ class TrashPlan:
                 datetime.fromisoformat(value["made"]),
                 tuple(Finding.from_json(item) for item in value["findings"]),
                 value["partitions"],
+                value.get("try", 0),
+                value.get("sightings", ""),
             )
             recorded = value["digest"]
         except (KeyError, TypeError, ValueError) as error:

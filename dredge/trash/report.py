@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from dredge.runs.report import duration_text
 from dredge.trash.finding import Finding
 
 LINES_MAX = 2000  # of one table of the page; report.json has all
@@ -125,7 +126,4 @@ def _cell(value: Any) -> str:
 
 
 def _age(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    hours = seconds / 3600
-    return f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.1f} hours"
+    return "" if seconds is None else duration_text(timedelta(seconds=seconds))

@@ -7,6 +7,8 @@ look that sees it used, changed or gone forgets it, and the count begins anew.
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,6 +61,11 @@ class Sightings:
         if before is not None and before.digest == digest:
             return before
         return Sighting(partition, key, digest, now)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over everything in them."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

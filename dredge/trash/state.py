@@ -1,10 +1,15 @@
 """What the cleaner remembers between its runs: a folder on any object store.
 
 store.json               which store this is about
-lease.json               who works on it
+lease.json               who works on it, under which number
 sightings.json           what was unused, since when
 open.json                the run that is removing, until it has verified
+removed.json             what was removed in the last week, by which run
 runs/<run id>/plan.json · undo/00001.jsonl … · report.json · report.html
+
+Every try has a number, that of its lease. A worker that was given up may go on later: its lease has gone to
+another number by then, and each write of a file that tries share looks at the number first and replaces only
+what this try has read. `removed.json` is the exception. Whoever removed something adds it, overtaken or not.
 """
 
 from __future__ import annotations
@@ -12,14 +17,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.errors import (
+    ConflictError,
+    FormatError,
+    LeaseHeldError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
 from dredge.kv.rows import RowReader
-from dredge.runs.lease import Lease
+from dredge.runs.lease import Lease, LeaseGrant
 from dredge.storage import ObjectWriter, store_clock
 from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
@@ -29,6 +42,30 @@ from dredge.trash.undo import UndoLog, flush_local
 _LEASE = timedelta(minutes=10)
 REMEMBERED = timedelta(days=7)
 _STORE, _SIGHTINGS, _OPEN, _REMOVED = "store.json", "sightings.json", "open.json", "removed.json"
+_MERGES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One try's right to work on a state folder, and on the store that it is about.
+
+    Args:
+        lease: of the folder.
+        grant: with the number of the try.
+        clock: the folder's own time, by which leases expire.
+    """
+
+    lease: Lease
+    grant: LeaseGrant
+    clock: Callable[[], datetime]
+
+    def check(self) -> None:
+        """Look whether this is still the newest try, and its lease has not expired.
+
+        Raises:
+            LeaseHeldError: it is not; nothing more may be removed.
+        """
+        self.lease.check(self.grant, self.clock())
 
 
 class TrashState:
@@ -36,25 +73,54 @@ class TrashState:
 
     Args:
         writer: on the folder.
+        right: of the try that works on it; None may read, and write what is its own.
     """
 
-    def __init__(self, writer: ObjectWriter) -> None:
+    def __init__(self, writer: ObjectWriter, right: Right | None = None) -> None:
         self.writer = writer
+        self._right = right
+        self._tags: dict[str, str | None] = {}
 
     @contextmanager
-    def held(self, holder: str) -> Iterator[None]:
+    def held(self, holder: str) -> Iterator[TrashState]:
         """Work alone.
+
+        Args:
+            holder: who. Every try of a task uses the same name: a later one fences the earlier one off, and does
+                not have to wait until its lease expires.
+
+        Yields:
+            The folder as this try may write to it.
 
         Raises:
             LeaseHeldError: somebody else does.
         """
-        lease = Lease(self.writer, _LEASE, lambda: store_clock(self.writer, ""))
+
+        def clock() -> datetime:
+            return store_clock(self.writer, "")
+
+        lease = Lease(self.writer, _LEASE, clock)
         grant = lease.acquire(holder)
         try:
             with lease.kept(grant):
-                yield
+                yield TrashState(self.writer, Right(lease, grant, clock))
         finally:
             lease.release(grant)
+
+    @property
+    def attempt(self) -> int:
+        """Number of the try; larger than that of every earlier one. 0 where no try works."""
+        return self._right.grant.fencing if self._right else 0
+
+    def check_right(self) -> None:
+        """Look whether this try may go on; ask right before removing anything.
+
+        Raises:
+            LeaseHeldError: a later try, or somebody else, has taken over, or the lease expired.
+        """
+        if self._right is None:
+            raise LeaseHeldError(f"{self.writer.uri} is not held by this run. Nothing was touched.")
+        self._right.check()
 
     def claim(self, store: RowReader) -> None:
         """Check that the folder is about this store; the first use of a folder makes it so.
@@ -67,7 +133,7 @@ class TrashState:
         identity = {"location": store.location, "installation": _installation(store)}
         known = self._read(_STORE)
         if known is None:
-            self._write(_STORE, identity)
+            self._replace(_STORE, identity)
         elif known != identity:
             raise RefusedError(
                 f"{self.writer.uri} is about {known.get('location')}, not about {store.location}"
@@ -81,8 +147,12 @@ class TrashState:
         return Sightings() if known is None else Sightings.from_json(known)
 
     def save_sightings(self, sightings: Sightings) -> None:
-        """Remember what this look saw unused."""
-        self._write(_SIGHTINGS, sightings.to_json())
+        """Remember what this look saw unused.
+
+        Raises:
+            LeaseHeldError: this try was overtaken; a later look's sightings stay.
+        """
+        self._replace(_SIGHTINGS, sightings.to_json() | {"try": self.attempt})
 
     def open_run(self) -> str | None:
         """The run that was removing when it ended without verifying."""
@@ -90,8 +160,12 @@ class TrashState:
         return known.get("run_id") if known else None
 
     def set_open_run(self, run_id: str | None) -> None:
-        """Say which run is removing."""
-        self._write(_OPEN, {"run_id": run_id})
+        """Say which run is removing.
+
+        Raises:
+            LeaseHeldError: this try was overtaken.
+        """
+        self._replace(_OPEN, {"run_id": run_id, "try": self.attempt})
 
     def removed(self) -> dict[bytes, str]:
         """Partitions that were removed lately, with the run that did it."""
@@ -100,26 +174,39 @@ class TrashState:
 
     def note_removed(self, partitions: Iterable[bytes], run_id: str, now: datetime) -> None:
         """Remember what a run removed, and forget what is a week old."""
-        known = self._read(_REMOVED) or {}
-        fresh = {
-            name: run for name, run in known.items() if now - datetime.fromisoformat(run["at"]) < REMEMBERED
-        }
         entry = {"run_id": run_id, "at": now.isoformat()}
-        self._write(_REMOVED, fresh | {base64.b64encode(name).decode(): entry for name in partitions})
+        added = {base64.b64encode(name).decode(): entry for name in partitions}
+
+        def merged(known: dict[str, Any]) -> dict[str, Any]:
+            fresh = {
+                name: run
+                for name, run in known.items()
+                if now - datetime.fromisoformat(run["at"]) < REMEMBERED
+            }
+            return fresh | added
+
+        self._merge_removed(merged)
 
     def forget_removed(self, partitions: Iterable[bytes]) -> None:
         """Forget partitions that were put back."""
-        known = self._read(_REMOVED) or {}
         gone = {base64.b64encode(name).decode() for name in partitions}
-        self._write(_REMOVED, {name: run for name, run in known.items() if name not in gone})
+        self._merge_removed(lambda known: {name: run for name, run in known.items() if name not in gone})
 
     def undo(self, run_id: str) -> UndoLog:
         """The undo files of a run."""
         return UndoLog(self.writer, f"runs/{run_id}/undo")
 
     def save_plan(self, plan: TrashPlan) -> None:
-        """Keep a plan for approval."""
-        self._write(f"runs/{plan.run_id}/plan.json", plan.to_json())
+        """Keep a plan for approval; the one plan of a run."""
+        key = f"runs/{plan.run_id}/plan.json"
+        try:
+            self.writer.put_if_absent(key, _encode(plan.to_json()))
+        except ConflictError:
+            raise LeaseHeldError(
+                f"{self.writer.uri}/{key}: this run has a plan already, so another process works under its id."
+                " Nothing was removed. Run again."
+            ) from None
+        flush_local(self.writer.uri, key)
 
     def plan(self, run_id: str) -> TrashPlan:
         """Read a plan.
@@ -135,7 +222,7 @@ class TrashState:
 
     def save_report(self, run_id: str, report: dict[str, Any]) -> None:
         """Keep what a run found and did, for programs and for people."""
-        self._write(f"runs/{run_id}/report.json", report)
+        self.writer.put(f"runs/{run_id}/report.json", _encode(report))
         self.writer.put(f"runs/{run_id}/report.html", render(report).encode())
 
     def runs(self) -> list[str]:
@@ -143,9 +230,12 @@ class TrashState:
         return [name.split("/")[-2] for name in self.writer.list_level("runs/").folders]
 
     def _read(self, key: str) -> dict[str, Any] | None:
+        # The tag is read first: when the object changes in between, the conditional put on the older tag fails.
         try:
+            self._tags[key] = self.writer.stat(key).etag or ""
             data = self.writer.get(key)
         except NotFoundError:
+            self._tags[key] = None
             return None
         try:
             value = json.loads(data)
@@ -157,9 +247,46 @@ class TrashState:
             f"{self.writer.uri}/{key} cannot be read. Nothing was judged. Start with an empty folder."
         )
 
-    def _write(self, key: str, value: dict[str, Any]) -> None:
-        self.writer.put(key, json.dumps(value, indent=1).encode())
+    def _replace(self, key: str, value: dict[str, Any]) -> None:
+        """Write a file that tries share, if it is what this try read, and this try is the newest."""
+        if key not in self._tags:
+            self._read(key)
+        self.check_right()
+        try:
+            self._put(key, value)
+        except ConflictError:
+            raise LeaseHeldError(
+                f"{self.writer.uri}/{key} was changed by another run while this one (number {self.attempt}) was"
+                " at work. What that run wrote was left alone, and nothing more was removed. Run again when it"
+                " has ended."
+            ) from None
+
+    def _merge_removed(self, merge: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        for _ in range(_MERGES_MAX):
+            known = self._read(_REMOVED) or {}
+            try:
+                return self._put(_REMOVED, merge(known))
+            except ConflictError:
+                continue
+        raise UnavailableError(
+            f"{self.writer.uri}/{_REMOVED} changes all the time, so what was removed could not be added to it."
+            " The undo files have it. Run again when no other run is at work."
+        )
+
+    def _put(self, key: str, value: dict[str, Any]) -> None:
+        """Put a file if it still is what was read last."""
+        tag = self._tags.pop(key)
+        if tag is None:
+            written = self.writer.put_if_absent(key, _encode(value))
+        else:
+            written = self.writer.put_if_match(key, _encode(value), tag)
+        if written is not None:
+            self._tags[key] = written
         flush_local(self.writer.uri, key)
+
+
+def _encode(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=1).encode()
 
 
 def _installation(store: RowReader) -> str:

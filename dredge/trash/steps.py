@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from dredge.errors import ConfigError, DredgeError, RefusedError
+from dredge.errors import (
+    ConfigError,
+    DredgeError,
+    PartialError,
+    RefusedError,
+    UnavailableError,
+)
 from dredge.graveler.xid import new_descending_xid
 from dredge.kv.rows import RowCleaner, RowReader, show
+from dredge.runs.partial import as_partial, partial_after
 from dredge.trash.apply import Applier, NamedAgainError, Outcome
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
+from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
 from dredge.trash.finding import Finding
 from dredge.trash.look import Look, read_look
 from dredge.trash.names import parse_instance
@@ -24,7 +32,6 @@ from dredge.trash.rules import Judgement, judge
 from dredge.trash.safety import Limits, Safety
 from dredge.trash.sightings import Sightings
 from dredge.trash.state import TrashState
-from dredge.trash.undo import put_back
 
 log = logging.getLogger("dredge")
 
@@ -118,6 +125,7 @@ def scan(
     clock: Callable[[], datetime],
     safety: Safety,
     kinds: Iterable[str] | None = None,
+    holder: str | None = None,
 ) -> ScanReport:
     """Look at a store, judge it, remember what is unused. Nothing is removed.
 
@@ -128,6 +136,8 @@ def scan(
         clock: this machine's time (aware UTC).
         safety: the margins.
         kinds: which trash goes into the plan; None is all.
+        holder: name of the task, the same for all its tries: a later one fences the earlier one off. None is a
+            name that no other call has.
 
     Raises:
         RefusedError: the store, its clock or the state folder cannot be trusted.
@@ -135,10 +145,10 @@ def scan(
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
-    with state.held(f"scan {run_id}") if state else nullcontext():
-        report = _scan(store, state, run_id, clock, safety, asked)[0]
-        if state:
-            state.save_report(run_id, report.to_report() | {"status": "scan"})
+    with state.held(holder or f"scan {run_id}") if state else nullcontext() as held:
+        report = _scan(store, held, run_id, clock, safety, asked)[0]
+        if held:
+            held.save_report(run_id, report.to_report() | {"status": "scan"})
         return report
 
 
@@ -151,8 +161,10 @@ def clean(
     limits: Limits,
     kinds: Iterable[str] | None = None,
     planned: str | None = None,
+    planned_digest: str | None = None,
     dry_run: bool = True,
     linger: timedelta = timedelta(0),
+    holder: str | None = None,
 ) -> CleanReport:
     """Remove the trash of a store that two looks at least a grace period apart have seen.
 
@@ -164,32 +176,38 @@ def clean(
         limits: the rails.
         kinds: which trash; None is all.
         planned: remove nothing beyond the plan of this earlier run (one that was approved).
+        planned_digest: digest of that plan, as its look reported it; None takes the plan as it is.
         dry_run: only say what would go.
         linger: how long to wait before the last look at the references.
+        holder: see `scan`.
 
     Raises:
-        RefusedError: see `scan`; or a limit is exceeded, nothing was removed.
+        RefusedError: see `scan`; or a limit is exceeded, nothing was removed; or the sightings or the plan are
+            not those of this try, and of the one look that made the plan.
+        LeaseHeldError: a later try, or somebody else, has taken over; nothing more was removed.
         NamedAgainError: something removed was named again. It was put back; the report says so.
-        UnavailableError: the store went away. The next run verifies what this one removed.
+        UnavailableError: the store went away, also while it emptied a repository that was handed over. The next
+            run verifies what this one removed, and tries the rest again.
+        PartialError: something was removed, and the store does not allow the rest.
     """
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
-    with state.held(f"clean {run_id}"):
+    with state.held(holder or f"clean {run_id}") as held:
         if not dry_run:
-            _verify_open_run(store, state)
-        report, look = _scan(store, state, run_id, clock, safety, asked)
+            verify_open_run(store, held, store.clock() or clock())
+        report, look = _scan(store, held, run_id, clock, safety, asked)
         if not dry_run:
-            _put_back_named(store, state, look)
+            put_back_named(store, held, look)
         plan = report.plan
         if planned is not None:
-            plan = _within(plan, state.plan(planned))
+            plan = _within(plan, _approved(held, planned, planned_digest))
             report = ScanReport(plan, report.findings, report.repositories)
         check_limits(plan, limits, report.repositories)
         if dry_run:
             told = CleanReport(report, "dry_run")
-            state.save_report(run_id, told.to_report())
+            held.save_report(run_id, told.to_report())
             return told
-        return _remove(store, state, report, look, clock, safety, linger)
+        return _remove(store, held, report, look, clock, safety, linger)
 
 
 def restore(
@@ -212,15 +230,16 @@ def restore(
     Raises:
         ConfigError: there is no such run, or it removed nothing of one of the partitions.
         FormatError: an undo file was damaged.
+        PartialError: some rows were put back, and the store does not allow the rest.
     """
     asked = None if partitions is None else frozenset(partitions)
-    with state.held(f"restore {run_id}"):
-        state.claim(store)
-        if run_id not in state.runs():
+    with state.held(f"restore {run_id}") as held:
+        held.claim(store)
+        if run_id not in held.runs():
             raise ConfigError(
-                f"{state.writer.uri}: no run {run_id}; there are {', '.join(state.runs()) or 'none'}"
+                f"{state.writer.uri}: no run {run_id}; there are {', '.join(held.runs()) or 'none'}"
             )
-        undo = state.undo(run_id)
+        undo = held.undo(run_id)
 
         def wanted(partition: bytes) -> bool:
             return asked is None or partition in asked
@@ -231,11 +250,19 @@ def restore(
             raise ConfigError(f"run {run_id} removed nothing of {', '.join(map(show, absent))}")
         if dry_run:
             return {"run_id": run_id, "status": "dry_run", "rows": count.total()}
-        written, existing = put_back(store, undo.read(lambda row: wanted(row.partition)))
-        removed = state.removed().items()
-        state.forget_removed(name for name, run in removed if run == run_id and wanted(name))
-    log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written, existing)
-    return {"run_id": run_id, "status": "done", "rows_written": written, "keys_existing": existing}
+        written: Counter[bool] = Counter()
+        with partial_after(lambda: f"{written[True]:,} rows were put back." if written[True] else ""):
+            for row in undo.read(lambda row: wanted(row.partition)):
+                written[store.insert_row(row)] += 1
+        removed = held.removed().items()
+        held.forget_removed([name for name, run in removed if run == run_id and wanted(name)])
+    log.info("trash: run %s: %d rows put back, %d keys existed", run_id, written[True], written[False])
+    return {
+        "run_id": run_id,
+        "status": "done",
+        "rows_written": written[True],
+        "keys_existing": written[False],
+    }
 
 
 def _scan(
@@ -253,48 +280,17 @@ def _scan(
     look = read_look(store)
     judgement = judge(look, before, now, safety)
     findings = judgement.findings
+    attempt, seen = 0, ""
     if state:
         state.save_sightings(judgement.sightings)
-        findings += tuple(_named_again(name, run) for name, run in _named_after_removal(state, look).items())
-    plan = TrashPlan(run_id, store.location, now, choose(findings, kinds), len(look.partitions))
+        attempt, seen = state.attempt, judgement.sightings.digest
+        findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
+    trash = choose(findings, kinds)
+    plan = TrashPlan(run_id, store.location, now, trash, len(look.partitions), attempt, seen)
     if state:
         state.save_plan(plan)
     log.info("trash: run %s: %d partitions, %d findings", run_id, plan.partitions, len(findings))
     return ScanReport(plan, findings, len(look.references.repositories)), look
-
-
-def _named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
-    """Partitions removed by earlier runs that a record names by now, with the run that removed each."""
-    named = set(look.references.partitions) | set(look.references.tokens)
-    return {name: run for name, run in state.removed().items() if name in named}
-
-
-def _named_again(partition: bytes, run_id: str) -> Finding:
-    why = (
-        f"removed by run {run_id} and now named by a record: the next clean puts it back, or restore that run"
-    )
-    return Finding(partition, None, "named-after-removal", "report", why)
-
-
-def _put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:
-    """Undo what earlier runs removed and a record names by now: an operation took longer than the grace
-    period.
-
-    Raises:
-        NamedAgainError: there was something to put back.
-    """
-    named = _named_after_removal(state, look)
-    if not named:
-        return
-    written = 0
-    for run_id in sorted(set(named.values())):
-        written += put_back(store, state.undo(run_id).read(lambda row: row.partition in named))[0]
-    state.forget_removed(named)
-    raise NamedAgainError(
-        f"{', '.join(sorted(show(name) for name in named))}: removed as trash by an earlier run, and now named"
-        f" by a record. {written} rows were put back. Nothing else was touched. An operation of the server took"
-        " longer than the grace period: lengthen it."
-    )
 
 
 def _remove(
@@ -307,68 +303,103 @@ def _remove(
     linger: timedelta,
 ) -> CleanReport:
     run_id = report.plan.run_id
-    again = _second_look(store, state, clock, safety)
+    again = _second_look(store, state, report.plan, clock, safety)
     still = [f for f in in_both(report.plan.findings, again.findings) if f.kind != HANDED_OVER]
     handed_over = any(f.kind == HANDED_OVER for f in report.plan.findings)
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
-    applier = Applier(store, undo, unrecorded, linger=linger)
+    applier = Applier(store, undo, state.check_right, unrecorded, linger=linger)
     deleted: list[DeletedOutcome] = []
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
         done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
-        whole_partitions = [o.finding.partition for o in applier.outcomes if o.rows and o.finding.key is None]
-        state.note_removed(whole_partitions, run_id, report.plan.made)
+        state.note_removed(applier.removed_partitions, run_id, report.plan.made)
         state.save_report(run_id, done.to_report())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done
 
+    def removed() -> str:
+        rows = applier.rows_deleted + sum(done.rows for done in deleted)
+        return f"{rows:,} rows were removed; restore --run {run_id} puts them back." if rows else ""
+
     state.set_open_run(run_id)
     try:
         if handed_over:
-            deleted += clean_deleted(store, undo)
+            for outcome in clean_deleted(store, undo, state.check_right):
+                deleted.append(outcome)
         applier.run(still)
     except NamedAgainError as error:
-        state.set_open_run(None)
-        finish("stopped", str(error))  # what is named and put back is looked after once more by the next run
+        finish("stopped", str(error))
+        state.set_open_run(None)  # what was named is put back
         raise
     except DredgeError as error:
-        finish("failed", str(error))  # the run stays open: the next one verifies what this one removed
-        raise
-    state.set_open_run(None)
+        told = as_partial(error, removed())
+        finish("failed", str(told))  # the run stays open: the next one verifies what this one removed
+        if told is error:
+            raise
+        raise told from error
+    failed = [outcome for outcome in deleted if outcome.error is not None]
+    if failed:
+        stays = _not_emptied(report.plan.run_id, failed, removed())
+        finish("partial", str(stays))  # the run stays open here, too
+        raise stays
     whole = all(outcome.fate == "deleted" for outcome in applier.outcomes)
     whole = whole and all(outcome.fate == "cleaned" for outcome in deleted)
-    return finish("done" if whole else "partial")
+    done = finish("done" if whole else "partial")
+    state.set_open_run(None)
+    return done
+
+
+def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) -> DredgeError:
+    """The error of a run that could not empty repositories that were handed over to it."""
+    errors = [outcome.error for outcome in failed if outcome.error is not None]
+    # What may pass by itself decides: then a retry has something to do.
+    worst = next((error for error in errors if isinstance(error, UnavailableError)), errors[0])
+    text = (
+        f"run {run_id}: {len(failed):,} repositories that were handed over could not be emptied, such as"
+        f" {failed[0].entry}: {failed[0].message.rstrip('. ')}. {removed or '0 rows were removed.'} What is left"
+        " of them is listed still. The next run tries again."
+    )
+    if isinstance(worst, ConfigError) and removed:
+        return PartialError(text)
+    return type(worst)(text)
 
 
 def _second_look(
-    store: RowCleaner, state: TrashState, clock: Callable[[], datetime], safety: Safety
+    store: RowCleaner, state: TrashState, plan: TrashPlan, clock: Callable[[], datetime], safety: Safety
 ) -> Judgement:
-    """Judge once more right before removing, from the sightings of the first look of this run."""
+    """Judge once more right before removing, from the sightings of the first look of this try.
+
+    Raises:
+        RefusedError: they are not the ones that the plan was made from.
+    """
     before = state.sightings()
+    if before.digest != plan.sightings:
+        raise RefusedError(
+            f"run {plan.run_id}: the sightings in {state.writer.uri} are not those of this run's own look (number"
+            f" {plan.attempt}); another process has written there. Nothing was removed. Look who uses the folder,"
+            " then run again."
+        )
     return judge(read_look(store), before, trusted_now(store, clock(), before, safety), safety)
 
 
+def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
+    """Read the plan that bounds a run.
+
+    Raises:
+        RefusedError: it is not the plan whose digest was reported.
+    """
+    plan = state.plan(run_id)
+    if plan.run_id != run_id or digest not in (None, plan.digest):
+        raise RefusedError(
+            f"{state.writer.uri}: what lies under run {run_id} is not the plan that its look reported. Nothing was"
+            " removed. Make a new one."
+        )
+    return plan
+
+
 def _within(plan: TrashPlan, approved: TrashPlan) -> TrashPlan:
-    return TrashPlan(
-        plan.run_id, plan.location, plan.made, in_both(approved.findings, plan.findings), plan.partitions
-    )
-
-
-def _verify_open_run(store: RowCleaner, state: TrashState) -> None:
-    """Look after a run that ended while it was removing: is anything named that it took?"""
-    run_id = state.open_run()
-    if run_id is None:
-        return
-    log.warning("trash: run %s ended while it was removing; verifying what it removed", run_id)
-    with store.view() as view:
-        unrecorded = [name for name in view.partitions() if parse_instance(name)]
-    try:
-        Applier(store, state.undo(run_id), unrecorded).verify_removed()
-    except NamedAgainError:
-        state.set_open_run(None)  # it is put back
-        raise
-    state.set_open_run(None)
+    return replace(plan, findings=in_both(approved.findings, plan.findings))
 
 
 def trusted_now(store: RowReader, machine: datetime, before: Sightings, safety: Safety) -> datetime:

@@ -8,12 +8,13 @@ it saves the data. A person asks for it: the marker is the server's, and says th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from dredge.graveler.xid import new_descending_xid
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner
+from dredge.runs.partial import partial_after
 from dredge.trash.look import Look, read_look
 from dredge.trash.names import BRANCH_PREFIX, MARKERS
 from dredge.trash.state import TrashState
@@ -35,11 +36,11 @@ def unqueue(
         `changed`).
     """
     run_id = new_descending_xid(clock())
-    with state.held(f"unqueue {run_id}"):
-        state.claim(store)
+    with state.held(f"unqueue {run_id}") as held:
+        held.claim(store)
         look = read_look(store)
-        undo = state.undo(run_id)
-        done = []
+        undo = held.undo(run_id)
+        done: list[dict[str, Any]] = []
         for token, value in sorted(look.small.get(MARKERS, {}).items()):
             naming = _naming(look, token)
             if not naming:
@@ -48,13 +49,20 @@ def unqueue(
             if not dry_run:
                 row = Row(MARKERS, token, value)
                 undo.write([row])
-                try:
-                    fate = "removed" if store.delete_rows([row], naming) == [True] else "changed"
-                except GuardFailedError:
-                    fate = "changed"
+                held.check_right()
+                with partial_after(lambda: _removed_so_far(done)):
+                    try:
+                        fate = "removed" if store.delete_rows([row], naming) == [True] else "changed"
+                    except GuardFailedError:
+                        fate = "changed"
             names = [guard.key[len(BRANCH_PREFIX) :].decode("utf-8", "replace") for guard in naming]
             done.append({"token": token.decode("utf-8", "backslashreplace"), "branches": names, "fate": fate})
         return done
+
+
+def _removed_so_far(done: Iterable[Mapping[str, Any]]) -> str:
+    tokens = [line["token"] for line in done if line["fate"] == "removed"]
+    return f"The markers of {', '.join(tokens)} were removed." if tokens else ""
 
 
 def _naming(look: Look, token: bytes) -> list[Guard]:

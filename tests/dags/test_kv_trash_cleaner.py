@@ -13,8 +13,10 @@ import psycopg
 import pytest
 from airflow.sdk import DAG
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.kv import open_store
+from dredge.storage import open_writer
+from dredge.trash.state import TrashState
 from operators.hooks.kv import KVConnection
 from operators.kv_clean_trash import KVCleanTrashOperator
 from operators.kv_params import trash_params
@@ -78,6 +80,7 @@ def test_a_clean_waits_for_the_look_whose_plan_bounds_it(dag: DAG) -> None:
     clean = dag.get_task("clean")
     assert clean.upstream_task_ids == {"scan"}
     assert "xcom_pull(task_ids='scan')" in clean.planned
+    assert "get('digest'" in clean.planned_digest
 
 
 def test_the_dag_is_a_dry_run_without_backfills(dag: DAG) -> None:
@@ -139,6 +142,30 @@ def test_a_limit_holds_the_run(airflow: Airflow, database: str, tmp_path: Path) 
     run = airflow.run("kv_trash_cleaner", conf | {"max_rows": 1})
     assert run.tasks == {"scan": "success", "clean": "failed"}
     assert rows_in(database) == before
+
+
+def test_a_plan_that_the_scan_did_not_report_is_not_executed(database: str, tmp_path: Path) -> None:
+    uri = f"file://{tmp_path}/state"
+    found = KVScanTrashOperator(task_id="scan", state_uri=uri).execute({})  # type: ignore[typeddict-item]
+    operator = KVCleanTrashOperator(
+        task_id="clean", state_uri=uri, planned=found["run_id"], planned_digest="0" * 64, report_only=False
+    )
+    before = rows_in(database)
+    with pytest.raises(RefusedError, match="is not the plan"):
+        operator.execute({})  # type: ignore[typeddict-item]
+    assert rows_in(database) == before
+
+
+def test_a_retry_fences_its_lost_try_off_and_another_run_waits(database: str, tmp_path: Path) -> None:
+    uri = f"file://{tmp_path}/state"
+    operator = KVScanTrashOperator(task_id="scan", state_uri=uri)
+    context: Any = {"run_id": "manual__1"}
+    with TrashState(open_writer(uri)).held(operator.holder(context) or "") as lost:
+        operator.execute(context)
+        with pytest.raises(LeaseHeldError, match="is lost"):
+            lost.check_right()
+    with TrashState(open_writer(uri)).held("somebody else"), pytest.raises(LeaseHeldError, match="works on"):
+        operator.execute(context)
 
 
 def test_a_clean_without_a_scan_does_nothing(database: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ EXPECTED = {
     errors.OvertakenError: RetryAction.FAIL,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
+    errors.PartialError: RetryAction.FAIL,
     errors.UnavailableError: RetryAction.RETRY,
     errors.ConflictError: RetryAction.RETRY,
     errors.DefectError: RetryAction.RETRY,

@@ -20,13 +20,14 @@ from dredge.errors import (
     DredgeError,
     FormatError,
     LeaseHeldError,
+    PartialError,
     RefusedError,
     UnavailableError,
 )
 from operators import spark
 from operators.connect import TOKEN, ConnectJob, remote_of_run
 from operators.slice_listing import LakeFSSliceListingOperator
-from operators.spark import job_error, merged_conf, own_spark_home
+from operators.spark import job_error, merged_conf, own_spark_home, submit_conf
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -178,6 +179,7 @@ CODES = {
     3: RefusedError,
     4: UnavailableError,
     5: FormatError,
+    9: PartialError,
 }
 
 
@@ -307,6 +309,55 @@ def wait_for(path: Path) -> None:
 def _no_threads_left() -> Iterator[None]:
     yield
     assert [thread for thread in threading.enumerate() if thread.name.startswith("lease")] == []
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+print("Building, usually about a minute", file=sys.stderr, flush=True)
+heard, until = Path(sys.argv[1]), time.monotonic() + 20
+while not heard.exists() and time.monotonic() < until:
+    time.sleep(0.01)
+print("built", file=sys.stderr)
+print('{"heard": "%s"}' % heard.exists())
+"""
+
+
+def test_what_the_preparation_of_spark_says_is_logged_while_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = tmp_path / "heard"
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "about a minute" in record.getMessage():
+                heard.touch()
+
+    monkeypatch.setattr(spark.log, "handlers", [Listening()])
+    with caplog.at_level(logging.INFO):
+        assert submit_conf([sys.executable, "-c", SLOW, str(heard)]) == {"heard": "True"}
+    assert [record.getMessage() for record in caplog.records][-1] == "built"
+
+
+@pytest.mark.parametrize("body", ["import sys; sys.exit(1)", "print('no JSON')", "pass"])
+def test_settings_that_cannot_be_told_cost_speed_and_nothing_else(
+    body: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert submit_conf([sys.executable, "-c", body]) == {}
+    assert "Spark starts with its own settings" in caplog.text
+
+
+def test_a_preparation_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "_CONF_SECONDS_MAX", 0.3)
+    assert submit_conf([sys.executable, "-c", "import time; time.sleep(60)"]) == {}
+
+
+def test_the_start_of_spark_is_announced_with_its_usual_length(
+    operator: LakeFSSliceListingOperator, submit: FakeSubmit, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connections(spark_default=MASTER), caplog.at_level(logging.INFO):
+        run_submit(operator)
+    assert "Starting Spark for step slice_listing: usually 5 to 15 seconds" in caplog.text
 
 
 def test_own_spark_submit_is_told_its_home_and_a_users_is_not(

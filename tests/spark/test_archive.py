@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import subprocess
 from pathlib import Path
@@ -54,6 +55,16 @@ def test_archive_is_built_on_first_use_and_once(environ: dict[str, str], builder
     assert first == second
     assert first.read_bytes() == b"dump"
     assert builder.calls == 1
+
+
+def test_the_build_is_announced_with_its_usual_length_before_it_begins(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said_before: list[str] = []
+    monkeypatch.setattr(archive, "_build", lambda *_: bool(said_before.append(caplog.text)))
+    with caplog.at_level(logging.INFO):
+        archive.ensure_archive(environ)
+    assert "usually about a minute, at most 3" in said_before[0]
 
 
 def test_other_jars_or_another_java_get_an_archive_of_their_own(

@@ -37,6 +37,7 @@ from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_history, read_
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
+from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, cut
 from dredge.storage import ObjectReader, open_reader, open_writer
@@ -97,7 +98,7 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     if roots.held:
         record.warn(
             f"{len(roots.held):,} released snapshots and what they use are kept until they have been seen"
-            f" unreachable for {plan.config.grace_hours:g} h"
+            f" unreachable for {duration_text(timedelta(hours=plan.config.grace_hours))}"
         )
     _write_known(context, record, live, roots, dead_etag)
 

@@ -27,6 +27,7 @@ from dredge.icechunk.collection.report import make_report, save_report
 from dredge.icechunk.collection.sweeping import sweep
 from dredge.icechunk.collection.verifying import verify
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.partial import partial_after
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import StorageOptions
@@ -69,12 +70,14 @@ def collect(
         DredgeError: a step could not be done; the report was written, and the lease given back.
     """
     context = Context.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
-    try:
-        run_steps(context, runner or LocalRunner())
-    finally:
-        save_report(context)
-        release_lease(context)
-    return make_report(context)
+    deleted = 0
+    with partial_after(lambda: f"{deleted:,} objects were deleted." if deleted else ""):
+        try:
+            deleted = run_steps(context, runner or LocalRunner()).counts.get("deleted_objects", 0)
+        finally:
+            save_report(context)
+            release_lease(context)
+        return make_report(context)
 
 
 def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
@@ -87,7 +90,9 @@ def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
     find_candidates(context, runner)
     check_limits(context)
     swept = sweep(context, runner)
-    verify(context)
+    deleted = swept.counts.get("deleted_objects", 0)
+    with partial_after(lambda: f"{deleted:,} objects were deleted." if deleted else ""):
+        verify(context)
     return swept
 
 

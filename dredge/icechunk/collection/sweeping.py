@@ -39,8 +39,10 @@ from dredge.runs.chain import PLAN, check_chain
 from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
+from dredge.runs.partial import as_partial, not_deleted, partial_after
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
+from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, deal
 from dredge.storage import open_deleter, open_writer
@@ -70,6 +72,8 @@ def sweep(context: Context, runner: TaskRunner) -> StepSummary:
             doomed snapshot is in use again.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; kinds after theirs were not begun.
+        ConfigError: the credentials may not delete, and nothing was.
+        PartialError: the credentials may not delete the rest.
     """
     return context.step(STEP, list(CHAIN), lambda record: _sweep(context, runner, record))
 
@@ -92,23 +96,34 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             _delete(context, runner, record, parts)
     except DredgeError as error:
         stopped = error
-    failed = _settle(context, record, parts)
+    with partial_after(lambda: _what_went(record)):
+        failed = _settle(context, record, parts)
     if stopped is None and failed:
-        stopped = UnavailableError(
-            f"run {context.plan.run_id}: {failed:,} objects could not be deleted; kinds after theirs were not"
-            " begun. What was deleted is in the ledger. Run the step again; it goes on where it stopped."
+        codes = {str(sample["code"]) for sample in record.details["failures"]}
+        text = (
+            f"run {context.plan.run_id}: {failed:,} objects could not be deleted ({', '.join(sorted(codes))}); kinds"
+            " after theirs were not begun. What was deleted is in the ledger."
         )
+        stopped = not_deleted(text, codes, record.counts["deleted_objects"])
     if stopped is not None:
-        record.status, record.error = "partial", stopped
+        record.status, record.error = "partial", as_partial(stopped, _what_went(record))
+
+
+def _what_went(record: StepRecord) -> str:
+    """What the sweep deleted, as a sentence; "" when it deleted nothing."""
+    deleted = record.counts.get("deleted_objects")
+    if deleted is None:  # the ledger was not settled
+        return "What was deleted is in the ledger." if "new_since_mark" in record.counts else ""
+    return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
 
 
 def _check_age(context: Context) -> None:
     age = context.store_now() - context.plan.created_at
-    hours = context.plan.config.safety.mark_age_hours_max
-    if age > timedelta(hours=hours):
+    age_max = timedelta(hours=context.plan.config.safety.mark_age_hours_max)
+    if age > age_max:
         raise RefusedError(
-            f"run {context.plan.run_id} was planned {age.total_seconds() / 3600:.1f} h ago; a mark older than"
-            f" {hours:g} h is not swept. Nothing (more) was deleted. Start a new run."
+            f"run {context.plan.run_id} was planned {duration_text(age)} ago; a mark older than"
+            f" {duration_text(age_max)} is not swept. Nothing (more) was deleted. Start a new run."
         )
 
 

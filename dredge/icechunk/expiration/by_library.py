@@ -17,6 +17,7 @@ from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.format.repo_info import REPO_KEY, RepoInfo, parse_repo_info
 from dredge.icechunk.history import History
 from dredge.icechunk.repository import OVERWRITTEN, history_of, read_history
+from dredge.runs.partial import partial_after
 from dredge.storage import ObjectReader
 
 NAMED_AT_MOST = 20
@@ -60,6 +61,7 @@ def expire_by_library(
 
     Raises:
         RefusedError: the approved plan no longer fits, or the repository is not online.
+        PartialError: the library expired, and its record cannot be read for lack of rights.
         OutcomeDiffersError: the library's result is not the plan's; names the snapshots.
     """
     history = read_history(reader)
@@ -86,7 +88,10 @@ def expire_by_library(
     if plan.is_empty:
         return Applied(plan, (), ())
     released = expire(threshold, delete_expired_branches, delete_expired_tags)
-    run = _recorded(reader)
+    with partial_after(
+        lambda: f"The library's expiration ran and released {len(released):,} snapshots before."
+    ):
+        run = _recorded(reader)
     if run.before.digest != history.digest:
         plan = plan_for(run.before)
     differences = differ(plan, run.after, released)

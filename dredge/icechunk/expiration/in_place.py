@@ -9,7 +9,7 @@ repository is valid and another run finishes. No object is deleted; expired refs
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from dredge.icechunk.expiration.plan import Edit, ExpirationPlan, plan_expiratio
 from dredge.icechunk.format.snapshots import parse_snapshot, with_parent
 from dredge.icechunk.history import Ref
 from dredge.icechunk.repository import SNAPSHOTS, read_history, read_refs
+from dredge.runs.partial import partial_after
 from dredge.storage import ObjectWriter
 
 log = logging.getLogger("dredge")
@@ -67,6 +68,7 @@ def expire_in_place(
         ConfigError: a rule that cannot be applied here, or no `delete_ref` for the flags.
         RefusedError: the approved plan no longer fits, or the repository kept changing.
         FormatError: a file that matters is missing or damaged.
+        PartialError: some edits were made, and the store does not allow the rest.
     """
     if rule not in ("document", "spec_v1"):
         raise ConfigError(f"rule {rule} cannot be applied to spec 1: choose document or spec_v1")
@@ -75,37 +77,47 @@ def expire_in_place(
     edited: list[str] = []
     gone: list[Ref] = []
     conflict: ConflictError | None = None
-    for attempt in range(1, ATTEMPTS + 1):
-        history = read_history(writer)
-        if history.spec_version != 1:
-            raise ConfigError(f"{writer.uri}: has spec version {history.spec_version}, not 1")
-        plan = plan_expiration(
-            history,
-            threshold,
-            rule=rule,
-            delete_expired_branches=delete_expired_branches,
-            delete_expired_tags=delete_expired_tags,
-        )
-        if approved_digest is not None and plan.digest != approved_digest:
-            raise RefusedError(
-                f"{writer.uri}: changed since the plan {approved_digest[:12]} was approved. {len(edited)}"
-                " edits were made, each leaves a valid history. No object was deleted. Plan again."
+    with partial_after(lambda: _what_changed(edited, gone)):
+        for attempt in range(1, ATTEMPTS + 1):
+            history = read_history(writer)
+            if history.spec_version != 1:
+                raise ConfigError(f"{writer.uri}: has spec version {history.spec_version}, not 1")
+            plan = plan_expiration(
+                history,
+                threshold,
+                rule=rule,
+                delete_expired_branches=delete_expired_branches,
+                delete_expired_tags=delete_expired_tags,
             )
-        try:
-            for edit in _newest_first(plan):
-                if apply_edit(writer, edit):
-                    edited.append(edit.snapshot)
-            for ref in plan.refs_deleted:
-                _drop_ref(writer, ref, delete_ref)
-                gone.append(ref)
-        except ConflictError as error:
-            log.info("%s: %s; planning anew", writer.uri, error)
-            conflict = error
-            continue
-        return Applied(plan, tuple(edited), tuple(gone), attempt)
+            if approved_digest is not None and plan.digest != approved_digest:
+                raise RefusedError(
+                    f"{writer.uri}: changed since the plan {approved_digest[:12]} was approved. {len(edited)}"
+                    " edits were made, each leaves a valid history. No object was deleted. Plan again."
+                )
+            try:
+                for edit in _newest_first(plan):
+                    if apply_edit(writer, edit):
+                        edited.append(edit.snapshot)
+                for ref in plan.refs_deleted:
+                    _drop_ref(writer, ref, delete_ref)
+                    gone.append(ref)
+            except ConflictError as error:
+                log.info("%s: %s; planning anew", writer.uri, error)
+                conflict = error
+                continue
+            return Applied(plan, tuple(edited), tuple(gone), attempt)
     raise RefusedError(
         f"{writer.uri}: changed during {ATTEMPTS} attempts to expire it, last: {conflict}. "
         f"{len(edited)} snapshots were edited and history is valid. Try again when fewer writers are at work."
+    )
+
+
+def _what_changed(edited: Sequence[str], gone: Sequence[Ref]) -> str:
+    if not edited and not gone:
+        return ""
+    return (
+        f"{len(edited):,} snapshots were edited and {len(gone):,} refs deleted before; history is valid. Run again: it"
+        " does the rest."
     )
 
 

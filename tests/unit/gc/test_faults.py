@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
+from dredge.gc import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
 from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
@@ -52,7 +53,7 @@ def test_objects_that_cannot_be_deleted_make_the_run_partial_and_are_tried_again
         return DeleteOutcome(key, "failed", code, "no") if key in denied else None
 
     context = world.plan()
-    expected = ConfigError if code == "AccessDenied" else UnavailableError
+    expected = PartialError if code == "AccessDenied" else UnavailableError
     with deleting(answer=answer), pytest.raises(expected, match="only these are tried again"):
         world.run(context)
     assert world.data() == kept | denied
@@ -76,6 +77,69 @@ def test_objects_that_cannot_be_deleted_make_the_run_partial_and_are_tried_again
     assert report["outcome"] == "success"
     assert report["counts"]["deleted_objects"] == len(gone)
     assert context.folder.read_json("summary.json")["num_deleted_objects"] == len(gone)
+
+
+def test_credentials_that_may_delete_nothing_leave_everything_and_say_so() -> None:
+    world, kept, gone = busy_world()
+    context = world.plan()
+    with (
+        deleting(answer=lambda key: DeleteOutcome(key, "failed", "AccessDenied", "no")),
+        pytest.raises(ConfigError, match=r"0 were\. The credentials may not delete them"),
+    ):
+        world.run(context)
+    assert world.data() == kept | gone
+
+
+def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_touched() -> None:
+    world, kept, gone = busy_world()
+
+    def ends(number: int, _keys: object) -> None:
+        if number == 2:
+            raise ConfigError("the key pair has expired")
+
+    context = world.plan()
+    with (
+        deleting(before=ends),
+        pytest.raises(PartialError, match=r"expired\. 2 objects were deleted") as caught,
+    ):
+        world.run(context)
+    assert caught.value.exit_code == 9
+    assert len(world.data() - kept) == len(gone) - 2
+    failure = context.folder.read_failure("ledger")
+    assert failure is not None
+    assert failure["kind"] == "partial"
+    run_steps(Context.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
+    assert world.data() == kept
+
+
+def test_a_key_pair_that_ends_before_anything_is_deleted_is_wrong_input(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, kept, gone = busy_world()
+    context = world.plan()
+
+    def ends(*_: object) -> None:
+        raise ConfigError("the key pair has expired")
+
+    monkeypatch.setattr(sweep, "recheck", ends)
+    with pytest.raises(ConfigError, match=r"expired$"):
+        world.run(context)
+    assert world.data() == kept | gone
+
+
+def test_a_ledger_that_cannot_be_settled_after_deleting_is_no_promise_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, kept, _ = busy_world()
+    context = world.plan()
+
+    def ends(*_: object, **__: object) -> None:
+        raise ConfigError("the key pair has expired")
+
+    monkeypatch.setattr(sweep, "settle", ends)
+    with pytest.raises(PartialError, match="What was deleted is in the ledger"):
+        world.run(context)
+    assert world.data() == kept
 
 
 def test_names_that_the_store_cannot_delete_are_kept_and_told() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from dredge.gc.steps import slice_listing
@@ -59,6 +61,34 @@ def test_a_long_folder_is_cut_by_key_range() -> None:
         memory.BATCH_ROWS = honest
     assert sorted(addresses) == sorted(made)
     assert summary.details["rounds"] > 1
+
+
+def test_objects_in_slices_that_are_too_young_to_be_listed_are_spoken_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A dry run of a fresh repository counts next to nothing, and must not look broken."""
+    world = make_world()
+    world.upload("a", b"1")
+    world.lake.commit()
+    for _ in range(2):
+        folder = new_descending_xid(world.lake.clock())
+        for number in range(5):
+            world.orphan(f"data/{folder}/{number}")
+        world.age(hours=1)
+    world.orphan("data/elsewhere/young")
+    context = world.plan(dry_run=True)
+    with caplog.at_level(logging.INFO, "dredge"):
+        world.run(context)
+    said = "3 of 4 slices were not listed"
+    assert said in caplog.text
+    report = context.folder.read_json("report.json")
+    assert report["counts"]["young_objects"] == 1
+    assert f"{said}, because nothing in them is old enough to go" in report["headline"]
+    assert "their objects are not counted here" in report["headline"]
+    assert ["Slices listed", "1 of 4; 3 are too young"] in report["facts"]
+    whys = {row["kind"]: row["why"] for row in report["rows"]}
+    assert whys["young"] == "not older than the cutoff; without those in slices too young to be listed (3)"
+    assert whys["live"].endswith("; without those in slices too young to be listed (3)")
 
 
 def test_young_slices_are_not_listed_and_young_objects_are_only_counted() -> None:

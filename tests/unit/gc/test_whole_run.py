@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from typing import Any
 
 import pytest
 
@@ -31,6 +33,26 @@ def test_a_run_deletes_an_orphan_and_nothing_else() -> None:
     assert orphan not in world.data()
     assert report.counts["deleted_objects"] == 1
     world.assert_readable()
+
+
+def test_long_waits_for_the_server_are_announced_before_they_begin(caplog: pytest.LogCaptureFixture) -> None:
+    """With their usual length, so that nobody takes a silent step for one that hangs."""
+    world = make_world()
+    world.upload("a", b"1")
+    world.lake.commit()
+    said_before: dict[str, str] = {}
+    for name in ("prepare_uncommitted", "prepare_commits"):
+        ask = getattr(world.client, name)
+
+        def asked(*words: Any, name: str = name, ask: Any = ask) -> Any:
+            said_before.setdefault(name, caplog.text)
+            return ask(*words)
+
+        setattr(world.client, name, asked)
+    with caplog.at_level(logging.INFO, "dredge"):
+        world.collect()
+    assert "scans staging (branches: 1); usually" in said_before["prepare_uncommitted"]
+    assert "computes the active commits (branches: 1); usually" in said_before["prepare_commits"]
 
 
 def garbage_of_every_kind(world: World) -> dict[str, str]:

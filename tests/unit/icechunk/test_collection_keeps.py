@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.errors import (
+    ConfigError,
+    FormatError,
+    LeaseHeldError,
+    PartialError,
+    RefusedError,
+    UnavailableError,
+)
 from dredge.icechunk.collection import guards, index, listing, marking, recheck, sweeping, verifying
 from dredge.icechunk.collection.config import CollectConfig, Safety, Tuning
 from dredge.icechunk.collection.plan import Context, plan_collection
@@ -340,7 +347,7 @@ def test_first_mark_of_released_snapshots_only_remembers_them(v1: Repo) -> None:
     before = objects(v1.folder)
     first = collect(v1.config(grace_hours=0.0002))
     assert first["deleted"]["objects"] == 0
-    assert "kept until they have been seen unreachable" in first["warnings"][0]
+    assert "kept until they have been seen unreachable for 0.72 s" in first["warnings"][0]
     assert objects(v1.folder) == before
     time.sleep(0.8)
     assert collect(v1.config(grace_hours=0.0002))["deleted"]["objects"] == 20
@@ -426,7 +433,7 @@ def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pyte
     assert objects(repo.folder) == before
 
 
-def failing(kind: str, times: int) -> Callable[[str], Any]:
+def failing(kind: str, times: int, code: str = "SlowDown") -> Callable[[str], Any]:
     left = [times]
 
     class Failing:
@@ -436,7 +443,7 @@ def failing(kind: str, times: int) -> Callable[[str], Any]:
         def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
             if keys[0].startswith(kind) and left[0]:
                 left[0] -= 1
-                return [DeleteOutcome(key, "failed", "SlowDown", "later") for key in keys]
+                return [DeleteOutcome(key, "failed", code, "later") for key in keys]
             return self.inner.delete(keys)
 
     return Failing
@@ -463,6 +470,40 @@ def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finish
         for row in table.to_pylist()
     ]
     assert set(attempts) == {2}
+
+
+def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_was_touched(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = repo.marked()
+    before = objects(repo.folder)
+    monkeypatch.setattr(sweeping, "open_deleter", failing("snapshots", 1, "AccessDenied"))
+    with pytest.raises(ConfigError, match="may not delete them"):
+        sweeping.sweep(context, HERE)
+    assert objects(repo.folder) == before
+    monkeypatch.setattr(sweeping, "open_deleter", failing("manifests", 1, "AccessDenied"))
+    with pytest.raises(PartialError, match=r"5 objects could not be deleted.*may not delete them"):
+        sweeping.sweep(context, HERE)
+    assert sweeping.sweep(context, HERE).counts["failed_objects"] == 0
+
+
+def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = repo.marked()
+
+    class Ending:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+            if keys[0].startswith("manifests"):
+                raise ConfigError("the key pair has expired")
+            return self.inner.delete(keys)
+
+    monkeypatch.setattr(sweeping, "open_deleter", Ending)
+    with pytest.raises(PartialError, match=r"expired\. \d+ objects were deleted"):
+        sweeping.sweep(context, HERE)
 
 
 def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_finishes(
@@ -552,7 +593,7 @@ def test_what_names_something_is_deleted_before_what_it_names(
 def test_old_mark_is_not_swept(repo: Repo) -> None:
     context = repo.marked(safety=Safety(mark_age_hours_max=0.0))
     before = objects(repo.folder)
-    with pytest.raises(RefusedError, match="a mark older than 0 h is not swept"):
+    with pytest.raises(RefusedError, match="a mark older than 0 s is not swept"):
         sweeping.sweep(context, HERE)
     assert objects(repo.folder) == before
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, RefusedError
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
@@ -205,6 +205,22 @@ def test_endless_changes_are_refused_with_history_valid(sample: Repo) -> None:
     with pytest.raises(RefusedError, match="changed during 5 attempts"):
         expire_in_place(Watched(sample.writer, touch), sample.threshold(7.5))  # type: ignore[arg-type]
     assert sample.ancestries()["branch:main"][-1] == "0"
+
+
+@pytest.mark.parametrize(("edits", "family"), [(0, ConfigError), (2, PartialError)])
+def test_rights_that_end_between_two_edits_are_no_promise_that_nothing_was_touched(
+    sample: Repo, edits: int, family: type[DredgeError]
+) -> None:
+    def deny(key: str, done: int) -> None:
+        if done == edits:
+            raise ConfigError(f"{key}: access denied")
+
+    with pytest.raises(
+        family, match="access denied" + (r"\. 2 snapshots were edited" if edits else "$")
+    ) as caught:
+        expire_in_place(Watched(sample.writer, deny), sample.threshold(7.5))  # type: ignore[arg-type]
+    assert type(caught.value) is family
+    expire_in_place(sample.writer, sample.threshold(7.5))
 
 
 def test_approved_plan_is_applied_and_no_other(sample: Repo) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from dredge.runs import ledger, progress
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.progress import Progress, line, watch
-from dredge.runs.report import render_html, size_text
+from dredge.runs.report import duration_text, render_html, size_text
 from dredge.storage import open_writer
 
 
@@ -112,6 +113,30 @@ def test_sizes_are_worded_for_people() -> None:
         "1.5 KiB",
         "5.0 GiB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (0, "0 s"),
+        (0.00333333, "12 s"),
+        (0.0002, "0.72 s"),
+        (0.025, "1 min 30 s"),
+        (0.0166666, "1 min"),
+        (0.5, "30 min"),
+        (0.99999999, "1 h"),
+        (12, "12 h"),
+        (13.2, "13 h 12 min"),
+        (24, "24 h"),
+        (36, "36 h"),
+        (48, "2 days"),
+        (60.5, "2 days 12 h"),
+        (11 * 24, "11 days"),
+        (-0.5, "-30 min"),
+    ],
+)
+def test_durations_are_worded_for_people(hours: float, words: str) -> None:
+    assert duration_text(timedelta(hours=hours)) == words
 
 
 def test_a_report_shows_names_as_text_never_as_markup() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dredge.errors import UnavailableError
-from dredge.kv.rows import Row
+from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, UnavailableError
+from dredge.kv.rows import Row, RowCleaner
 from dredge.storage import open_writer
-from dredge.trash.deleted import clean_deleted
+from dredge.trash import deleted
+from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.safety import Limits, Safety
 from dredge.trash.state import TrashState
-from dredge.trash.steps import clean
+from dredge.trash.steps import CleanReport, clean
 from dredge.trash.undo import UndoLog, put_back
 from tests.support.kv_world import World
 
@@ -28,6 +30,10 @@ def world() -> World:
     made = World()
     made.repository("keeper")
     return made
+
+
+def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
+    return list(deleted.clean_deleted(store, undo, lambda: None))
 
 
 def hand_over(world: World, name: str) -> bytes:
@@ -88,12 +94,69 @@ def test_a_failure_skips_the_entry_and_the_next_run_goes_on(
         return delete_rows(rows, guards)
 
     monkeypatch.setattr(world.store, "delete_rows", failing)
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped", "cleaned"]
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed", "cleaned"]
     assert rows_of(world, bad) == 2
     assert rows_of(world, good) == 0
     monkeypatch.undo()
     assert [o.fate for o in clean_deleted(world.store, undo)] == ["cleaned"]
     assert rows_of(world, bad) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "rows_before", "family"),
+    [
+        (UnavailableError("throttled"), 0, UnavailableError),
+        (UnavailableError("throttled"), 3, UnavailableError),
+        (ConfigError("denied"), 0, ConfigError),
+        (ConfigError("denied"), 3, PartialError),
+        (FormatError("damaged"), 3, FormatError),
+    ],
+)
+def test_a_run_whose_handed_over_repository_met_a_store_error_is_no_success(
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    rows_before: int,
+    family: type[DredgeError],
+) -> None:
+    monkeypatch.setattr("dredge.trash.deleted.GROUP_ROWS", 3)
+    partition = hand_over(world, "large")
+    for number in range(4):
+        world.tag(partition, f"t{number}", "nowhere")
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    delete_rows = world.store.delete_rows
+
+    def failing(rows: Any, guards: Any = ()) -> list[bool]:
+        if 6 - rows_of(world, partition) == rows_before:
+            raise error
+        return delete_rows(rows, guards)
+
+    monkeypatch.setattr(world.store, "delete_rows", failing)
+    with pytest.raises(family, match=r"repo/large/\w+: .*The next run tries again") as caught:
+        clean_all(world, state)
+    assert type(caught.value) is family
+    assert f"{rows_before} rows were removed" in str(caught.value)
+    report = json.loads(state.writer.get(f"runs/{state.runs()[0]}/report.json"))
+    assert (report["status"], report["rows_removed"]) == ("partial", rows_before)
+    assert report["message"] == str(caught.value)
+    assert [line["fate"] for line in report["deleted_repositories"]] == ["failed"]
+
+    monkeypatch.undo()
+    done = clean_all(world, state)
+    assert (done.status, done.rows_removed) == ("done", 6 - rows_before)
+    assert not list(world.kv.scan(b"graveler_deleted"))
+
+
+def clean_all(world: World, state: TrashState) -> CleanReport:
+    return clean(
+        world.store,
+        state,
+        clock=world.store.machine_clock,
+        safety=Safety(),
+        limits=Limits(),
+        dry_run=False,
+    )
 
 
 def test_a_run_killed_half_way_is_resumed(
@@ -135,10 +198,10 @@ def test_an_entry_of_another_shape_is_left_alone(world: World, undo: UndoLog, ke
     assert world.store.all_rows() == before
 
 
-def test_an_unreadable_record_skips_the_entry(world: World, undo: UndoLog) -> None:
+def test_an_unreadable_record_keeps_the_entry_and_its_rows(world: World, undo: UndoLog) -> None:
     partition = hand_over(world, "lake")
     world.kv.set(b"graveler", b"repos/lake", b"\xff\xff")
-    assert [o.fate for o in clean_deleted(world.store, undo)] == ["skipped"]
+    assert [o.fate for o in clean_deleted(world.store, undo)] == ["failed"]
     assert rows_of(world, partition) == 2
 
 
