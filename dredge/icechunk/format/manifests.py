@@ -12,11 +12,10 @@ from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, Opened, op
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
 from dredge.icechunk.format.snapshots import check_name
+from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id
 
 DIMENSIONS_MAX = 256
-
-type Views = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16], npt.NDArray[np.uint32]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +81,7 @@ def parse_manifest(
         FormatError: bytes that are no sound manifest, or a manifest under another one's name.
     """
     opened, buffer, manifest_id = _open(data, name, limits)
-    views = _views(opened)
+    views = views_of(opened)
     loop = walk or compiled("walk_refs")
     arrays = tuple(_array(buffer, views, table, refs, loop) for table, refs in _arrays(buffer, limits))
     return Manifest(manifest_id, opened.spec_version, arrays)
@@ -103,15 +102,17 @@ def native_chunk_hashes(
         FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.
     """
     opened, buffer, _ = _open(data, name, limits)
-    views = _views(opened)
+    views = views_of(opened)
     vectors = [refs for _, refs in _arrays(buffer, limits)]
     out = np.empty(sum(refs.count for refs in vectors), dtype=np.uint64)
     filled = np.zeros(1, dtype=np.int64)
     run = loop or compiled("native_hashes")
+    cover = account(opened, whole=False).cover
     for refs in vectors:
-        damaged = run(*views, refs.start, refs.count, out, filled)
+        damaged = run(*views, refs.start, refs.count, out, filled, cover)
         if damaged >= 0:
             raise buffer.fail("damaged chunk reference", damaged)
+    check_covered(opened, cover)
     return distinct(out[: filled[0]])
 
 
@@ -135,11 +136,6 @@ def _arrays(buffer: Buffer, limits: Limits) -> Iterator[tuple[Table, Vector]]:
         if refs.start & 3:
             raise buffer.fail("misaligned vector of references", refs.start)
         yield table, refs
-
-
-def _views(opened: Opened) -> Views:
-    padded = opened.padded
-    return padded[: opened.size], padded.view("<u2"), padded.view("<u4")
 
 
 def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Callable[..., int]) -> ArrayRefs:

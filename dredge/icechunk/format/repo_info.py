@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, open_file
+from dredge.icechunk.format.envelope import LIMITS, FileType, Limits
 from dredge.icechunk.format.flatbuffer import Buffer, Table
+from dredge.icechunk.format.verifier import open_accounted
 from dredge.icechunk.ids import ID_BYTES, encode_id
 
 REPO_KEY = "repo"
@@ -83,7 +84,8 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: Limits = LIMIT
         FormatError: bytes that are no sound repo info, a parent or a ref that points outside the list of
             snapshots, or an id that is listed twice.
     """
-    buffer = Buffer(open_file(data, name, FileType.REPO_INFO, limits).body, name)
+    opened, _ = open_accounted(data, name, FileType.REPO_INFO, limits)
+    buffer = Buffer(opened.body, name)
     root = buffer.root()
     tables = list(root.tables(4))
     ids = [encode_id(table.required_inline(0, ID_BYTES, "snapshot id")) for table in tables]
