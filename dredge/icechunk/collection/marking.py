@@ -53,7 +53,7 @@ def mark(context: Context, runner: TaskRunner) -> StepSummary:
 
     Raises:
         FormatError: a live file is missing or damaged; nothing was deleted.
-        RefusedError: the repository has no refs, or is not online.
+        RefusedError: the repository has no main, or is not online.
     """
     return context.step(STEP, [], lambda record: _mark(context, runner, record))
 
@@ -61,8 +61,6 @@ def mark(context: Context, runner: TaskRunner) -> StepSummary:
 def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     plan = context.plan
     history = read_history(context.reader)
-    if not history.branches:
-        raise RefusedError(f"{plan.uri}: no branch was found; an empty live set is never trusted")
     if history.availability != "online":
         raise RefusedError(f"{plan.uri}: the repository is {history.availability}. Nothing was deleted.")
     roots = choose_roots(

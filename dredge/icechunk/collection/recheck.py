@@ -17,9 +17,8 @@ from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableE
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.marking import manifest_rows, snapshot_rows
 from dredge.icechunk.collection.plan import Context
-from dredge.icechunk.format.repo_info import REPO_KEY, parse_repo_info
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.repository import SNAPSHOTS, read_refs
+from dredge.icechunk.repository import SNAPSHOTS, read_refs, read_repo_info
 from dredge.runs.gate import write_look
 from dredge.storage import ObjectReader
 
@@ -52,9 +51,10 @@ def look_again(
 
     Raises:
         FormatError: the repository cannot be read.
+        RefusedError: main is gone.
     """
     if spec_version == 2:
-        listed = {entry.id for entry in parse_repo_info(reader.get(REPO_KEY)).snapshots}
+        listed = {entry.id for entry in read_repo_info(reader).snapshots}
         back = sorted(listed & set(doomed))
         return Since(
             frozenset(listed - set(known)), f"the repo info, which lists {back[0]}" if back else None

@@ -14,9 +14,9 @@ from datetime import datetime
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
-from dredge.icechunk.format.repo_info import REPO_KEY, RepoInfo, parse_repo_info
+from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
 from dredge.icechunk.history import History
-from dredge.icechunk.repository import OVERWRITTEN, history_of, read_history
+from dredge.icechunk.repository import history_of, read_history
 from dredge.storage import ObjectReader
 
 NAMED_AT_MOST = 20

@@ -6,15 +6,20 @@ names those copies, newest first, and `repo_before_updates` names the copy with 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import LIMITS, FileType, Limits
 from dredge.icechunk.format.flatbuffer import Buffer, Table
 from dredge.icechunk.format.verifier import open_accounted
-from dredge.icechunk.ids import ID_BYTES, encode_id
+from dredge.icechunk.ids import ID_BYTES, encode_id, is_id
 
 REPO_KEY = "repo"
+OVERWRITTEN = "overwritten/"
+_COPY = re.compile(r"^repo\.(\d{14})\.([0-9A-Z]{20})$")
+_COUNTS_DOWN_FROM = datetime(3000, 1, 1, tzinfo=UTC)  # in milliseconds, so newer names sort first
 
 UPDATE_KINDS = (
     "none",
@@ -75,6 +80,21 @@ class RepoInfo:
     availability: str
     updates: tuple[Update, ...]
     before_updates: str | None
+
+
+def written_at(name: str) -> datetime | None:
+    """Tell when a copy of the repo info was made, or None when the name is no copy's.
+
+    Args:
+        name: the file's name without its folder, `repo.<14 digits>.<id>`.
+    """
+    match = _COPY.match(name)
+    if match is None or not is_id(match[2]):
+        return None
+    try:
+        return _COUNTS_DOWN_FROM - timedelta(milliseconds=int(match[1]))
+    except OverflowError:  # before the year 1
+        return None
 
 
 def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: Limits = LIMITS) -> RepoInfo:
