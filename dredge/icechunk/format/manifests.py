@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, Opened, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
@@ -88,13 +89,19 @@ def parse_manifest(
 
 
 def native_chunk_hashes(
-    data: bytes, name: str, *, limits: Limits = LIMITS, loop: Callable[..., int] | None = None
+    data: bytes,
+    name: str,
+    *,
+    refs: int | None = None,
+    limits: Limits = LIMITS,
+    loop: Callable[..., int] | None = None,
 ) -> npt.NDArray[np.uint64]:
     """Give the first 64 bits of the id of every native chunk that a manifest refers to, sorted, each once.
 
     Args:
         data: the whole file.
         name: its key.
+        refs: how many references of any kind snapshots say that it has; None does not compare.
         limits: sizes above which the file is refused.
         loop: the loop over the references; the compiled one unless a test brings another.
 
@@ -103,13 +110,16 @@ def native_chunk_hashes(
     """
     opened, buffer, _ = _open(data, name, limits)
     views = views_of(opened)
-    vectors = [refs for _, refs in _arrays(buffer, limits)]
-    out = np.empty(sum(refs.count for refs in vectors), dtype=np.uint64)
+    vectors = [vector for _, vector in _arrays(buffer, limits)]
+    total = sum(vector.count for vector in vectors)
+    if refs is not None and total != refs:
+        raise FormatError(f"{name}: damaged: has {total} chunk references; snapshots say {refs}")
+    out = np.empty(total, dtype=np.uint64)
     filled = np.zeros(1, dtype=np.int64)
     run = loop or compiled("native_hashes")
     cover = account(opened, whole=False).cover
-    for refs in vectors:
-        damaged = run(*views, refs.start, refs.count, out, filled, cover)
+    for vector in vectors:
+        damaged = run(*views, vector.start, vector.count, out, filled, cover)
         if damaged >= 0:
             raise buffer.fail("damaged chunk reference", damaged)
     check_covered(opened, cover)
