@@ -8,10 +8,12 @@ overwritten/…           earlier versions of `repo`, and of the configuration
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.icechunk.format.envelope import LIMITS, SPEC_BYTE, Limits
+from dredge.icechunk.format.envelope import LIMITS, SPEC_BYTE, FileType, Limits, open_file
 from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
@@ -35,6 +37,7 @@ CHUNKS = "chunks/"
 READS_AT_ONCE = 32
 FILES_A_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
+_STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
 
 
 def spec_version(reader: ObjectReader) -> int:
@@ -84,15 +87,42 @@ def read_history(reader: ObjectReader, *, limits: Limits = LIMITS) -> History:
         copies = newest_copies(reader)  # first, so that none of them is younger than what is read next
         info = read_repo_info(reader, limits=limits)
         check_not_rolled_back(reader, info, copies)
-        return history_of(info)
+        return with_restamped(reader, history_of(info))
     tips = read_refs(reader)
     snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), limits)
-    return History(
+    history = History(
         spec_version=1,
         snapshots=snapshots,
         branches={name: tip for (kind, name), tip in tips.items() if kind == "branch"},
         tags={name: tip for (kind, name), tip in tips.items() if kind == "tag"},
     )
+    return with_restamped(reader, history)
+
+
+def with_restamped(reader: ObjectReader, history: History) -> History:
+    """Note the snapshots that an expiration by releases 0.2.0 to 0.2.9 gave its own time.
+
+    Those releases stamped the snapshot that they put on the root, so that it looks newer than its children.
+    Every release since 0.2.0 refuses a commit that is not newer than its parent. So a parent that is newer than
+    its child got its time after the child was committed; when its parent is a root and its file was written by
+    one of these releases, that was such an expiration, and the times of its children are right.
+
+    Returns:
+        The history with `restamped`. Nothing is read unless a snapshot is not newer than its parent.
+    """
+    found = set()
+    for parent in {parent.id: parent for _, parent in history.not_newer()}.values():
+        root = history.snapshots.get(parent.parent_id or "")
+        if root is None or root.parent_id is not None:
+            continue
+        key = SNAPSHOTS + parent.id
+        try:
+            writer = open_file(reader.get(key), key, FileType.SNAPSHOT).writer
+        except NotFoundError:
+            continue
+        if _STAMPS_EDITS.fullmatch(writer):
+            found.add(parent.id)
+    return replace(history, restamped=frozenset(found)) if found else history
 
 
 def history_of(info: RepoInfo) -> History:

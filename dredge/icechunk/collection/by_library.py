@@ -57,7 +57,7 @@ def collect_by_library(
         )
     context = Context.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
-        read_history(context.reader).check()
+        read_history(context.reader).check_links()
         call = collect or _library(config.uri, options)
         summary = context.step(STEP, [], lambda record: _collect(context, call, record))
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.icechunk.collection import listing, marking
+from dredge.icechunk.collection import canaries, listing, marking
 from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.guards import check_limits
@@ -19,7 +19,7 @@ from dredge.icechunk.collection.plan import Context, plan_collection
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.envelope import FileType, close_file, open_file
-from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.manifests import NATIVE, Manifest, parse_manifest
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.ids import decode_id
@@ -258,3 +258,21 @@ def test_guard_asks_nothing_when_everything_is_there(repo: Path, monkeypatch: py
     marking.mark(context, HERE)
     listing.find_candidates(context, HERE)
     assert check_limits(context).details["verdict"] == "passed"
+
+
+def test_manifest_left_without_arrays_is_refused(repo: Path) -> None:
+    path = main_manifest(repo)
+    body = (16).to_bytes(4, "little") + bytes(4) + bytes([6, 0, 16, 0, 4, 0, 0, 0])
+    body += (8).to_bytes(4, "little") + decode_id(path.name)
+    path.write_bytes(close_file(path.read_bytes()[:39], body))
+    assert parse_manifest(path.read_bytes(), path.name).arrays == ()
+    before = objects(repo)
+    with pytest.raises(FormatError, match=rf"{path.name}: damaged: has 0 chunk references; snapshots say"):
+        collect(config(repo))
+    assert objects(repo) == before
+
+
+def test_manifest_without_arrays_gives_no_canaries(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context.open(plan_collection(config(repo, dry_run=True)).run_uri)
+    monkeypatch.setattr(canaries, "parse_manifest", lambda data, key: Manifest("", 1, ()))
+    assert {key.partition("/")[0] for key in canaries.sample(context)} == {"snapshots", "manifests"}
