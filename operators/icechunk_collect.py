@@ -42,6 +42,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
     :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
     :param grace_hours: how long released snapshots of spec 1 stay (templated)
     :param overwritten_min_age_hours: also delete older copies of the repo info; None keeps them (templated)
+    :param keep_chunks: delete no chunk, where live ones are missing (templated)
+    :param keep_transactions: delete no transaction log; likewise (templated)
     :param max_delete_objects: more candidates hold the run (templated)
     :param max_delete_percent: a larger share of the listed objects holds the run (templated)
     :param run_root: URI of the folder for run folders; None is inside the repository (templated)
@@ -58,6 +60,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         "unsafe_min_age_seconds",
         "grace_hours",
         "overwritten_min_age_hours",
+        "keep_chunks",
+        "keep_transactions",
         "max_delete_objects",
         "max_delete_percent",
         "run_root",
@@ -74,6 +78,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         unsafe_min_age_seconds: float | str | None = None,
         grace_hours: float | str = 24,
         overwritten_min_age_hours: float | str | None = None,
+        keep_chunks: bool | str = False,
+        keep_transactions: bool | str = False,
         max_delete_objects: int | str | None = None,
         max_delete_percent: float | str | None = None,
         run_root: str | None = None,
@@ -88,6 +94,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         self.unsafe_min_age_seconds = unsafe_min_age_seconds
         self.grace_hours = grace_hours
         self.overwritten_min_age_hours = overwritten_min_age_hours
+        self.keep_chunks = keep_chunks
+        self.keep_transactions = keep_transactions
         self.max_delete_objects = max_delete_objects
         self.max_delete_percent = max_delete_percent
         self.run_root = run_root
@@ -104,6 +112,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
             unsafe_min_age_seconds=number("unsafe_min_age_seconds", self.unsafe_min_age_seconds),
             grace_hours=24.0 if grace is None else grace,
             overwritten_min_age_hours=number("overwritten_min_age_hours", self.overwritten_min_age_hours),
+            keep_chunks=truth("keep_chunks", self.keep_chunks),
+            keep_transactions=truth("keep_transactions", self.keep_transactions),
             max_delete_objects=None if objects is None else int(objects),
             max_delete_percent=number("max_delete_percent", self.max_delete_percent),
             run_root=None if self.run_root in (None, "", "None") else self.run_root,

@@ -39,6 +39,8 @@ COLLECTION: dict[str, Any] = {
         "unsafe_min_age_seconds",
         "grace_hours",
         "overwritten_min_age_hours",
+        "keep_chunks",
+        "keep_transactions",
         "max_delete_objects",
         "max_delete_percent",
         "run_root",
@@ -153,6 +155,18 @@ _PARAMS: dict[str, dict[str, Any]] = {
         "text": "Spec 2: also delete older copies of the repo info. Empty: keep them.",
         "type": ["null", "number"],
         "minimum": 0,
+    },
+    "keep_chunks": {
+        "default": False,
+        "title": "Keep all chunks",
+        "text": "Delete no chunk. For a repository that lacks live chunks, which holds every other run.",
+        "type": "boolean",
+    },
+    "keep_transactions": {
+        "default": False,
+        "title": "Keep all transaction logs",
+        "text": "Delete no transaction log. For a repository that lacks logs which its repo info names.",
+        "type": "boolean",
     },
     "max_delete_objects": {
         "title": "Most objects to delete",

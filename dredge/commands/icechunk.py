@@ -146,6 +146,10 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 @click.option(
     "--overwritten", metavar="AGE", help="Also delete copies of the repo info older than this (spec 2)."
 )
+@click.option(
+    "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which holds a run."
+)
+@click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
 @click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")
 @click.option("--max-bytes", type=int, help="Hold the run when more bytes than this would go.")
 @click.option("--max-percent", type=float, help="Hold the run when a larger share of the objects would go.")
@@ -180,6 +184,8 @@ def collect(
         overwritten_min_age_hours=None
         if asked["overwritten"] is None
         else _seconds(asked["overwritten"]) / 3600,
+        keep_chunks=asked["keep_chunks"],
+        keep_transactions=asked["keep_transactions"],
         max_delete_objects=asked["max_objects"],
         max_delete_bytes=asked["max_bytes"],
         max_delete_percent=asked["max_percent"],

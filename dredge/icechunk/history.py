@@ -43,6 +43,8 @@ class History:
         branches: tip by name.
         tags: tip by name.
         availability: "online" unless a spec 2 repository was set read-only or offline.
+        restamped: snapshots that carry the time of an expiration in place of their own
+            (`repository.with_restamped`).
     """
 
     spec_version: int
@@ -50,6 +52,7 @@ class History:
     branches: Mapping[str, str]
     tags: Mapping[str, str]
     availability: str = "online"
+    restamped: frozenset[str] = frozenset()
 
     @cached_property
     def refs(self) -> tuple[Ref, ...]:
@@ -113,21 +116,36 @@ class History:
             RefusedError: a snapshot is not strictly newer than its parent, so "older than" has no meaning
                 there.
         """
+        self.check_links()
+        for entry, parent in self.not_newer():
+            if parent.id in self.restamped:
+                continue
+            raise RefusedError(
+                f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
+                f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
+                " Nothing was changed. Such a history cannot be expired by time, though it can be collected. To"
+                " have it expired, let no ref reach the snapshot any more: put a branch on the newest snapshot"
+                f" that is to stay, reset the ref (main, too) to {parent.id} or before, and commit the contents"
+                " of that branch there; then delete the branch."
+            )
+
+    def not_newer(self) -> Iterator[tuple[SnapshotEntry, SnapshotEntry]]:
+        """Give snapshots that are not newer than their parent, with the parent."""
+        for entry in self.snapshots.values():
+            parent = None if entry.parent_id is None else self.snapshots.get(entry.parent_id)
+            if parent is not None and entry.flushed_at <= parent.flushed_at:
+                yield entry, parent
+
+    def check_links(self) -> None:
+        """Make sure that refs and parents lead to snapshots, and to a root.
+
+        Raises:
+            FormatError: a ref or a parent names a missing snapshot, or parents form a cycle.
+        """
         for ref in self.refs:
             if ref.tip not in self.snapshots:
                 raise FormatError(f"{ref.label} points to snapshot {ref.tip}, which is missing")
         self._check_cycles()
-        for entry in self.snapshots.values():
-            if entry.parent_id is None:
-                continue
-            parent = self.snapshots[entry.parent_id]
-            if entry.flushed_at <= parent.flushed_at:
-                raise RefusedError(
-                    f"snapshot {entry.id} ({instant(entry.flushed_at).isoformat()}) is not newer than its"
-                    f" parent {parent.id} ({instant(parent.flushed_at).isoformat()}): a clock was wrong."
-                    " Nothing was changed. Such a history cannot be expired by time: delete the refs holding"
-                    " it, or copy their contents into a new commit."
-                )
 
     def _check_cycles(self) -> None:
         done: set[str] = set()

@@ -8,26 +8,36 @@ overwritten/…           earlier versions of `repo`, and of the configuration
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
-from dredge.errors import FormatError, NotFoundError
-from dredge.icechunk.format.envelope import LIMITS, Limits
-from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref
-from dredge.icechunk.format.repo_info import REPO_KEY, RepoInfo, SnapshotEntry, parse_repo_info
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.icechunk.format.envelope import LIMITS, SPEC_BYTE, FileType, Limits, open_file
+from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref, ref_key
+from dredge.icechunk.format.repo_info import (
+    OVERWRITTEN,
+    REPO_KEY,
+    RepoInfo,
+    SnapshotEntry,
+    parse_repo_info,
+)
 from dredge.icechunk.format.snapshots import parse_parentage
-from dredge.icechunk.history import History
+from dredge.icechunk.history import MAIN, History
 from dredge.icechunk.ids import is_id
+from dredge.icechunk.rollback import check_not_rolled_back, newest_copies
 from dredge.storage import ObjectReader
+from dredge.storage.model import SkippedName
 from dredge.storage.parallel import ordered_map
 
 SNAPSHOTS = "snapshots/"
 MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
-OVERWRITTEN = "overwritten/"
 READS_AT_ONCE = 32
 FILES_A_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
+_STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
 
 
 def spec_version(reader: ObjectReader) -> int:
@@ -35,16 +45,27 @@ def spec_version(reader: ObjectReader) -> int:
 
     Raises:
         NotFoundError: there is no Icechunk repository here.
+        RefusedError: it is one of spec 2 whose repo info is gone.
     """
     try:
         reader.stat(REPO_KEY)
     except NotFoundError:
+        if any(batch.num_rows for batch in reader.list(f"{OVERWRITTEN}{REPO_KEY}.")):
+            raise _no_repo_info(reader, f"{OVERWRITTEN} holds earlier versions of it") from None
         if any(batch.num_rows for batch in reader.list(REFS_FOLDER)):
             return 1
         raise NotFoundError(
             f"{reader.uri}: no Icechunk repository (neither {REPO_KEY} nor {REFS_FOLDER})"
         ) from None
     return 2
+
+
+def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
+    # Refs of spec 1 may remain after a migration; they know nothing of what was written since.
+    return RefusedError(
+        f"{reader.uri}/{REPO_KEY} is missing, but {why}, so this is a repository of spec 2. Nothing was changed"
+        f" or deleted. Restore the file first."
+    )
 
 
 def read_history(reader: ObjectReader, *, limits: Limits = LIMITS) -> History:
@@ -60,23 +81,66 @@ def read_history(reader: ObjectReader, *, limits: Limits = LIMITS) -> History:
     Raises:
         NotFoundError: no repository.
         FormatError: a file that matters is missing or cannot be trusted, or parents form a cycle.
+        RefusedError: main or the repo info is missing, or the repo info is an earlier version of itself.
     """
     if spec_version(reader) == 2:
-        return history_of(parse_repo_info(reader.get(REPO_KEY), limits=limits))
+        copies = newest_copies(reader)  # first, so that none of them is younger than what is read next
+        info = read_repo_info(reader, limits=limits)
+        check_not_rolled_back(reader, info, copies)
+        return with_restamped(reader, history_of(info))
     tips = read_refs(reader)
     snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), limits)
-    return History(
+    history = History(
         spec_version=1,
         snapshots=snapshots,
         branches={name: tip for (kind, name), tip in tips.items() if kind == "branch"},
         tags={name: tip for (kind, name), tip in tips.items() if kind == "tag"},
     )
+    return with_restamped(reader, history)
+
+
+def with_restamped(reader: ObjectReader, history: History) -> History:
+    """Note the snapshots that an expiration by releases 0.2.0 to 0.2.9 gave its own time.
+
+    Those releases stamped the snapshot that they put on the root, so that it looks newer than its children.
+    Every release since 0.2.0 refuses a commit that is not newer than its parent. So a parent that is newer than
+    its child got its time after the child was committed; when its parent is a root and its file was written by
+    one of these releases, that was such an expiration, and the times of its children are right.
+
+    Returns:
+        The history with `restamped`. Nothing is read unless a snapshot is not newer than its parent.
+    """
+    found = set()
+    for parent in {parent.id: parent for _, parent in history.not_newer()}.values():
+        root = history.snapshots.get(parent.parent_id or "")
+        if root is None or root.parent_id is not None:
+            continue
+        key = SNAPSHOTS + parent.id
+        try:
+            writer = open_file(reader.get(key), key, FileType.SNAPSHOT).writer
+        except NotFoundError:
+            continue
+        if _STAMPS_EDITS.fullmatch(writer):
+            found.add(parent.id)
+    return replace(history, restamped=frozenset(found)) if found else history
 
 
 def history_of(info: RepoInfo) -> History:
     """Give the history that a repo info holds."""
     entries = {entry.id: entry for entry in info.snapshots}
     return History(2, entries, info.branches, info.tags, info.availability)
+
+
+def read_repo_info(reader: ObjectReader, *, limits: Limits = LIMITS) -> RepoInfo:
+    """Read the repo info of spec 2.
+
+    Raises:
+        FormatError: it cannot be trusted.
+        RefusedError: it does not list main.
+    """
+    info = parse_repo_info(reader.get(REPO_KEY), limits=limits)
+    _require_main(reader, info.branches, f"{REPO_KEY} does not list branch {MAIN}")
+    return info
 
 
 def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
@@ -87,11 +151,30 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
     Raises:
         FormatError: a file below `refs/` that is no ref, or a ref that holds no id.
+        RefusedError: main is missing.
     """
-    keys = [key for key in _keys(reader, REFS_FOLDER) if not key.endswith("/")]
+    keys = [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
     live = live_refs(keys)
     names = {key: ref for ref, key in live.items()}
-    return {names[key]: parse_ref(data, key) for key, data in reader.get_many(list(live.values()))}
+    tips = {names[key]: parse_ref(data, key) for key, data in reader.get_many(list(live.values()))}
+    branches = [name for kind, name in tips if kind == "branch"]
+    _require_main(reader, branches, f"{ref_key('branch', MAIN)} is missing")
+    return tips
+
+
+def _require_main(reader: ObjectReader, branches: Collection[str], what: str) -> None:
+    """Refuse a repository without main: it is damaged, and what only main reaches would look dead."""
+    if MAIN in branches:
+        return
+    where = "" if branches else ": no branch was found at all"
+    raise RefusedError(
+        f"{reader.uri}: {what}{where}. Icechunk never deletes that branch and opens no repository without it."
+        " Nothing was changed or deleted. Restore it with the id of its last snapshot, then start again."
+    )
+
+
+def _refuse_name(name: str) -> None:
+    raise FormatError(f"{name}: not the key of a branch or a tag")
 
 
 def read_snapshot_entry(reader: ObjectReader, snapshot: str, *, limits: Limits = LIMITS) -> SnapshotEntry:
@@ -158,7 +241,10 @@ def _reachable_snapshots(
 
     def parse(data: bytes, key: str) -> SnapshotEntry | None:
         try:
-            return _entry(data, key, limits)
+            found = _entry(data, key, limits)
+            if data[SPEC_BYTE] != 1:
+                raise _no_repo_info(reader, f"{key} is of spec {data[SPEC_BYTE]}")
+            return found
         except FormatError:
             return None
 
@@ -177,6 +263,6 @@ def _reachable_snapshots(
     return found
 
 
-def _keys(reader: ObjectReader, prefix: str) -> Iterator[str]:
-    for batch in reader.list(prefix):
+def _keys(reader: ObjectReader, prefix: str, on_skipped: SkippedName | None = None) -> Iterator[str]:
+    for batch in reader.list(prefix, on_skipped=on_skipped):
         yield from batch.column("key").to_pylist()

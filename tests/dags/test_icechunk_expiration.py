@@ -12,7 +12,10 @@ import pytest
 from airflow.sdk import DAG
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
+from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.plan import Context as Run
+from dredge.icechunk.collection.plan import plan_collection
+from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
@@ -186,6 +189,34 @@ def test_steps_without_a_plan_say_where_to_look(repo: Path) -> None:
 def test_nothing_vague_is_taken_for_permission(value: str, repo: Path) -> None:
     with pytest.raises(ConfigError, match="report_only"):
         IcechunkPlanCollectionOperator(task_id="p", storage=f"file://{repo}", report_only=value).config()
+
+
+def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
+    (repo / "refs" / "branch.main" / "ref.json").unlink()
+    storage, before = f"file://{repo}", objects(repo)
+    plan = {
+        "threshold": "2100-01-01T00:00:00+00:00",
+        "rule": None,
+        "delete_expired_branches": True,
+        "delete_expired_tags": True,
+        "plan_uri": "",
+    }
+    wet = {"report_only": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
+    run = plan_collection(CollectConfig(uri=storage, unsafe_min_age_seconds=0)).run_uri
+    for task in (
+        IcechunkPlanExpirationOperator(task_id="p", storage=storage, older_than="0s"),
+        IcechunkCollectOperator(task_id="c", plan={"run_uri": run, "mode": "local"}),
+    ):
+        with pytest.raises(RefusedError, match=r"refs/branch\.main/ref\.json is missing"):
+            task.execute({})  # type: ignore[arg-type]
+    release_lease(Run.open(run))
+    for task in (
+        IcechunkExpireOperator(task_id="e", storage=storage, plan=plan, report_only=False),
+        IcechunkPlanCollectionOperator(task_id="l", storage=storage, mode="library", **wet),
+    ):
+        with pytest.raises(RefusedError, match=r"refs/branch\.main/ref\.json is missing"):
+            task.execute({})  # type: ignore[arg-type]
+    assert objects(repo) == before
 
 
 def test_plans_are_dry_runs_unless_told(repo: Path) -> None:

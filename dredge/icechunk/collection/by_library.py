@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.plan import Context, plan_collection
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
@@ -46,12 +46,18 @@ def collect_by_library(
         Run id, cutoff, counts by kind, bytes.
 
     Raises:
+        ConfigError: kinds of objects are to be kept, which the library cannot.
         RefusedError: a limit holds the run, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
+    if config.kept_kinds:
+        raise ConfigError(
+            f"the library deletes objects of every kind; {', '.join(config.kept_kinds)} can be kept only by Dredge's"
+            " own collection"
+        )
     context = Context.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
-        read_history(context.reader).check()
+        read_history(context.reader).check_links()
         call = collect or _library(config.uri, options)
         summary = context.step(STEP, [], lambda record: _collect(context, call, record))
     finally:

@@ -18,7 +18,7 @@ from dredge.icechunk.collection.listing import KINDS, candidate_parts
 from dredge.icechunk.collection.plan import Context
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.ids import encode_ids
+from dredge.icechunk.ids import ID_BYTES, encode_ids
 from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
 from dredge.runs.summary import StepSummary
 
@@ -26,6 +26,7 @@ REFS_MAX = 32
 MANIFESTS_MAX = 4
 LOOKED_UP_MAX = 200
 REFS_OF_A_MANIFEST_MAX = 2_000_000
+_NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 
 
 def sample(context: Context) -> list[str]:
@@ -47,7 +48,7 @@ def sample(context: Context) -> list[str]:
 
 def _chunks(context: Context, key: str, rng: random.Random) -> list[str]:
     arrays = parse_manifest(context.reader.get(key), key).arrays
-    ids = np.concatenate([array.ids[array.kind == NATIVE] for array in arrays])
+    ids = np.concatenate([_NO_IDS, *(array.ids[array.kind == NATIVE] for array in arrays)])
     count = min(context.plan.config.safety.canary_chunks, len(ids))
     rows = sorted(rng.sample(range(len(ids)), count))
     return [CHUNKS + name for name in encode_ids(ids[rows]).to_pylist()]

@@ -73,6 +73,9 @@ class CollectConfig:
             ago, because refs can be put on released snapshots. 0 asks for one mark only.
         overwritten_min_age_hours: also delete earlier versions of the repo info that are older than this and
             that neither its chain nor its own log names; None leaves them.
+        keep_chunks: delete no chunk, whatever nothing reaches. For repositories that lack live chunks, which
+            hold every other run.
+        keep_transactions: delete no transaction log; likewise.
         max_delete_objects: more candidates than this hold the run; None is no limit.
         max_delete_bytes: more bytes than this hold the run.
         max_delete_percent: a larger share of the listed objects than this holds the run.
@@ -87,6 +90,8 @@ class CollectConfig:
     unsafe_min_age_seconds: float | None = None
     grace_hours: float = 24.0
     overwritten_min_age_hours: float | None = None
+    keep_chunks: bool = False
+    keep_transactions: bool = False
     max_delete_objects: int | None = None
     max_delete_bytes: int | None = None
     max_delete_percent: float | None = None
@@ -113,6 +118,12 @@ class CollectConfig:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ConfigError(f"{name} must not be negative")
+
+    @property
+    def kept_kinds(self) -> list[str]:
+        """Kinds of objects of which none may be deleted."""
+        kinds = {"chunks": self.keep_chunks, "transactions": self.keep_transactions}
+        return [kind for kind, kept in kinds.items() if kept]
 
     @property
     def min_age_seconds(self) -> float:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.listing import KINDS
-from dredge.icechunk.collection.marking import manifest_rows, snapshot_rows
+from dredge.icechunk.collection.marking import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hashes_of_names
@@ -46,14 +46,12 @@ def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
 def live_ids(reader: ObjectReader, history: History) -> Mapping[str, sets.Ids]:
     """Give the live ids of a history by kind; spec 2 counts every snapshot that it lists."""
     live = set(history.snapshots) if history.spec_version == 2 else history.reachable()
-    manifests: set[str] = set()
-    for row in snapshot_rows(reader, sorted(live)):
-        manifests.update(row.manifests)
-    chunks = sets.unite_all(found for _, found in manifest_rows(reader, sorted(manifests)))
+    refs = refs_by_manifest(snapshot_rows(reader, sorted(live)))
+    chunks = sets.unite_all(found for _, found in manifest_rows(reader, refs))
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
     return {
         "snapshots": sets.of_names(live),
         "transactions": sets.of_names(live | pruned),
-        "manifests": sets.of_names(manifests),
+        "manifests": sets.of_names(refs),
         "chunks": chunks,
     }

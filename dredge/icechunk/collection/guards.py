@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dredge.errors import LeaseHeldError, RefusedError
-from dredge.icechunk.collection import canaries, listing, marking
+from dredge.icechunk.collection import absent, canaries, listing, marking
 from dredge.icechunk.collection.overwritten import KIND as OVERWRITTEN
 from dredge.icechunk.collection.plan import Context
 from dredge.runs.limits import Finding, worst
@@ -34,7 +34,8 @@ def _check(context: Context, record: StepRecord) -> None:
     objects = sum(counts.get(f"{kind}_candidates_objects", 0) for kind in kinds)
     size_bytes = sum(counts.get(f"{kind}_candidates_bytes", 0) for kind in kinds)
     listed = sum(counts.get(f"{kind}_listed_objects", 0) for kind in kinds)
-    findings = [*_proofs(context, record), *context.plan.config.limits.check(objects, size_bytes, listed)]
+    proofs = list(_proofs(context, record))
+    findings = [*proofs, *context.plan.config.limits.check(objects, size_bytes, listed)]
     verdict = worst(findings)
     context.folder.publish_json(
         GUARD,
@@ -56,7 +57,7 @@ def _check(context: Context, record: StepRecord) -> None:
     record.status = "held"
     record.error = RefusedError(
         f"{message} Read {context.folder.uri}/{GUARD}."
-        + (" Raise the limit if this is what you want." if verdict == "held" else "")
+        + (" Raise the limit if this is what you want." if worst(proofs) == "passed" else "")
     )
 
 
@@ -68,6 +69,7 @@ def _proofs(context: Context, record: StepRecord) -> Iterator[Finding]:
         yield _must(f"{kind}_complete", rows == counted, rows, counted, "candidates were written and counted")
     live = mark.counts["live_snapshots"]
     yield _must("live_not_empty", live > 0, live, None, "snapshots are live")
+    yield from absent.check_absent(context, mark, candidates)
     birds = canaries.sample(context)
     dead = canaries.among(context, birds, candidates)
     text = f"of {len(birds):,} objects that refs need are candidates" + (

@@ -5,8 +5,9 @@
     index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests
 
 Snapshots' contents and manifests never change and ids are never used again (an in-place expiration changes a
-snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit
-the digest in its name is left out, a part that does not fit its head is read from the repository again.
+snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit the
+digest in its name, or that an earlier reader wrote, is left out, a part that does not fit its head is read from
+the repository again.
 
 A part of manifests is what goes into sets without another step:
 
@@ -25,6 +26,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +41,8 @@ log = logging.getLogger("dredge")
 
 PARTS = "index/parts"
 HEADS = "index/heads"
+FORMAT = 2
+"""Rises when files are read more strictly: what an earlier reader believed is read again."""
 _ID_BYTES = 8
 
 
@@ -74,7 +78,9 @@ class ManifestIndex:
             if hashlib.sha256(data).hexdigest() != name.removesuffix(".json").rpartition("-")[2]:
                 log.warning("%s/%s does not fit its name and is left out", state.uri, name)
                 continue
-            index._take(json.loads(data))
+            value = json.loads(data)
+            if value.get("format") == FORMAT:
+                index._take(value)
         return index
 
     def add(
@@ -87,7 +93,8 @@ class ManifestIndex:
         """Record new parts in a head of their own; the same parts give the same head."""
         if not snapshots and not manifests:
             return
-        value = {
+        value: dict[str, Any] = {
+            "format": FORMAT,
             "snapshots": [part.to_json() for part in snapshots],
             "manifests": [{"part": part.to_json(), "ids": ids} for part, ids in manifests],
         }
@@ -95,12 +102,12 @@ class ManifestIndex:
         state.put(f"{HEADS}/{label}-{hashlib.sha256(data).hexdigest()}.json", data)
         self._take(value)
 
-    def _take(self, value: Mapping[str, list[dict[str, object]]]) -> None:
+    def _take(self, value: Mapping[str, Any]) -> None:
         self.snapshot_parts += [PartInfo.from_json(part) for part in value["snapshots"]]
         for item in value["manifests"]:
-            part = PartInfo.from_json(item["part"])  # type: ignore[arg-type]
+            part = PartInfo.from_json(item["part"])
             self.manifest_parts[part.name] = part
-            self.manifests_of[part.name] = list(item["ids"])  # type: ignore[call-overload]
+            self.manifests_of[part.name] = list(item["ids"])
 
     def drop(self, name: str) -> None:
         """Forget a part that cannot be trusted."""

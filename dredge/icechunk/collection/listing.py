@@ -37,6 +37,9 @@ SCHEMA = pa.schema([LISTING_SCHEMA.field("key").with_name("address"), *list(LIST
 KINDS = {"snapshots": SNAPSHOTS, "transactions": TRANSACTIONS, "manifests": MANIFESTS, "chunks": CHUNKS}
 """Folder by kind, in the order of deleting: what names something goes before what it names."""
 
+ABSENT_MAX = 1000
+"""Live objects that are not listed: so many of a kind are looked into."""
+
 _BITS_A_CHAR = 5
 
 
@@ -56,15 +59,18 @@ def _find(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         "rows": context.plan.config.tuning.candidate_rows,
         "chunk_bits": mark.details["chunk_bits"],
         "live": [part.to_json() for part in mark.parts_below(f"{marking.STEP}/")],
+        "kept": context.plan.config.kept_kinds,
     }
     tasks = _tasks(context, mark)
     results = context.spread(runner, STEP, list_range, config, tasks, "objects")
     totals: Counter[str] = Counter()
     samples: dict[str, list[str]] = {}
+    absent: dict[str, list[str]] = {}
     for task, result in zip(tasks, results, strict=True):
         record.parts += [PartInfo.from_json(part) for part in result["parts"]]
         totals.update({f"{task['kind']}_{name}": value for name, value in result["counts"].items()})
         samples.setdefault(task["kind"], []).extend(result["foreign"])
+        absent.setdefault(task["kind"], []).extend(result["absent"])
     for kind in KINDS:
         record.counts.update({f"{kind}_{name}": totals[f"{kind}_{name}"] for name in _COUNTS})
     for kind in ("snapshots", "manifests"):
@@ -73,11 +79,7 @@ def _find(context: Context, runner: TaskRunner, record: StepRecord) -> None:
                 f"{context.plan.uri}: {record.counts[f'{kind}_absent']} live {kind} are not listed in"
                 f" {KINDS[kind]}. Nothing was deleted. The repository is damaged, or the store lists wrongly."
             )
-    if record.counts["chunks_absent"]:
-        record.warn(
-            f"{record.counts['chunks_absent']:,} chunks that live manifests name are not in the store:"
-            " reads of them fail already, before this run"
-        )
+    record.details["absent"] = {kind: hashes[:ABSENT_MAX] for kind, hashes in absent.items() if hashes}
     for kind, names in samples.items():
         if names:
             shown = ", ".join(names[:3])
@@ -94,6 +96,8 @@ _COUNTS = (
     "candidates_bytes",
     "young_objects",
     "young_bytes",
+    "spared_objects",
+    "spared_bytes",
     "foreign",
     "absent",
 )
@@ -132,12 +136,13 @@ def list_range(config: Json, task: Json) -> Json:
     """List one range of a folder and write its candidates. A partition function.
 
     Args:
-        config: doors, `cutoff`, `rows`, `chunk_bits`, `live` (the parts of the mark).
+        config: doors, `cutoff`, `rows`, `chunk_bits`, `live` (the parts of the mark), `kept` (kinds of which
+            nothing is a candidate).
         task: `name`, `kind`, `prefix`, `low` (first name, inclusive; "" is open), `high` (exclusive; "" is
             open).
 
     Returns:
-        `parts`, `counts` and some `foreign` names.
+        `parts`, `counts`, some `foreign` names, and some `absent` ids that are live but not listed, as hex.
     """
     folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"])
@@ -151,9 +156,11 @@ def list_range(config: Json, task: Json) -> Json:
         hashes, right = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task["prefix"])))
         named = sets.contains(live, hashes) & right
         seen[np.searchsorted(live, hashes[named])] = True
+        nothing = np.zeros(len(right), np.bool_)
         old = is_old_column(batch["last_modified"], cutoff)
         young = right & ~named & ~old
-        candidate = right & ~named & old
+        dead = right & ~named & old
+        spared, candidate = (dead, nothing) if task["kind"] in config["kept"] else (nothing, dead)
         sizes = batch["size"].to_numpy()
         counts.update(
             listed_objects=batch.num_rows,
@@ -162,17 +169,25 @@ def list_range(config: Json, task: Json) -> Json:
             young_bytes=int(sizes[young].sum()),
             candidates_objects=int(candidate.sum()),
             candidates_bytes=int(sizes[candidate].sum()),
+            spared_objects=int(spared.sum()),
+            spared_bytes=int(sizes[spared].sum()),
             foreign=int((~right).sum()),
         )
         foreign += batch["key"].filter(pa.array(~right)).to_pylist()[: max(0, 3 - len(foreign))]
         if candidate.any():
             chosen.append(pa.Table.from_batches([batch]).filter(pa.array(candidate)))
         progress.add(batch.num_rows)
-    counts["absent"] = int((~seen).sum())
+    absent = _required(folder, config, task, live[~seen])
+    counts["absent"] = len(absent)
     parts = write_candidates(
         folder, f"{task['kind']}-{task['name'].rpartition('-')[2]}", chosen, config["rows"]
     )
-    return {"parts": [part.to_json() for part in parts], "counts": dict(counts), "foreign": foreign}
+    return {
+        "parts": [part.to_json() for part in parts],
+        "counts": dict(counts),
+        "foreign": foreign,
+        "absent": [f"{number:016x}" for number in absent[:ABSENT_MAX].tolist()],
+    }
 
 
 def is_old_column(times: pa.Array, cutoff: pa.Scalar) -> npt.NDArray[np.bool_]:
@@ -221,6 +236,16 @@ def _live_in(folder: RunFolder, config: Json, task: Json) -> sets.Ids:
         if first <= shard <= last:
             pieces[shard - first].append(sets.read_ids(folder, part))
     return _between(np.concatenate(list(sets.unite_by_shard(pieces))), task)
+
+
+def _required(folder: RunFolder, config: Json, task: Json, absent: sets.Ids) -> sets.Ids:
+    """Leave out what need not be there: the log of a snapshot, which roots of spec 1 have not."""
+    if task["kind"] != "transactions" or not len(absent):
+        return absent
+    name = f"{marking.STEP}/{marking.PRUNED}.ids"
+    parts = [part for part in map(PartInfo.from_json, config["live"]) if part.name == name]
+    pruned = sets.unite([sets.read_ids(folder, part) for part in parts])
+    return absent[sets.contains(pruned, absent)]
 
 
 def _chunk_shard(name: str) -> int:

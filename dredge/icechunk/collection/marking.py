@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -47,6 +47,8 @@ log = logging.getLogger("dredge")
 
 STEP = "mark"
 DEAD = "dead.json"
+PRUNED = "pruned"
+"""Transaction logs that only the repo info of spec 2 names: part `pruned.ids`."""
 
 
 def mark(context: Context, runner: TaskRunner) -> StepSummary:
@@ -54,7 +56,7 @@ def mark(context: Context, runner: TaskRunner) -> StepSummary:
 
     Raises:
         FormatError: a live file is missing or damaged; nothing was deleted.
-        RefusedError: the repository has no refs, or is not online.
+        RefusedError: the repository has no main, or is not online.
     """
     return context.step(STEP, [], lambda record: _mark(context, runner, record))
 
@@ -62,8 +64,6 @@ def mark(context: Context, runner: TaskRunner) -> StepSummary:
 def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     plan = context.plan
     history = read_history(context.reader)
-    if not history.branches:
-        raise RefusedError(f"{plan.uri}: no branch was found; an empty live set is never trusted")
     if history.availability != "online":
         raise RefusedError(f"{plan.uri}: the repository is {history.availability}. Nothing was deleted.")
     dead_before, dead_etag = _dead_before(context)
@@ -78,10 +78,16 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     live = _with_ancestors(context.reader, history, roots)
     index = ManifestIndex.load(context.state)
     rows = _snapshot_rows(context, runner, index, live)
-    refs = {manifest: count for row in rows for manifest, count in zip(row.manifests, row.refs, strict=True)}
+    refs = refs_by_manifest(rows)
     chunk_parts, read = _chunk_parts(context, runner, index, refs)
     logs = live | {log for entry in history.snapshots.values() for log in entry.pruned}
-    for kind, names in (("snapshots", live), ("manifests", refs), ("transactions", logs)):
+    pruned = logs - live
+    for kind, names in (
+        ("snapshots", live),
+        ("manifests", refs),
+        ("transactions", logs),
+        (PRUNED, pruned),
+    ):
         record.parts.append(sets.write_ids(context.folder, f"{STEP}/{kind}.ids", sets.of_names(names)))
     record.parts += chunk_parts
     record.details["chunk_bits"] = _bits(context, refs)
@@ -101,6 +107,20 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             f" unreachable for {duration_text(timedelta(hours=plan.config.grace_hours))}"
         )
     _write_known(context, record, live, roots, dead_etag)
+
+
+def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
+    """Give how many references each manifest has; raises FormatError when two snapshots disagree."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for manifest, count in zip(row.manifests, row.refs, strict=True):
+            if found.setdefault(manifest, count) != count:
+                raise FormatError(
+                    f"{SNAPSHOTS}{row.snapshot} is damaged, or another snapshot is: it says that manifest"
+                    f" {manifest} has {count} chunk references, the other one {found[manifest]}. Nothing was"
+                    " deleted."
+                )
+    return found
 
 
 def _write_known(
@@ -238,9 +258,14 @@ def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int =
 
 
 def manifest_rows(
-    reader: ObjectReader, manifests: Sequence[str], threads: int = 16
+    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16
 ) -> Iterator[tuple[str, sets.Ids]]:
     """Read which native chunks manifests name; raises FormatError when one is missing or damaged.
+
+    Args:
+        reader: on the repository.
+        refs: how many references snapshots say that each manifest has.
+        threads: files fetched at once.
 
     Many are fetched at once, and as many decoded at once as this process may use processors: all of that
     happens outside the interpreter's lock. A decoded manifest can be large, so never more.
@@ -251,10 +276,10 @@ def manifest_rows(
         key = MANIFESTS + manifest
         data = reader.get(key)
         with decoding:
-            return manifest, native_chunk_hashes(data, key)
+            return manifest, native_chunk_hashes(data, key, refs=refs[manifest])
 
     with _live_files(reader):
-        yield from ordered_map(read, manifests, threads)
+        yield from ordered_map(read, sorted(refs), threads)
 
 
 @contextmanager
@@ -325,7 +350,7 @@ def _index_manifests(
     label: str,
 ) -> None:
     tasks = [
-        {"name": f"{label}-manifests-{number:05d}", "manifests": hand}
+        {"name": f"{label}-manifests-{number:05d}", "refs": {manifest: refs[manifest] for manifest in hand}}
         for number, hand in enumerate(_by_refs(new, refs, context.plan.config.tuning.refs_a_task, runner))
     ]
     results = context.spread(runner, STEP, read_manifests, {}, tasks, "references")
@@ -334,7 +359,7 @@ def _index_manifests(
         label,
         [],
         [
-            (PartInfo.from_json(one["part"]), task["manifests"])
+            (PartInfo.from_json(one["part"]), list(task["refs"]))
             for one, task in zip(results, tasks, strict=True)
         ],
     )
@@ -361,7 +386,7 @@ def read_manifests(config: Json, task: Json) -> Json:
     folder = RunFolder.of_task(config)
     progress = Progress(folder, config["progress"], task["name"].replace("/", "-"))
     rows = []
-    for manifest, chunks in manifest_rows(open_reader(config["uri"]), task["manifests"], config["threads"]):
+    for manifest, chunks in manifest_rows(open_reader(config["uri"]), task["refs"], config["threads"]):
         rows.append((manifest, chunks))
         progress.add(len(chunks))
     return {"part": write_manifest_rows(state, task["name"], rows).to_json()}

@@ -3,15 +3,12 @@
 The library never removes them; their bytes grow with the square of the number of commits. Kept here are the
 chain that the operations log is read from, every copy that the current log names (the chain moves on to
 those), and what is younger than a limit of its own. What goes is only the way back to old entries of the
-operations
-log: with later changes the log ends after the newest two thousand entries or so. No snapshot and no data
-    depends on
-these files.
+operations log: with later changes the log ends after the newest two thousand entries or so. No snapshot and no
+data depends on these files.
 """
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,10 +16,8 @@ import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.roots import is_old
-from dredge.icechunk.format.repo_info import REPO_KEY, RepoInfo, parse_repo_info
-from dredge.icechunk.format.snapshots import instant
-from dredge.icechunk.ids import is_id
-from dredge.icechunk.repository import OVERWRITTEN
+from dredge.icechunk.format.repo_info import OVERWRITTEN, RepoInfo, parse_repo_info, written_at
+from dredge.icechunk.repository import read_repo_info
 from dredge.runs.perform import StepRecord
 from dredge.storage import ObjectReader
 
@@ -30,20 +25,6 @@ if TYPE_CHECKING:
     from dredge.icechunk.collection.plan import Context
 
 KIND = "overwritten"
-_NAME = re.compile(r"^repo\.(\d{14})\.([0-9A-Z]{20})$")
-_COUNTS_DOWN_FROM = 32_503_680_000_000  # milliseconds since 1970, the year 3000: newer names sort first
-
-
-def written_at(name: str) -> datetime | None:
-    """Tell when a copy of the repo info was made, or None when the name is no copy's.
-
-    Args:
-        name: the file's name without its folder, `repo.<14 digits>.<id>`.
-    """
-    match = _NAME.match(name)
-    if match is None or not is_id(match[2]):
-        return None
-    return instant((_COUNTS_DOWN_FROM - int(match[1])) * 1000)
 
 
 def needed_copies(reader: ObjectReader, info: RepoInfo) -> set[str]:
@@ -74,7 +55,7 @@ def find_overwritten(context: Context, record: StepRecord) -> None:
     if hours is None or context.plan.spec_version != 2:
         return
     cutoff = min(context.plan.cutoff, context.plan.created_at - timedelta(hours=hours))
-    needed = needed_copies(context.reader, parse_repo_info(context.reader.get(REPO_KEY)))
+    needed = needed_copies(context.reader, read_repo_info(context.reader))
     chosen = []
     objects = size_bytes = listed = 0
     for batch in context.reader.list(OVERWRITTEN):

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 from dredge.errors import DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.marking import manifest_rows, snapshot_rows
+from dredge.icechunk.collection.marking import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.collection.plan import Context
-from dredge.icechunk.format.repo_info import REPO_KEY, parse_repo_info
 from dredge.icechunk.format.snapshots import parse_snapshot
-from dredge.icechunk.repository import SNAPSHOTS, read_refs
+from dredge.icechunk.repository import SNAPSHOTS, read_refs, read_repo_info
 from dredge.runs.gate import write_look
 from dredge.storage import ObjectReader
 
@@ -52,9 +51,10 @@ def look_again(
 
     Raises:
         FormatError: the repository cannot be read.
+        RefusedError: main is gone.
     """
     if spec_version == 2:
-        listed = {entry.id for entry in parse_repo_info(reader.get(REPO_KEY)).snapshots}
+        listed = {entry.id for entry in read_repo_info(reader).snapshots}
         back = sorted(listed & set(doomed))
         return Since(
             frozenset(listed - set(known)), f"the repo info, which lists {back[0]}" if back else None
@@ -87,12 +87,12 @@ def refuse_risen(context: Context, since: Since) -> None:
 def newly_live(reader: ObjectReader, since: Since) -> dict[str, sets.Ids]:
     """Give what the new snapshots name, by kind."""
     rows = list(snapshot_rows(reader, sorted(since.new)))
-    manifests = sorted({manifest for row in rows for manifest in row.manifests})
-    chunks = [found for _, found in manifest_rows(reader, manifests)]
+    refs = refs_by_manifest(rows)
+    chunks = [found for _, found in manifest_rows(reader, refs)]
     return {
         "snapshots": sets.of_names(since.new),
         "transactions": sets.of_names(since.new),
-        "manifests": sets.of_names(manifests),
+        "manifests": sets.of_names(refs),
         "chunks": sets.unite(chunks),
     }
 

@@ -139,7 +139,7 @@ def _headline(outcome: str, totals: dict[str, dict[str, int]]) -> str:
 
 def _what_to_do(outcome: str, failures: dict[str, Any]) -> str:
     if outcome == "held":
-        return "Read the guards below. Raise the limit that held the run, if this is what you want."
+        return "Read the guards below. Those that did not pass say why, and a limit can be raised if you want this."
     if outcome == "partial":
         return "Run the sweep again: it goes on where it stopped."
     return "Read what went wrong below; then start a new run." if failures else ""
@@ -178,15 +178,23 @@ def _rows(kind: str, figures: dict[str, int], dry_run: bool) -> Iterator[dict[st
 
     if not figures:
         return
+    spared = figures.get("spared_objects", 0)
     candidates, young = figures.get("candidates_objects", 0), figures.get("young_objects", 0)
     foreign = figures.get("foreign", 0)
-    live = figures.get("listed_objects", 0) - candidates - young - foreign
+    live = figures.get("listed_objects", 0) - candidates - young - foreign - spared
     if live:
-        sizes = [figures.get(f"{what}_bytes", 0) for what in ("listed", "candidates", "young")]
-        size_bytes = None if foreign or "listed_bytes" not in figures else sizes[0] - sizes[1] - sizes[2]
+        sizes = [figures.get(f"{what}_bytes", 0) for what in ("listed", "candidates", "young", "spared")]
+        size_bytes = None if foreign or "listed_bytes" not in figures else sizes[0] - sum(sizes[1:])
         yield row("kept", "needed", live, size_bytes)
     if young:
         yield row("kept", "younger than the cutoff", young, figures["young_bytes"])
+    if spared:
+        yield row(
+            "kept",
+            "nothing reaches it, but none of its kind is to be deleted",
+            spared,
+            figures["spared_bytes"],
+        )
     if foreign:
         yield row("kept", "not a name that Icechunk gives", foreign, None)
     verdict = "would be deleted" if dry_run else "candidate"

@@ -31,9 +31,9 @@ from dredge.icechunk.collection.overwritten import KIND as OVERWRITTEN
 from dredge.icechunk.collection.overwritten import needed_copies
 from dredge.icechunk.collection.plan import Context
 from dredge.icechunk.collection.recheck import look_again, newly_live, refuse_risen, watching
-from dredge.icechunk.format.repo_info import REPO_KEY, parse_repo_info
+from dredge.icechunk.format.repo_info import OVERWRITTEN as OVERWRITTEN_FOLDER
 from dredge.icechunk.ids import hashes_of_names
-from dredge.icechunk.repository import OVERWRITTEN as OVERWRITTEN_FOLDER
+from dredge.icechunk.repository import read_repo_info
 from dredge.runs import ledger
 from dredge.runs.chain import PLAN, check_chain
 from dredge.runs.defects import foreseen
@@ -177,7 +177,7 @@ def _needed(context: Context, kind: str) -> Json:
     """Give the copies of the repo info that the log needs now; they may be others than at the mark."""
     if kind != OVERWRITTEN:
         return {}
-    return {"needed": sorted(needed_copies(context.reader, parse_repo_info(context.reader.get(REPO_KEY))))}
+    return {"needed": sorted(needed_copies(context.reader, read_repo_info(context.reader)))}
 
 
 def delete_parts(config: Json, task: Json) -> Json:

@@ -14,9 +14,9 @@ from datetime import datetime
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.icechunk.expiration.in_place import Applied
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
-from dredge.icechunk.format.repo_info import REPO_KEY, RepoInfo, parse_repo_info
+from dredge.icechunk.format.repo_info import OVERWRITTEN, REPO_KEY, RepoInfo, parse_repo_info
 from dredge.icechunk.history import History
-from dredge.icechunk.repository import OVERWRITTEN, history_of, read_history
+from dredge.icechunk.repository import history_of, read_history, with_restamped
 from dredge.runs.partial import partial_after
 from dredge.storage import ObjectReader
 
@@ -134,7 +134,7 @@ def _recorded(reader: ObjectReader) -> _Run:
         raise FormatError(f"{reader.uri}/{REPO_KEY}: records no expiration, though one just ran")
     older = info.updates[place + 1].backup if place + 1 < len(info.updates) else info.before_updates
     after = info if place == 0 else _backup(reader, info.updates[place].backup)
-    return _Run(history_of(_backup(reader, older)), history_of(after))
+    return _Run(with_restamped(reader, history_of(_backup(reader, older))), history_of(after))
 
 
 def _backup(reader: ObjectReader, name: str | None) -> RepoInfo:

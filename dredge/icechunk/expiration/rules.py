@@ -10,7 +10,8 @@
 A snapshot is expired when its time is strictly before the threshold. Roots are never released and never
 edited, main is never deleted, no edit can make a cycle: the only new parent ever given is the root of the
 edited snapshot's own path. The rules rely on times that fall strictly from child to parent
-(`History.check`): a path is a living part, then an expired part.
+(`History.check`): a path is a living part, then an expired part. The one exception is a snapshot that carries
+the time of an expiration by an old release (`History.restamped`): while it lives, its path stays as it is.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def document(history: History, request: Request) -> Outcome:
             if request.may_delete(ref) and history.snapshots[ref.tip].parent_id is not None:
                 deleted.add(ref)
             continue
-        cut = walker.next_cut(ref.tip)
+        cut = None if walker.ends_living(ref.tip) else walker.next_cut(ref.tip)
         if cut is not None:
             edits[cut] = walker.root_of(cut)
     before = history.reachable()
@@ -104,6 +105,8 @@ def spec_v1(history: History, request: Request) -> Outcome:
         expired = walker.is_expired(ref.tip)
         if expired and request.may_delete(ref):
             deleted.add(ref)
+        if walker.ends_living(ref.tip):
+            continue
         cut = ref.tip if expired else walker.next_cut(ref.tip)
         parent = None if cut is None else edits.get(cut, history.snapshots[cut].parent_id)
         if cut is None or parent is None or history.snapshots[parent].parent_id is None:
@@ -167,9 +170,20 @@ class _Walker:
         self.threshold = threshold
         self._roots: dict[str, str] = {}
         self._living: set[str] = set()
+        self._living_bottoms = {node for node in history.restamped if not self.is_expired(node)}
 
     def is_expired(self, snapshot: str) -> bool:
         return self.snapshots[snapshot].flushed_at < self.threshold
+
+    def ends_living(self, tip: str) -> bool:
+        """Tell whether the snapshot above the root carries the time of an earlier expiration, and that lives.
+
+        It is the oldest living one of its path, and on the root already: nothing is to be done.
+        """
+        node: str | None = tip if self._living_bottoms else None
+        while node is not None and node not in self._living_bottoms:
+            node = self.snapshots[node].parent_id
+        return node is not None
 
     def root_of(self, snapshot: str) -> str:
         """Give the parentless snapshot at the end of a path."""

@@ -24,6 +24,7 @@ from dredge.errors import FormatError
 
 MAGIC = bytes.fromhex("494345f09fa78a4348554e4b")
 HEADER_BYTES = 39
+SPEC_BYTE = 36
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 BLOCK_BYTES_MAX = 128 * 1024
 COMPRESSION_LEVEL = 3
@@ -113,7 +114,7 @@ def open_file(data: bytes, name: str, expected: FileType, limits: Limits = LIMIT
     return Opened(
         name=name,
         file_type=file_type,
-        spec_version=header[36],
+        spec_version=header[SPEC_BYTE],
         writer=header[12:36].decode("ascii", "replace").rstrip(" \0"),
         header=header,
         size=size,
@@ -139,8 +140,10 @@ def _checked_header(data: bytes, name: str, limits: Limits) -> bytes:
         raise FormatError(f"{name}: not an Icechunk file (wrong magic at byte 0)")
     if len(header) < HEADER_BYTES:
         raise FormatError(f"{name}: truncated in the header ({len(header)} of {HEADER_BYTES} bytes)")
-    if header[36] not in (1, 2):
-        raise FormatError(f"{name}: unknown spec version {header[36]} at byte 36; this reader knows 1 and 2")
+    if header[SPEC_BYTE] not in (1, 2):
+        raise FormatError(
+            f"{name}: unknown spec version {header[SPEC_BYTE]} at byte {SPEC_BYTE}; this reader knows 1 and 2"
+        )
     if header[38] != 1:
         raise FormatError(f"{name}: unknown compression {header[38]} at byte 38; only 1 (zstd) is known")
     return header

@@ -1,4 +1,4 @@
-"""The two loops over chunk references, compiled by numba: no Python object a reference.
+"""The loops over bodies and chunk references, compiled by numba: no Python object a reference.
 
 A `ChunkRef` table, in a body of n bytes (`flatbuffer` explains tables and vtables):
 
@@ -12,6 +12,8 @@ A `ChunkRef` table, in a body of n bytes (`flatbuffer` explains tables and vtabl
 The functions take the body as three views (u8, u16, u32) because flatbuffers are aligned; a misaligned
 offset is damage. They stay free of helpers and globals, so that numba can cache them on disk, and they run
 undecorated too (tests do that). They return -1, or the place of the damage.
+
+`cover` has a byte for each four bytes of the body; a loop sets it where it found a structure (`verifier`).
 """
 
 from __future__ import annotations
@@ -95,11 +97,15 @@ def walk_refs(u8, u16, u32, start, count, dimensions, kind, ids, offsets, length
     return -1
 
 
-def native_hashes(u8, u16, u32, start, count, out, filled):  # type: ignore[no-untyped-def]
-    """Append the first 64 bits of each native chunk's id; `filled[0]` counts them."""
+def native_hashes(u8, u16, u32, start, count, out, filled, cover):  # type: ignore[no-untyped-def]
+    """Append the first 64 bits of each native chunk's id; `filled[0]` counts them.
+
+    Every field and vector of a reference is marked in `cover`.
+    """
     size = len(u8)
     known = -1
-    table_bytes = inline_at = id_at = location_at = packed_at = 0
+    table_bytes = index_at = inline_at = offset_at = length_at = id_at = 0
+    location_at = etag_at = modified_at = packed_at = extra_at = 0
     used = int(filled[0])
     for row in range(count):
         place = start + 4 * row
@@ -116,19 +122,75 @@ def native_hashes(u8, u16, u32, start, count, out, filled):  # type: ignore[no-u
             half = vtable >> 1
             vtable_bytes = int(u16[half])
             table_bytes = int(u16[half + 1])
-            if vtable_bytes < 4 or vtable_bytes & 1 or vtable + vtable_bytes > size:
+            if vtable_bytes < 4 or vtable_bytes & 1 or vtable + vtable_bytes > size or table_bytes < 4:
                 return table
             slots = (vtable_bytes - 4) >> 1
+            index_at = int(u16[half + 2]) if slots > 0 else 0
             inline_at = int(u16[half + 3]) if slots > 1 else 0
+            offset_at = int(u16[half + 4]) if slots > 2 else 0
+            length_at = int(u16[half + 5]) if slots > 3 else 0
             id_at = int(u16[half + 6]) if slots > 4 else 0
             location_at = int(u16[half + 7]) if slots > 5 else 0
+            etag_at = int(u16[half + 8]) if slots > 6 else 0
+            modified_at = int(u16[half + 9]) if slots > 7 else 0
             packed_at = int(u16[half + 10]) if slots > 8 else 0
-            known = vtable
-            if id_at and id_at + 12 > table_bytes:
+            extra_at = int(u16[half + 11]) if slots > 9 else 0
+            for slot in range(10, slots):
+                if u16[half + 2 + slot]:
+                    return table
+            if index_at < 4 or index_at + 4 > table_bytes:
                 return table
+            if (inline_at and inline_at < 4) or (location_at and location_at < 4):
+                return table
+            if (etag_at and etag_at < 4) or (packed_at and packed_at < 4) or (extra_at and extra_at < 4):
+                return table
+            if (index_at | inline_at | offset_at | length_at | id_at | location_at) & 3:
+                return table
+            if (etag_at | modified_at | packed_at | extra_at) & 3:
+                return table
+            if inline_at + 4 > table_bytes or location_at + 4 > table_bytes or etag_at + 4 > table_bytes:
+                return table
+            if packed_at + 4 > table_bytes or extra_at + 4 > table_bytes:
+                return table
+            if offset_at and (offset_at < 4 or offset_at + 8 > table_bytes):
+                return table
+            if length_at and (length_at < 4 or length_at + 8 > table_bytes):
+                return table
+            if id_at and (id_at < 4 or id_at + 12 > table_bytes):
+                return table
+            if modified_at and (modified_at < 4 or modified_at + 4 > table_bytes):
+                return table
+            known = vtable
+            for word in range(vtable >> 2, ((vtable + vtable_bytes - 1) >> 2) + 1):
+                cover[word] = 1
         if table + table_bytes > size:
             return table
+        word = table >> 2
+        cover[word] = 1
+        field = word + (index_at >> 2)
+        cover[field] = 1
+        vector = (field << 2) + int(u32[field])
+        if vector & 3 or vector + 4 > size:
+            return table
+        vector >>= 2
+        coordinates = int(u32[vector])
+        if ((vector + 1 + coordinates) << 2) > size:
+            return table
+        for at in range(vector, vector + 1 + coordinates):
+            cover[at] = 1
+        if offset_at:
+            cover[word + (offset_at >> 2)] = 1
+            cover[word + (offset_at >> 2) + 1] = 1
+        if length_at:
+            cover[word + (length_at >> 2)] = 1
+            cover[word + (length_at >> 2) + 1] = 1
         if id_at:
+            if inline_at or location_at or packed_at:
+                return table
+            field = word + (id_at >> 2)
+            cover[field] = 1
+            cover[field + 1] = 1
+            cover[field + 2] = 1
             value = out[used] * 0
             for byte in range(8):
                 value = (value << 8) | u8[table + id_at + byte]
@@ -136,7 +198,154 @@ def native_hashes(u8, u16, u32, start, count, out, filled):  # type: ignore[no-u
             used += 1
         elif not (inline_at or location_at or packed_at):
             return table
+        if modified_at:
+            cover[word + (modified_at >> 2)] = 1
+        if inline_at or location_at or etag_at or packed_at or extra_at:
+            for at in (inline_at, location_at, etag_at, packed_at, extra_at):
+                if at:
+                    field = word + (at >> 2)
+                    cover[field] = 1
+                    vector = (field << 2) + int(u32[field])
+                    if vector & 3 or vector + 4 > size:
+                        return table
+                    end = vector + 4 + int(u32[vector >> 2])
+                    if end > size:
+                        return table
+                    for touched in range(vector >> 2, ((end - 1) >> 2) + 1):
+                        cover[touched] = 1
     filled[0] = used
+    return -1
+
+
+def account(u8, u16, u32, kinds, widths, below, firsts, frames, cover, wanted, found, whole):  # type: ignore[no-untyped-def]
+    """Follow every field of every table from the root, check that it lies inside, and mark it in `cover`.
+
+    Args:
+        kinds: of each slot of each type of table (`verifier`): 0 fields inside the table, 1 vector of items
+            without references, 2 string, 3 table, 4 vector of tables, 5 vector of strings, 6 one of several
+            types of table, chosen by the slot before it, 7 vector of tables that others follow.
+        widths: bytes of a field or of a vector's item; for kind 6 how many types there are.
+        below: the type of table that a slot leads to; for kind 6 the first of them.
+        firsts: where each type's slots begin, and one number more; the root has type 0.
+        frames: room for the way from the root, shape (16, 3).
+        wanted: a slot of kind 0, or -1; where each such field lies is written into `found`, after their number.
+        whole: nothing else will be marked, so whatever is not must be zero.
+    """
+    size = len(u8)
+    tables = used = 0
+    depth = 0
+    frames[0, 0], frames[0, 1], frames[0, 2] = 0, 1, 0
+    if size >= 8 and u32[1] == 1802003273:  # "Ichk", the identifier of the format
+        cover[1] = 1
+    cover[0] = 1
+    while depth >= 0:
+        if frames[depth, 1] == 0:
+            depth -= 1
+            continue
+        place = int(frames[depth, 0])
+        shape = int(frames[depth, 2])
+        frames[depth, 0] += 4
+        frames[depth, 1] -= 1
+        table = place + int(u32[place >> 2])
+        if table & 3 or table + 4 > size:
+            return place
+        tables += 1
+        if tables > size:
+            return place
+        if shape < 0:  # a string
+            end = table + 4 + int(u32[table >> 2]) + 1
+            if end > size:
+                return place
+            for word in range(table >> 2, ((end - 1) >> 2) + 1):
+                cover[word] = 1
+            continue
+        distance = int(u32[table >> 2])
+        if distance >= 2147483648:
+            distance -= 4294967296
+        vtable = table - distance
+        if vtable < 0 or vtable & 1 or vtable + 4 > size:
+            return table
+        half = vtable >> 1
+        vtable_bytes = int(u16[half])
+        table_bytes = int(u16[half + 1])
+        if vtable_bytes < 4 or vtable_bytes & 1 or vtable + vtable_bytes > size:
+            return table
+        if table_bytes < 4 or table + table_bytes > size:
+            return table
+        cover[table >> 2] = 1
+        for word in range(vtable >> 2, ((vtable + vtable_bytes - 1) >> 2) + 1):
+            cover[word] = 1
+        first = int(firsts[shape])
+        known = int(firsts[shape + 1]) - first
+        before = 0
+        for slot in range((vtable_bytes - 4) >> 1):
+            at = int(u16[half + 2 + slot])
+            chooser, before = before, at
+            if at == 0:
+                continue
+            if slot >= known or at < 4:
+                return table
+            kind = int(kinds[first + slot])
+            width = int(widths[first + slot])
+            field = table + at
+            if kind == 0:
+                if at + width > table_bytes:
+                    return table
+                if first + slot == wanted:
+                    used += 1
+                    if used >= len(found):
+                        return table
+                    found[used] = field
+                for word in range(field >> 2, ((field + width - 1) >> 2) + 1):
+                    cover[word] = 1
+                continue
+            if at + 4 > table_bytes or field & 3:
+                return table
+            cover[field >> 2] = 1
+            target = field + int(u32[field >> 2])
+            if target & 3 or target + 4 > size:
+                return table
+            if kind == 3 or kind == 6:
+                lower = int(below[first + slot])
+                if kind == 6:
+                    choice = int(u8[table + chooser]) if chooser else 0
+                    if choice == 0 or choice > width:
+                        return table
+                    lower += choice - 1
+                depth += 1
+                frames[depth, 0], frames[depth, 1], frames[depth, 2] = field, 1, lower
+                continue
+            count = int(u32[target >> 2])
+            item = 1 if kind == 2 else width if kind == 1 else 4
+            end = target + 4 + count * item + (1 if kind == 2 else 0)
+            if end > size:
+                return table
+            for word in range(target >> 2, ((end - 1) >> 2) + 1):
+                cover[word] = 1
+            if kind == 4 or kind == 5:
+                depth += 1
+                frames[depth, 0], frames[depth, 1] = target + 4, count
+                frames[depth, 2] = int(below[first + slot]) if kind == 4 else -1
+    found[0] = used
+    if whole:
+        for word in range(len(cover)):
+            if u32[word] and not cover[word]:
+                return word * 4
+    return -1
+
+
+def uncovered(u32, cover, words):  # type: ignore[no-untyped-def]
+    """Find a word that is not zero and belongs to no structure; gives its place, or -1."""
+    step = 256
+    for start in range(0, words, step):
+        stop = min(start + step, words)
+        found = 0
+        for word in range(start, stop):
+            found |= int(u32[word]) * (1 - int(cover[word]))
+        if found:
+            for word in range(start, stop):
+                if u32[word] and not cover[word]:
+                    return word * 4
     return -1
 
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, Opened, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
 from dredge.icechunk.format.snapshots import check_name
+from dredge.icechunk.format.verifier import Views, account, check_covered, views_of
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, distinct, encode_id
 
 DIMENSIONS_MAX = 256
-
-type Views = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16], npt.NDArray[np.uint32]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,20 +82,26 @@ def parse_manifest(
         FormatError: bytes that are no sound manifest, or a manifest under another one's name.
     """
     opened, buffer, manifest_id = _open(data, name, limits)
-    views = _views(opened)
+    views = views_of(opened)
     loop = walk or compiled("walk_refs")
     arrays = tuple(_array(buffer, views, table, refs, loop) for table, refs in _arrays(buffer, limits))
     return Manifest(manifest_id, opened.spec_version, arrays)
 
 
 def native_chunk_hashes(
-    data: bytes, name: str, *, limits: Limits = LIMITS, loop: Callable[..., int] | None = None
+    data: bytes,
+    name: str,
+    *,
+    refs: int | None = None,
+    limits: Limits = LIMITS,
+    loop: Callable[..., int] | None = None,
 ) -> npt.NDArray[np.uint64]:
     """Give the first 64 bits of the id of every native chunk that a manifest refers to, sorted, each once.
 
     Args:
         data: the whole file.
         name: its key.
+        refs: how many references of any kind snapshots say that it has; None does not compare.
         limits: sizes above which the file is refused.
         loop: the loop over the references; the compiled one unless a test brings another.
 
@@ -103,15 +109,20 @@ def native_chunk_hashes(
         FormatError: bytes that are no sound manifest; then nothing may be judged unreachable.
     """
     opened, buffer, _ = _open(data, name, limits)
-    views = _views(opened)
-    vectors = [refs for _, refs in _arrays(buffer, limits)]
-    out = np.empty(sum(refs.count for refs in vectors), dtype=np.uint64)
+    views = views_of(opened)
+    vectors = [vector for _, vector in _arrays(buffer, limits)]
+    total = sum(vector.count for vector in vectors)
+    if refs is not None and total != refs:
+        raise FormatError(f"{name}: damaged: has {total} chunk references; snapshots say {refs}")
+    out = np.empty(total, dtype=np.uint64)
     filled = np.zeros(1, dtype=np.int64)
     run = loop or compiled("native_hashes")
-    for refs in vectors:
-        damaged = run(*views, refs.start, refs.count, out, filled)
+    cover = account(opened, whole=False).cover
+    for vector in vectors:
+        damaged = run(*views, vector.start, vector.count, out, filled, cover)
         if damaged >= 0:
             raise buffer.fail("damaged chunk reference", damaged)
+    check_covered(opened, cover)
     return distinct(out[: filled[0]])
 
 
@@ -135,11 +146,6 @@ def _arrays(buffer: Buffer, limits: Limits) -> Iterator[tuple[Table, Vector]]:
         if refs.start & 3:
             raise buffer.fail("misaligned vector of references", refs.start)
         yield table, refs
-
-
-def _views(opened: Opened) -> Views:
-    padded = opened.padded
-    return padded[: opened.size], padded.view("<u2"), padded.view("<u4")
 
 
 def _array(buffer: Buffer, views: Views, table: Table, refs: Vector, walk: Callable[..., int]) -> ArrayRefs:

@@ -28,15 +28,22 @@ def parse_ref(data: bytes, key: str) -> str:
         FormatError: not the JSON of a ref, or no object id in it.
     """
     if len(data) > REF_BYTES_MAX:
-        raise FormatError(f"{key}: {len(data)} bytes are too many for a ref")
+        raise _damaged(key, f"{len(data)} bytes are too many for a ref")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        raise FormatError(f"{key}: not JSON") from None
+        raise _damaged(key, "not JSON" if data else "the file is empty") from None
     snapshot = value.get("snapshot") if isinstance(value, dict) else None
     if not isinstance(snapshot, str) or not is_id(snapshot):
-        raise FormatError(f"{key}: holds no snapshot id")
+        raise _damaged(key, "holds no snapshot id")
     return snapshot
+
+
+def _damaged(key: str, what: str) -> FormatError:
+    return FormatError(
+        f"{key}: {what}. What this ref keeps alive is unknown, so nothing was changed or deleted. Restore the"
+        " file, or let Icechunk delete the ref."
+    )
 
 
 def live_refs(keys: list[str]) -> dict[tuple[str, str], str]:

@@ -6,14 +6,20 @@ names those copies, newest first, and `repo_before_updates` names the copy with 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, open_file
+from dredge.icechunk.format.envelope import LIMITS, FileType, Limits
 from dredge.icechunk.format.flatbuffer import Buffer, Table
-from dredge.icechunk.ids import ID_BYTES, encode_id
+from dredge.icechunk.format.verifier import open_accounted
+from dredge.icechunk.ids import ID_BYTES, encode_id, is_id
 
 REPO_KEY = "repo"
+OVERWRITTEN = "overwritten/"
+_COPY = re.compile(r"^repo\.(\d{14})\.([0-9A-Z]{20})$")
+_COUNTS_DOWN_FROM = datetime(3000, 1, 1, tzinfo=UTC)  # in milliseconds, so newer names sort first
 
 UPDATE_KINDS = (
     "none",
@@ -76,6 +82,21 @@ class RepoInfo:
     before_updates: str | None
 
 
+def written_at(name: str) -> datetime | None:
+    """Tell when a copy of the repo info was made, or None when the name is no copy's.
+
+    Args:
+        name: the file's name without its folder, `repo.<14 digits>.<id>`.
+    """
+    match = _COPY.match(name)
+    if match is None or not is_id(match[2]):
+        return None
+    try:
+        return _COUNTS_DOWN_FROM - timedelta(milliseconds=int(match[1]))
+    except OverflowError:  # before the year 1
+        return None
+
+
 def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: Limits = LIMITS) -> RepoInfo:
     """Read a repo info file, the current one or a copy in `overwritten/`.
 
@@ -83,7 +104,8 @@ def parse_repo_info(data: bytes, name: str = REPO_KEY, *, limits: Limits = LIMIT
         FormatError: bytes that are no sound repo info, a parent or a ref that points outside the list of
             snapshots, or an id that is listed twice.
     """
-    buffer = Buffer(open_file(data, name, FileType.REPO_INFO, limits).body, name)
+    opened, _ = open_accounted(data, name, FileType.REPO_INFO, limits)
+    buffer = Buffer(opened.body, name)
     root = buffer.root()
     tables = list(root.tables(4))
     ids = [encode_id(table.required_inline(0, ID_BYTES, "snapshot id")) for table in tables]

@@ -6,12 +6,14 @@ the file never changes. Source: `snapshot.fbs`; slots in the comments below.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
 from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, close_file, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table
+from dredge.icechunk.format.verifier import open_accounted
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, decode_id, encode_id
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -91,10 +93,12 @@ def parse_snapshot(data: bytes, name: str, *, nodes: bool = False, limits: Limit
         limits: sizes above which the file is refused.
 
     Raises:
-        FormatError: bytes that are no sound snapshot, or a snapshot under another one's name.
+        FormatError: bytes that are no sound snapshot, a snapshot under another one's name, or one whose nodes
+            use a manifest that it does not list.
     """
-    opened = open_file(data, name, FileType.SNAPSHOT, limits)
-    root = Buffer(opened.body, name).root()
+    opened, accounted = open_accounted(data, name, FileType.SNAPSHOT, limits, uses=True)
+    body = opened.body
+    root = Buffer(body, name).root()
     snapshot = Snapshot(
         id=encode_id(root.required_inline(0, ID_BYTES, "id")),
         parent_id=_optional_id(root.inline(1, ID_BYTES)),
@@ -105,6 +109,7 @@ def parse_snapshot(data: bytes, name: str, *, nodes: bool = False, limits: Limit
         spec_version=opened.spec_version,
     )
     check_name(snapshot.id, name)
+    _check_uses(name, body, accounted.uses.tolist(), snapshot.manifests)
     return replace(snapshot, nodes=tuple(_node(table) for table in root.tables(2))) if nodes else snapshot
 
 
@@ -114,7 +119,8 @@ def parse_parentage(data: bytes, name: str, *, limits: Limits = LIMITS) -> tuple
     Raises:
         FormatError: as `parse_snapshot`.
     """
-    root = Buffer(open_file(data, name, FileType.SNAPSHOT, limits).body, name).root()
+    opened, _ = open_accounted(data, name, FileType.SNAPSHOT, limits)
+    root = Buffer(opened.body, name).root()
     snapshot = encode_id(root.required_inline(0, ID_BYTES, "id"))
     check_name(snapshot, name)
     return snapshot, _optional_id(root.inline(1, ID_BYTES)), root.u64(3), root.required_text(4, "message")
@@ -156,6 +162,16 @@ def check_name(object_id: str, name: str) -> None:
     tail = name.rsplit("/", 1)[-1]
     if len(tail) == len(object_id) and tail != object_id:
         raise FormatError(f"{name}: holds the object {object_id}")
+
+
+def _check_uses(name: str, body: bytes, uses: Sequence[int], listed: Sequence[ManifestInfo]) -> None:
+    """Refuse a list of manifests that lacks one that a node uses, or has one twice."""
+    ids = {info.id for info in listed}
+    if len(ids) != len(listed):
+        raise FormatError(f"{name}: damaged: lists a manifest twice")
+    absent = {encode_id(raw) for raw in {body[at : at + ID_BYTES] for at in uses}} - ids
+    if absent:
+        raise FormatError(f"{name}: damaged: a node uses the manifest {min(absent)}, which the list lacks")
 
 
 def _optional_id(raw: bytes | None) -> str | None:

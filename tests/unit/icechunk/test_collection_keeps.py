@@ -426,7 +426,7 @@ def test_candidates_that_were_counted_but_not_written_stop_the_run(repo: Repo) -
 def test_canary_among_the_candidates_stops_the_run(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     # A fast loop that loses references is found by the other way of reading.
     real = marking.native_chunk_hashes
-    monkeypatch.setattr(marking, "native_chunk_hashes", lambda data, name: real(data, name)[:0])
+    monkeypatch.setattr(marking, "native_chunk_hashes", lambda *file, **said: real(*file, **said)[:0])
     before = objects(repo.folder)
     with pytest.raises(RefusedError, match="objects that refs need are candidates, such as chunks/"):
         collect(repo.config())
