@@ -1,8 +1,8 @@
 """Expiration and collection of one Icechunk repository.
 
 Takes snapshots older than a threshold out of history, then deletes the objects that nothing reaches. A dry run
-(the default) changes and deletes nothing; its plan shows the history before and after, its report says what would
-go as things are now. For a schedule, make a DAG file of your own with
+(the default) changes and deletes nothing; its plan shows the history before and after, its report says what a
+collection would delete after the expiration. For a schedule, make a DAG file of your own with
 `icechunk_dag("expire_weather", "@daily", storage="s3://lake/weather", dry_run=False)`.
 """
 
@@ -39,7 +39,7 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
         release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
         plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", **EXPIRATION)
         collection = IcechunkPlanCollectionOperator(
-            task_id="plan_collection", lease=lease.output, **COLLECTION
+            task_id="plan_collection", lease=lease.output, expiration=plan.output, **COLLECTION
         )
         chain(
             lease,

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from dredge.errors import ConfigError, RefusedError
 from dredge.icechunk.collection import sweeping
 from dredge.icechunk.collection.by_library import collect_by_library
-from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
 from dredge.icechunk.collection.plan import Context as Run
 from dredge.icechunk.collection.plan import plan_collection
 from dredge.icechunk.collection.report import REPORT as REPORT_JSON
@@ -35,6 +35,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
 
     :param storage: URI of the repository (templated)
     :param lease: what the acquire task returned (templated)
+    :param expiration: what the task that planned the expiration returned; a dry run reports what a collection would
+        delete after it (templated)
     :param collect: whether to collect at all; the tasks that follow are skipped otherwise (templated)
     :param mode: ``spark``, ``local`` or ``library`` (templated)
     :param report_only: a dry run: report, delete nothing (templated)
@@ -53,6 +55,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
     template_fields: Sequence[str] = (
         "storage",
         "lease",
+        "expiration",
         "collect",
         "mode",
         "report_only",
@@ -71,6 +74,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         self,
         *,
         lease: Any = None,
+        expiration: Any = None,
         collect: bool | str = True,
         mode: str = "spark",
         report_only: bool | str = True,
@@ -87,6 +91,7 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.lease = lease
+        self.expiration = expiration
         self.collect = collect
         self.mode = mode
         self.report_only = report_only
@@ -105,9 +110,11 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
         age = number("min_age_hours", self.min_age_hours)
         grace = number("grace_hours", self.grace_hours)
         objects = number("max_delete_objects", self.max_delete_objects)
+        dry_run = truth("report_only", self.report_only)
         return CollectConfig(
             uri=self.storage,
-            dry_run=truth("report_only", self.report_only),
+            dry_run=dry_run,
+            after=_planned(self.expiration) if dry_run else None,
             min_age_hours=168.0 if age is None else age,
             unsafe_min_age_seconds=number("unsafe_min_age_seconds", self.unsafe_min_age_seconds),
             grace_hours=24.0 if grace is None else grace,
@@ -137,6 +144,17 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
             "cutoff": plan.cutoff.isoformat(),
             "dry_run": plan.config.dry_run,
         }
+
+
+def _planned(value: Any) -> PlannedExpiration | None:
+    if not isinstance(value, Mapping):
+        return None
+    return PlannedExpiration(
+        threshold=value["threshold"],
+        rule=value["rule"],
+        delete_expired_branches=value["delete_expired_branches"],
+        delete_expired_tags=value["delete_expired_tags"],
+    )
 
 
 class IcechunkCollectOperator(SparkJobOperator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +141,23 @@ def test_dry_run_changes_and_deletes_nothing(airflow: Airflow, repo: Path, when:
     assert run.returned["plan_expiration"]["released"] == 7
     plan = Path(run.returned["plan_expiration"]["plan_uri"].removeprefix("file://"))
     assert "<svg" in (plan / "plan.html").read_text()
+    told = run.returned["save_report"]["counts"]
+    assert told["candidates_objects"] == 20
+    assert told["candidates_bytes"] == run.returned["plan_expiration"]["would_free_bytes"] > 0
+    folder = Path(run.returned["plan_collection"]["run_uri"].removeprefix("file://"))
+    report = json.loads((folder / "report.json").read_text())
+    assert {
+        (row["kind"], row["objects"]) for row in report["rows"] if row["verdict"] == "would be deleted"
+    } == {
+        ("snapshots", 5),
+        ("transaction logs", 5),
+        ("manifests", 5),
+        ("chunks", 5),
+    }
+    # What it said is what a run then does.
+    wet = airflow.run("icechunk_expiration", conf(repo, when))
+    assert wet.returned["save_report"]["counts"]["deleted_objects"] == told["candidates_objects"]
+    assert wet.returned["save_report"]["counts"]["deleted_bytes"] == told["candidates_bytes"]
 
 
 def test_library_collects_when_asked_to(airflow: Airflow, repo: Path, when: str) -> None:

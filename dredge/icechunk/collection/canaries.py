@@ -19,7 +19,7 @@ from dredge.icechunk.collection.plan import Context
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS
 from dredge.runs.summary import StepSummary
 
 REFS_MAX = 32
@@ -32,7 +32,7 @@ _NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 def sample(context: Context) -> list[str]:
     """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(context.plan.run_id)
-    history = read_history(context.reader)
+    history = context.read_history()
     tips = sorted({ref.tip for ref in history.refs})
     keys: list[str] = []
     for tip in rng.sample(tips, min(REFS_MAX, len(tips))):

@@ -59,6 +59,23 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedExpiration:
+    """An expiration that a dry run takes as applied.
+
+    Attributes:
+        threshold: ISO 8601 with its zone; snapshots strictly older are expired.
+        rule: "document", "spec_v1" or "spec_v2"; None takes the library's rule of the spec.
+        delete_expired_branches: delete branches whose tip is expired; never main.
+        delete_expired_tags: delete tags whose tip is expired.
+    """
+
+    threshold: str
+    rule: str | None = None
+    delete_expired_branches: bool = False
+    delete_expired_tags: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig:
     """What a user asks for.
 
@@ -79,6 +96,8 @@ class CollectConfig:
         max_delete_objects: more candidates than this hold the run; None is no limit.
         max_delete_bytes: more bytes than this hold the run.
         max_delete_percent: a larger share of the listed objects than this holds the run.
+        after: an expiration that was planned and not applied: a dry run then reports what a collection would
+            delete after it.
         run_root: URI of the folder for run folders; None is `_dredge/runs` in the repository.
         safety: margins.
         tuning: sizes.
@@ -95,6 +114,7 @@ class CollectConfig:
     max_delete_objects: int | None = None
     max_delete_bytes: int | None = None
     max_delete_percent: float | None = None
+    after: PlannedExpiration | None = None
     run_root: str | None = None
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
@@ -106,6 +126,10 @@ class CollectConfig:
             raise ConfigError(
                 f"min_age_hours is {self.min_age_hours:g}; below {MIN_AGE_HOURS:g} an open writer's chunks"
                 " could be deleted. For tests, where nobody writes, there is unsafe_min_age_seconds."
+            )
+        if self.after is not None and not self.dry_run:
+            raise ConfigError(
+                "after is for dry runs: a run that deletes works on the repository as it is. Apply the expiration first"
             )
         for name in (
             "unsafe_min_age_seconds",
@@ -147,6 +171,8 @@ class CollectConfig:
         plain = dict(value)
         plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
         plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
+        if plain.get("after") is not None:
+            plain["after"] = _from(PlannedExpiration, plain["after"], "after.")
         return _from(cls, plain, "")
 
 

@@ -33,7 +33,7 @@ from dredge.icechunk.format.manifests import native_chunk_hashes
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import is_id
-from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_history, read_parsed
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
@@ -63,17 +63,18 @@ def mark(context: Context, runner: TaskRunner) -> StepSummary:
 
 def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
     plan = context.plan
-    history = read_history(context.reader)
+    history = context.read_history()
     if history.availability != "online":
         raise RefusedError(f"{plan.uri}: the repository is {history.availability}. Nothing was deleted.")
     dead_before, dead_etag = _dead_before(context)
+    is_preview = plan.config.after is not None
     roots = choose_roots(
         history,
         _snapshot_files(context.reader),
         plan.cutoff,
         now=plan.created_at,
         dead_before=dead_before,
-        grace=timedelta(hours=plan.config.grace_hours),
+        grace=timedelta(hours=0 if is_preview else plan.config.grace_hours),
     )
     live = _with_ancestors(context.reader, history, roots)
     index = ManifestIndex.load(context.state)
@@ -106,6 +107,11 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             f"{len(roots.held):,} released snapshots and what they use are kept until they have been seen"
             f" unreachable for {duration_text(timedelta(hours=plan.config.grace_hours))}"
         )
+    if is_preview and plan.spec_version == 1 and plan.config.grace_hours:
+        record.warn(
+            "this report takes the planned expiration as applied. What only released snapshots use is deleted by a"
+            f" run that has seen them unreachable for {plan.config.grace_hours:g} h, so the first one deletes less"
+        )
     _write_known(context, record, live, roots, dead_etag)
 
 
@@ -128,7 +134,8 @@ def _write_known(
 ) -> None:
     data = json.dumps(sorted(live)).encode()
     record.parts.append(context.folder.write_bytes(f"{STEP}/snapshots.json", data, len(live)))
-    if context.plan.spec_version == 1:
+    # What an expiration only would release is reachable still, and its grace does not begin.
+    if context.plan.spec_version == 1 and context.plan.config.after is None:
         dead = {snapshot: since.isoformat() for snapshot, since in sorted(roots.dead_since.items())}
         data = json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode()
         _write_dead(context, record, data, dead_etag)

@@ -13,8 +13,10 @@ from typing import Any
 from dredge.errors import ConfigError, NotFoundError, RefusedError
 from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
-from dredge.icechunk.repository import spec_version
+from dredge.icechunk.repository import read_history, spec_version
 from dredge.runs import chain
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
@@ -130,6 +132,25 @@ class Context:
     def lease(self) -> Lease:
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds)
+
+    def read_history(self) -> History:
+        """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.
+
+        Raises:
+            NotFoundError: no repository.
+            FormatError: a file that matters is missing or cannot be trusted.
+            RefusedError: main is missing, or the history cannot be expired by time.
+        """
+        history, after = read_history(self.reader), self.plan.config.after
+        if after is None:
+            return history
+        return plan_expiration(
+            history,
+            datetime.fromisoformat(after.threshold),
+            rule=after.rule,
+            delete_expired_branches=after.delete_expired_branches,
+            delete_expired_tags=after.delete_expired_tags,
+        ).after
 
     def store_now(self) -> datetime:
         """The object store's time."""

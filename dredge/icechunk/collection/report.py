@@ -82,7 +82,7 @@ def make_report(context: Context) -> dict[str, Any]:
         "dry_run": plan.config.dry_run,
         "outcome": outcome,
         "outcome_text": OUTCOMES[outcome],
-        "headline": _headline(outcome, totals),
+        "headline": _headline(outcome, totals, plan.config.after is not None),
         "what_to_do": _what_to_do(outcome, failures),
         "facts": _facts(context, found),
         **totals,
@@ -127,14 +127,15 @@ def _outcome(context: Context, found: dict[str, StepSummary], failures: dict[str
     return "dry_run" if context.plan.config.dry_run else "success"
 
 
-def _headline(outcome: str, totals: dict[str, dict[str, int]]) -> str:
+def _headline(outcome: str, totals: dict[str, dict[str, int]], is_preview: bool) -> str:
     if outcome in ("success", "partial"):
         gone = totals["deleted"]
         text = f"{gone['objects']:,} objects were deleted, {size_text(gone['bytes'])} freed."
         failed = totals["failed"]["objects"]
         return text + (f" {failed:,} could not be deleted." if failed else "")
     would = totals["candidates"]
-    return f"{would['objects']:,} objects may be deleted, which would free {size_text(would['bytes'])}."
+    when = "After the planned expiration, " if is_preview else ""
+    return f"{when}{would['objects']:,} objects may be deleted, which would free {size_text(would['bytes'])}."
 
 
 def _what_to_do(outcome: str, failures: dict[str, Any]) -> str:
@@ -155,6 +156,11 @@ def _facts(context: Context, found: dict[str, StepSummary]) -> list[tuple[str, s
         ("Planned", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC, by the store's clock"),
         ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
     ]
+    if plan.config.after is not None:
+        after = plan.config.after
+        facts.append(
+            ("As after", f"an expiration of what is older than {after.threshold}, planned, not applied")
+        )
     if mark:
         facts.append(
             (

@@ -1,0 +1,80 @@
+"""A dry run can report what a collection would delete after an expiration that is only planned."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.repository import read_history
+from dredge.storage import open_reader
+from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def repo(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, PlannedExpiration]:
+    folder = tmp_path / "repo"
+    ids = build(local_storage(folder), graph_of(scenarios()[0]), request.param)
+    times = read_history(open_reader(f"file://{folder}")).snapshots
+    middle = instant((times[ids["7"]].flushed_at + times[ids["8"]].flushed_at) // 2)
+    return folder, PlannedExpiration(threshold=middle.isoformat(), delete_expired_tags=True)
+
+
+def config(folder: Path, **changes: Any) -> CollectConfig:
+    settings = {"unsafe_min_age_seconds": 0, "grace_hours": 0} | changes
+    return CollectConfig(uri=f"file://{folder}", **settings)
+
+
+def figures(report: dict[str, Any], what: str) -> dict[str, tuple[int, int]]:
+    return {
+        kind: (found.get(f"{what}_objects", 0), found.get(f"{what}_bytes", 0))
+        for kind, found in report["kinds"].items()
+    }
+
+
+def test_what_the_report_says_is_what_goes_after_the_expiration(repo: tuple[Path, PlannedExpiration]) -> None:
+    folder, planned = repo
+    before, history = objects(folder), read_history(open_reader(f"file://{folder}")).digest
+    report = collect(config(folder, after=planned))
+    assert objects(folder) == before
+    assert read_history(open_reader(f"file://{folder}")).digest == history
+    assert report["outcome"] == "dry_run"
+    assert report["headline"].startswith("After the planned expiration, ")
+    assert report["candidates"]["objects"] > 20
+    expire(f"file://{folder}", instant_of(planned), delete_expired_tags=True)
+    done = collect(config(folder, dry_run=False))
+    assert figures(done, "deleted") == figures(report, "candidates")
+    assert figures(done, "young") == figures(report, "young")
+
+
+def instant_of(planned: PlannedExpiration) -> Any:
+    return datetime.fromisoformat(planned.threshold)
+
+
+def test_preview_does_not_start_the_grace_of_what_is_still_reachable(
+    repo: tuple[Path, PlannedExpiration],
+) -> None:
+    folder, planned = repo
+    report = collect(config(folder, after=planned, grace_hours=24))
+    assert not (folder / "_dredge" / "dead.json").exists()
+    if report["spec_version"] == 1:
+        assert any("so the first one deletes less" in line for line in report["warnings"])
+
+
+def test_age_counts_in_a_preview(repo: tuple[Path, PlannedExpiration]) -> None:
+    folder, planned = repo
+    report = collect(config(folder, after=planned, unsafe_min_age_seconds=timedelta(days=1).total_seconds()))
+    assert report["candidates"]["objects"] == 0
+
+
+def test_run_that_deletes_takes_no_expiration_for_applied(repo: tuple[Path, PlannedExpiration]) -> None:
+    with pytest.raises(ConfigError, match="after is for dry runs"):
+        config(repo[0], after=repo[1], dry_run=False)
+    assert CollectConfig.from_json(config(repo[0], after=repo[1]).to_json()) == config(repo[0], after=repo[1])
