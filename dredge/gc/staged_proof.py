@@ -45,7 +45,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dredge.errors import NotFoundError
+from dredge.errors import NotFoundError, UnavailableError
 from dredge.gc.context import Context
 from dredge.gc.hashes import Hashes, contains
 from dredge.gc.slices import DATA
@@ -371,7 +371,12 @@ class _Prover:
                 )
             yield [change.path for change in page if change.type != "removed"]
             after = page[-1].path
-        self._objects(branch, after, 1)
+        try:
+            self._objects(branch, after, 1)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"branch {branch} cannot be listed to its end, so its staging is not proved: {error}"
+            ) from None
 
     def _objects(self, branch: str, after: str, amount: int) -> list[ObjectStats]:
         self._count()

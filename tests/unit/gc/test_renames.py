@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError
+from dredge.gc import staged
+from dredge.gc.staged_proof import Proof
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.graveler.catalog.copies import Copies
 from tests.support.gc import World, make_world, seen_with, summary_of
@@ -49,7 +51,13 @@ def test_an_object_renamed_while_staging_is_read_is_no_candidate() -> None:
     assert renamed_during_the_second_page(rename_world()) == "kept"
 
 
+def test_without_tracking_the_end_of_the_branch_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Copies, "track", lambda *_args: "")
+    assert renamed_during_the_second_page(rename_world()) == "kept"
+
+
 def test_without_tracking_it_would_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Copies, "track", lambda *_args: "")
+    monkeypatch.setattr(staged, "prove", lambda *_args: Proof())
     with pytest.raises(RefusedError, match="canaries"):  # the last guard sees it, the subtraction does not
         renamed_during_the_second_page(rename_world())

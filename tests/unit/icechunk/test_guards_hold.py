@@ -28,6 +28,7 @@ from dredge.icechunk.repository import read_history
 from dredge.runs import ledger
 from dredge.runs.gate import write_look
 from dredge.runs.tasks import LocalRunner
+from dredge.runs.tries import StepTry
 from dredge.storage import LISTING_SCHEMA, open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
 
@@ -84,6 +85,7 @@ def test_candidate_that_is_no_id_is_never_swept(repo: Path, name: str) -> None:
         "watch": "ledger/_watch/001.json",
         "watch_seconds": 60,
         "attempt": 1,
+        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "delete_keys": 10,
         "alive": {"chunks": alive.to_json()},
     }
