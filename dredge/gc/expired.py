@@ -9,12 +9,14 @@ history is gone: whether anybody still knows of them depends on earlier runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dredge.errors import DredgeError
 from dredge.gc.context import Context
-from dredge.gc.ranges import Metaranges, Ranges, read_metaranges
+from dredge.gc.ranges import Metaranges, RangeFacts, Ranges, read_metaranges
 from dredge.lakefs import Commit
 from dredge.runs.tasks import LocalRunner
 
@@ -55,28 +57,45 @@ def find_expired(
     """
     most = context.plan.config.tuning.explain_ranges_max
     metaranges = list(dict.fromkeys(commit.metarange_id for commit in commits if commit.metarange_id))
-    known = named.select(item for item in metaranges if item in named.named).keys() - active
-    found: Ranges = {}
+    find = _finder(named, active)
+    known = {item for metarange in metaranges if metarange in named.named for item, _ in find(metarange)}
     looked_into = metaranges[: _COMMITS_MAX if most else 0]
-    for ranges in _ranges_of(context, looked_into, named):
-        found.update((item, facts) for item, facts in ranges.items() if item not in active)
+    read = _read(context, [item for item in looked_into if item not in named.named])
+    finders = [(named.named, _finder(named, active)), (read.named, _finder(read, active))]
+    found: Ranges = {}
+    for metarange in looked_into:
+        for names, find in finders:
+            found.update(find(metarange) if metarange in names else ())
         if len(found) > most:
             break
     complete = len(looked_into) == len(metaranges) and len(found) <= most
     return Expired(dict(list(found.items())[:most]), known | found.keys(), complete)
 
 
-def _ranges_of(context: Context, metaranges: Sequence[str], named: Metaranges) -> list[Ranges]:
-    """The ranges of each metarange that is known or can be read."""
-    unread = [item for item in metaranges if item not in named.named]
+def _finder(known: Metaranges, active: Collection[str]) -> Callable[[str], list[tuple[str, RangeFacts]]]:
+    """Gives the ranges of one metarange after the other that are not active and that none before it named. Successive
+    commits name mostly the same ones, so all others are told by their row numbers."""
+    ids, facts = list(known.ranges), list(known.ranges.values())
+    seen = np.fromiter((item in active for item in ids), bool, len(ids))
+
+    def find(metarange: str) -> list[tuple[str, RangeFacts]]:
+        rows = known.named[metarange]
+        new = rows[~seen[rows]]
+        seen[new] = True
+        return [(ids[row], facts[row]) for row in new.tolist()]
+
+    return find
+
+
+def _read(context: Context, metaranges: Sequence[str]) -> Metaranges:
+    """Read metaranges, all at once, or one by one when some cannot be read."""
     try:
-        read = read_metaranges(context, LocalRunner(), _WHERE, unread)
+        return read_metaranges(context, LocalRunner(), _WHERE, metaranges)
     except DredgeError:
         read = Metaranges()
-        for item in unread:
-            try:
-                read.add(read_metaranges(context, LocalRunner(), _WHERE, [item]))
-            except DredgeError as error:
-                log.info("metarange %s of an expired commit cannot be read: %s", item, error)
-    both = [named if item in named.named else read for item in metaranges]
-    return [known.select([item]) for item, known in zip(metaranges, both, strict=True) if item in known.named]
+    for item in metaranges:
+        try:
+            read.add(read_metaranges(context, LocalRunner(), _WHERE, [item]))
+        except DredgeError as error:
+            log.info("metarange %s of an expired commit cannot be read: %s", item, error)
+    return read

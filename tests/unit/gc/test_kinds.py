@@ -8,6 +8,7 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.context import Context
+from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 
 TRUTH = {"expired": (3, 27), "never_linked": (2, 12), "unreferenced": (6, 56)}
@@ -148,3 +149,18 @@ def test_kinds_that_were_not_looked_into_are_said_to_be_a_guess() -> None:
     assert found["unreferenced"][0] == TRUTH["expired"][0] + TRUTH["unreferenced"][0]
     facts = dict(context.folder.read_json("report.json")["facts"])
     assert "unreferenced" in facts["Expired commits"]
+
+
+def test_an_expired_commit_that_cannot_be_read_costs_its_kind_only() -> None:
+    world = aged_world()
+    world.upload("more", b"of another expired commit")
+    world.lake.commit("to expire, too")
+    world.lake.catalog.delete_object("lake", "main", "more")
+    grow_old(world)
+    _, expired, *_ = [found.metarange_id for found in world.client.log("lake", "main")]
+    open_deleter(world.lake.namespace).delete([f"_lakefs/{expired}"])
+    context = world.plan(mode="clean")
+    world.run(context)
+    found = kinds(world, context)
+    assert found["expired"] == TRUTH["expired"]
+    assert found["unreferenced"][0] == TRUTH["unreferenced"][0] + 1
