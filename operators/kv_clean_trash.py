@@ -10,6 +10,7 @@ from dredge.errors import ConfigError
 from dredge.runs.clock import utc_now
 from dredge.trash.safety import Limits
 from dredge.trash.steps import clean
+from operators.failures import reported
 from operators.kv_base import KVTrashOperator, told
 from operators.plan import number, truth
 
@@ -65,6 +66,7 @@ class KVCleanTrashOperator(KVTrashOperator):
         }
         return Limits(**{name: int(value) for name, value in asked.items() if value is not None})
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove, or say what would go."""
         if self.planned == "":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.runs.clock import utc_now
 from dredge.trash.steps import scan
+from operators.failures import reported
 from operators.kv_base import KVTrashOperator, told
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ class KVScanTrashOperator(KVTrashOperator):
     :class:`KVTrashOperator`.
     """
 
+    @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Look and judge."""
         with self.connection.reader(self.rate) as store:

@@ -17,7 +17,7 @@ import pytest
 from dredge.graveler import messages
 from dredge.graveler.errors import GravelerError
 from dredge.kv.rows import Guard
-from dredge.trash import apply, guards, key_rules, look, references, steps
+from dredge.trash import apply, earlier, guards, key_rules, look, references, steps
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.rules import Judge
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
@@ -342,7 +342,8 @@ def no_pull_guard(patch: Patch) -> None:
 
 def never_look_back(patch: Patch) -> None:
     patch.setattr(apply.Applier, "_check_removed", lambda applier, references: None)
-    patch.setattr(steps, "_named_after_removal", lambda state, look: {})
+    for module in (earlier, steps):
+        patch.setattr(module, "named_after_removal", lambda state, look: {})
 
 
 def skip_what_cannot_be_read(patch: Patch) -> None:
