@@ -128,17 +128,26 @@ def newest_number(reader: ObjectReader, step: str) -> int:
     Raises:
         FormatError: the object with the number is damaged.
     """
-    return _newest(reader, step)[0]
+    key = f"{step}/{TRY}"
+    try:
+        return _number(reader, key, reader.get(key))
+    except NotFoundError:
+        return 0
 
 
 def _newest(reader: ObjectReader, step: str) -> tuple[int, str | None]:
+    """The number, and the tag of the object that says it, for who wants to claim the next one."""
     key = f"{step}/{TRY}"
     found = _read(reader, key)
     if found is None:
         return 0, None
     etag, data = found
+    return _number(reader, key, data), etag
+
+
+def _number(reader: ObjectReader, key: str, data: bytes) -> int:
     try:
-        return int(json.loads(data)["try"]), etag
+        return int(json.loads(data)["try"])
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"{reader.uri}/{key} does not say which try counts ({error}). Nothing was deleted. Start a new run."

@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
@@ -155,21 +156,26 @@ def test_tasks_of_an_orphan_write_nothing_over_what_its_retry_wrote(name: str) -
     assert world.data() == kept
 
 
-def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun() -> None:
+@pytest.mark.parametrize("done", [True, False], ids=["was done", "only began"])
+def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(done: bool) -> None:
     world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
     orphan = world.plan()
     world.mark(orphan)
     retry = driver(world, orphan)
-    retried: list[int] = []
+    made: list[int] = []
+    if not done:
+        sleep_once(retry.folder, "before its work", die)
 
-    def retry_all(number: int, _keys: object) -> None:
+    def retried(number: int, _keys: object) -> None:
         if number == 1:
-            bulk_delete(retry, HERE)
-            retried.append(len(requests.made))
+            with nullcontext() if done else pytest.raises(KeyboardInterrupt):
+                bulk_delete(retry, HERE)
+            made.append(len(requests.made))
 
-    with deleting(before=retry_all) as requests, pytest.raises(OvertakenError, match="step ledger"):
+    with deleting(before=retried) as requests, pytest.raises(OvertakenError, match="step ledger"):
         bulk_delete(orphan, HERE)
-    assert len(requests.made) == retried[0] > 1
+    assert len(requests.made) == made[0]
+    bulk_delete(driver(world, orphan), HERE)
     assert world.data() == kept
     assert summary_of(retry, ledger.STEP).counts["deleted_objects"] == len(gone)
 
@@ -366,3 +372,13 @@ def test_a_defect_in_the_sweep_is_reported_with_what_was_deleted() -> None:
     world.run(context)
     assert world.data() == kept
     assert summary_of(context, ledger.STEP).counts["deleted_objects"] == len(gone)
+
+
+def test_a_dry_run_does_not_count_what_its_guards_did_not_see() -> None:
+    world, _, _ = busy_world(dry_run=True)
+    context = world.plan(dry_run=True)
+    world.mark(context)
+    undo(context, "candidates")
+    subtract(context, HERE)
+    with pytest.raises(RefusedError, match="guard was made from another result of candidates"):
+        bulk_delete(context, HERE)

@@ -91,6 +91,9 @@ def come_to(context: Context, name: str) -> None:
 
 def test_sweep_keeps_a_snapshot_that_only_an_orphaned_mark_saw_in_use(repo: Repo) -> None:
     """It slept through its retry; a branch was put on a released snapshot, and its late mark knows it as live."""
+    earlier = repo.plan(dry_run=True)
+    run_steps(earlier, HERE)  # from then on the index knows every file
+    release_lease(earlier)
     orphan = repo.plan()
     retry = driver(orphan)
     back = repo.ids["7"]
