@@ -218,7 +218,9 @@ class IcechunkSaveReportOperator(IcechunkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when the collection did not end well."""
         if not isinstance(self.plan, Mapping):
-            raise RefusedError(f"there was no collection. {first_failure(self, context)}")
+            raise RefusedError(
+                f"there was no collection, because an earlier task failed. {first_failure(self, context)}"
+            )
         if not self.plan["run_uri"]:
             raise AirflowSkipException("this run has no collection of its own to report")
         run = Run.open(self.plan["run_uri"], storage_options(self.aws_conn_id))
