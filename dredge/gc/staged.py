@@ -181,9 +181,12 @@ def scan_staging(context: Context, where: str) -> Scan:
     if not context.plan.config.read_kv:
         return _scan_until_proved(context, where)
     scan = Scan(branches=_branches(context))
+    scan.heads.update(scan.branches.items())
     _scan_once(context, scan, where, _deadline(context))
     scan.records = read_records(context, where, scan.next_part, scan.hashes(context))
     scan.parts.extend(scan.records.parts)
+    # Where the records are not exact, branches are asked about the heads of this time, as without records.
+    scan.heads.update(_branches(context).items())
     return scan
 
 

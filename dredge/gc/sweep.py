@@ -206,7 +206,10 @@ def _sweep_part(
     rows = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
     progress.add(part.rows - rows.num_rows)
     hashes = rows["hash"].to_numpy()
-    held = (pc.not_equal(rows["suspect"], "").to_numpy()) & ~contains(cleared, hashes)
+    suspect = pc.not_equal(rows["suspect"], "").to_numpy()
+    held = suspect & ~contains(cleared, hashes)
+    # Another object may have the hash of a cleared one, so the verdict must be about this one, too.
+    held[suspect] |= verdicts.codes_of(rows.filter(pa.array(suspect))) != ""
     again = np.zeros(len(hashes), bool)
     for known in alive:
         again |= known.find(folder, [hashes])[0]

@@ -2,6 +2,8 @@
 
 A relative address is taken literally. A full one is a URI; inside the namespace (compared with a trailing
 slash, `s3`, `s3a` and `s3n` the same) its prefix is stripped, outside it says nothing about this namespace.
+A server on a local folder knows where the namespace `local://name` lies, and words its addresses as whole paths,
+`local:///…/name/key`; only the server knows the beginning, so every place of the name in them counts.
 The oldest entries do not say which of the two they hold (type 0): a known scheme makes them full.
 
 A server reads a full address as a URI, not as text: `%20` may be a space to it, `?x` a query that is not
@@ -80,6 +82,8 @@ def _readings(address: str, address_type: int, namespace: str) -> list[str | Non
 
 
 def _full_readings(address: str, namespace: str) -> list[str | None]:
+    if wholes := _whole_namespaces(address, namespace):
+        return [reading for whole in wholes for reading in _full_readings(address, whole)]
     literal = _inside(*_split(address), namespace)
     scheme, rest = _split(address)
     path = re.split("[?#]", rest, maxsplit=1)[0]
@@ -94,6 +98,15 @@ def _full_readings(address: str, namespace: str) -> list[str | None]:
         other = _inside(scheme, decoded.rstrip("/"), unquote(namespace, errors="surrogateescape"))
         return [resolved, literal, other]
     return [resolved]
+
+
+def _whole_namespaces(address: str, namespace: str) -> list[str]:
+    """What a namespace that is only the name of a local folder may be as a whole path, by an address with one."""
+    (scheme, path), (namespace_scheme, root) = _split(address), _split(namespace)
+    if not scheme == namespace_scheme == "file" or root.startswith("/") or not path.startswith("/"):
+        return []
+    name = root.rstrip("/")
+    return [f"local://{path[: found.end()]}{name}" for found in re.finditer(f"/(?={re.escape(name)}/)", path)]
 
 
 def _parses(rest: str) -> bool:

@@ -216,7 +216,7 @@ class LakeFSClient:
         """The next objects of a ref, in path order, after a path, and whether more follow; raises NotFoundError when
         the ref is not there."""
         value = self._objects(repository, ref, after, amount)
-        return [_stats(item) for item in value["results"]], bool(value["pagination"]["has_more"])
+        return [_stats(item) for item in value["results"]], _has_more(value, f"objects of {ref}")
 
     def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
         """The next differences between a branch's staging and its head, in path order, after a path; raises
@@ -280,15 +280,24 @@ class LakeFSClient:
             value = self._get(path, names, paging, what, members=_PAGED)
             amount = PAGE
             yield from value["results"]
-            pagination = value["pagination"]
-            if not pagination["has_more"]:
+            if not _has_more(value, what):
                 return
-            following = pagination["next_offset"]
+            following = value["pagination"]["next_offset"]
             if not following or following == after:
                 raise FormatError(
                     f"{what}: lakeFS says there is more but not where it goes on. Nothing was deleted."
                 )
             after = following
+
+
+def _has_more(value: Mapping[str, Any], what: str) -> bool:
+    """Whether a page says that more follow. Only a plain "no" is an end."""
+    found = value["pagination"]["has_more"]
+    if not isinstance(found, bool):
+        raise FormatError(
+            f"{what}: a page does not say whether more follow ({found!r}). Nothing was deleted."
+        )
+    return found
 
 
 def _repository(value: Mapping[str, Any]) -> Repository:

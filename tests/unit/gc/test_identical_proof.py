@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
@@ -23,9 +28,11 @@ from dredge.gc.steps import (
 )
 from dredge.graveler import messages
 from dredge.graveler.committed.entries import Entry
+from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from dredge.storage import memory, memory_store, open_deleter
-from tests.support.gc import World, make_world, summary_of
+from tests.support.gc import CatalogClient, World, make_world, stage_again, summary_of
+from tests.support.lakes import make_lake
 
 
 @pytest.fixture(autouse=True)
@@ -618,3 +625,64 @@ def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
     world.run(context)
     assert again in world.data()
     assert held(context) == {reasons.NO_ANSWER: 1}
+
+
+FIRST = "data/aaafirst___0000000000000000slice/00collides1111111111111111"
+SECOND = "data/aaa3qsr9sbl0000000000000000slice/00qb5gLi.&1111111111111111"
+"""Two addresses with one hash. Who may choose addresses finds such a pair within seconds."""
+
+
+def test_sweep_keeps_a_held_object_that_has_the_hash_of_a_cleared_one() -> None:
+    assert hash64(pa.array([FIRST]))[0] == hash64(pa.array([SECOND]))[0]
+    world = make_world()
+    world.upload("b", b"longer")
+    stage_again(world, world.orphan("data/slice/first", b"same"), "a", size_bytes=4)
+    world.lake.commit()
+    stage_again(world, world.orphan(FIRST, b"size"), "a", size_bytes=4)
+    world.orphan(SECOND, b"LONGER")
+    assert world.served()["a"] == FIRST
+    honest = world.client.stat
+
+    def stat(repository: str, ref: str, path: str) -> ObjectStats:
+        if path == "a":
+            raise UnavailableError("lakeFS answered 503 'slow down'")
+        return honest(repository, ref, path)
+
+    world.client.stat = stat  # type: ignore[method-assign]
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert held(context) == {reasons.NO_ANSWER: 1}
+    assert FIRST in world.data()
+    assert SECOND not in world.data()
+    kept = {group["code"] for group in summary_of(context, "ledger").details["groups"] if group["code"]}
+    assert kept == {reasons.NO_ANSWER}
+
+
+def test_sweep_keeps_a_second_upload_that_a_server_on_a_local_folder_serves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A real one takes the namespace `local://lake`, and its answers have whole paths."""
+    monkeypatch.setenv("DREDGE_LOCAL_BASE", str(tmp_path))
+    lake = make_lake(namespace="local://lake")
+    world = World(lake, CatalogClient(lake.catalog))
+    honest = world.client.stat
+
+    def stat(repository: str, ref: str, path: str) -> ObjectStats:
+        found = honest(repository, ref, path)
+        return replace(found, address=found.address.replace("local://", f"local://{tmp_path}/"))
+
+    world.client.stat = stat  # type: ignore[method-assign]
+    now = datetime.now(UTC)
+    lake.clock.now = now - timedelta(days=2)
+    world.upload("a", b"same")
+    lake.commit()
+    again = world.upload("a", b"same")
+    orphan = world.orphan("data/slice/orphan", b"else")
+    lake.clock.now = now
+    for key in world.data():
+        os.utime(tmp_path / "lake" / key, times=(now.timestamp() - 2 * 86400,) * 2)
+    world.collect()
+    assert again in world.data()
+    assert orphan not in world.data()
+    world.assert_readable()

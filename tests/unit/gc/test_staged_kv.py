@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,14 @@ import pytest
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc import staged, staged_kv
 from dredge.gc.staged_kv import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
-from dredge.gc.steps import mark_uncommitted, slice_listing
+from dredge.gc.steps import (
+    bulk_delete,
+    check_limits,
+    list_committed,
+    mark_uncommitted,
+    slice_listing,
+    subtract,
+)
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry as EntryOf
 from dredge.graveler.committed.values import Value
@@ -24,6 +32,7 @@ from dredge.graveler.refs.records import (
 )
 from dredge.graveler.staging.area import Staged
 from dredge.kv.dynamodb import AwsKeys
+from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
 from tests.support.gc import World, make_world, seen_with, summary_of
@@ -273,3 +282,50 @@ def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> N
 def test_without_its_variable_the_store_cannot_be_opened() -> None:
     with pytest.raises(ConfigError, match=URL):
         KVAccess.from_env({})
+
+
+@dataclass
+class OldCopy(WithoutSnapshots):
+    """The store as it was a while ago, named by mistake."""
+
+    kv: MemoryKV = field(default_factory=MemoryKV)
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        return self.kv.scan(partition, start)
+
+
+def name_old_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = OldCopy(world)
+    store.kv._partitions = copy.deepcopy(world.lake.kv._partitions)  # type: ignore[attr-defined]
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+
+
+def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_the_scan_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy lacks what the server shows, so branches are asked; they must be asked about the heads that they had
+    when staging was read."""
+    monkeypatch.setattr("dredge.gc.canaries.sample", lambda *_: [])
+    world = make_world(read_kv=True)
+    world.rules(1)
+    catalog, name = world.lake.catalog, world.lake.repository
+    world.upload("a", b"other!")
+    other = world.lake.commit("other")
+    world.age(days=3)
+    world.upload("a", b"same")
+    same = world.lake.commit("same")
+    name_old_copy(world, monkeypatch)
+    again = world.upload("a", b"same")
+    world.upload("b", b"what the server shows")
+    world.age(days=3)
+    context = world.plan()
+    for step in (slice_listing, mark_uncommitted):
+        step(context, world.runner)
+    assert not summary_of(context, "staged").details["kv"]["exact"]
+    catalog.hard_reset(name, "main", other.id)
+    for step in (list_committed, subtract, check_limits):
+        step(context, world.runner)
+    catalog.hard_reset(name, "main", same.id)
+    assert world.served()["a"] == again
+    bulk_delete(context, world.runner)
+    assert again in world.data()

@@ -73,6 +73,27 @@ def test_local_namespaces() -> None:
     assert canonical_address("file:///srv/lake/data/x", 2, "file:///srv/lake") == "data/x"
 
 
+@pytest.mark.parametrize("namespace", ["local://lake", "local://lake/"])
+@pytest.mark.parametrize(
+    ("address", "keys"),
+    [
+        ("local:///srv/lake/data/x", {"data/x"}),
+        ("local:///srv/a%20folder/lake/data/x%2Fy", {"data/x%2Fy", "data/x/y"}),
+        ("local:///lake/lake/data/x", {"lake/data/x", "data/x"}),
+        ("local:///srv/lake2/data/x", set()),
+        ("local:///srv/lake", set()),
+        ("local://other/lake/data/x", set()),
+        ("s3:///srv/lake/data/x", set()),
+        ("local://lake/data/x", {"data/x"}),
+    ],
+)
+def test_whole_paths_of_a_server_on_a_local_folder_lie_in_the_namespace_that_is_only_a_name(
+    namespace: str, address: str, keys: set[str]
+) -> None:
+    """A real server takes the namespace `local://lake` and answers with `local://` and the path of the file."""
+    assert set(address_readings(address, 2, namespace)) == keys
+
+
 def test_an_unknown_type_is_an_error_never_a_guess() -> None:
     with pytest.raises(FormatError, match="unknown type 3"):
         canonical_address("data/x", 3, NS)

@@ -120,6 +120,16 @@ def test_a_page_chain_that_does_not_move_on_is_refused(server: Script, client: L
         client.branches("lake")
 
 
+@pytest.mark.parametrize("says", [None, 0, "", {}])
+@pytest.mark.parametrize("call", [lambda c: c.branches("repo"), lambda c: c.objects_page("repo", "main")])
+def test_a_page_ends_a_list_only_by_saying_so(
+    server: Script, client: LakeFSClient, says: object, call: Callable[[LakeFSClient], object]
+) -> None:
+    server.answer = lambda _: (200, {**page(), "pagination": {"has_more": says}})
+    with pytest.raises(FormatError, match="does not say whether more follow"):
+        call(client)
+
+
 def test_real_answers_are_understood(server: Script, client: LakeFSClient) -> None:
     answers = {
         "/api/v1/repositories": captured("repositories"),
