@@ -183,6 +183,7 @@ def scan_staging(context: Context, where: str) -> Scan:
     scan = Scan(branches=_branches(context))
     _scan_once(context, scan, where, _deadline(context))
     scan.records = read_records(context, where, scan.next_part, scan.hashes(context))
+    scan.heads.update([*scan.branches.items(), *scan.records.branches.items()])
     scan.parts.extend(scan.records.parts)
     return scan
 
