@@ -10,6 +10,7 @@ ever makes the server's answer smaller.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -144,6 +145,35 @@ def find_active(context: Context) -> ActiveCommits:
         graph=graph,
         warnings=warnings,
     )
+
+
+def take_in_heads(context: Context, active: ActiveCommits, seen: Iterable[tuple[str, str]]) -> None:
+    """Take the heads that branches had while staging was read for active, too.
+
+    An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the
+    branch itself is reset to another commit, which leaves what is staged. A scan before sees nothing of it: there the
+    head had it, or a staged copy of what the head has, which is not shown as uncommitted. Later heads do not tell of
+    it either.
+
+    Args:
+        context: of the run.
+        active: grows.
+        seen: branch and commit.
+
+    Raises:
+        RefusedError: a commit is not there any more.
+    """
+    for branch, commit_id in sorted(seen):
+        if commit_id in active.metaranges:
+            continue
+        try:
+            commit = active.graph.get(commit_id) or context.client.commit(context.plan.repository, commit_id)
+        except NotFoundError as error:
+            raise RefusedError(
+                f"branch {branch} was at commit {commit_id} while staging was read, and now lakeFS does not know it:"
+                f" {error}. Nothing was deleted. Start a new run."
+            ) from None
+        active.metaranges[commit_id] = commit.metarange_id
 
 
 def _by_tags(context: Context, tags: list[Ref]) -> list[KeptSet]:

@@ -6,8 +6,7 @@ import logging
 
 import pyarrow as pa
 
-from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.active import ActiveCommits, find_active, write_path_commits
+from dredge.gc.active import ActiveCommits, find_active, take_in_heads, write_path_commits
 from dredge.gc.collect import Roles, collect
 from dredge.gc.context import Context
 from dredge.gc.counted import CountedSet
@@ -109,25 +108,12 @@ def _take_in_heads_of_the_scan(
 ) -> list[tuple[str, str]]:
     """Take the heads that branches had while staging was read for active, too.
 
-    A staged copy of what the head has is not shown as uncommitted. When the branch is reset meanwhile, to another
-    commit and back, later heads do not tell of it.
-
     Returns:
         Each branch and commit that it was seen at, by now.
     """
     table = context.folder.read_part(record.inputs["staged"].part(f"staged/{STAGED_HEADS}-00000.parquet"))
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
-    for branch, commit_id in sorted(seen):
-        if commit_id in active.metaranges:
-            continue
-        try:
-            commit = active.graph.get(commit_id) or context.client.commit(context.plan.repository, commit_id)
-        except NotFoundError as error:
-            raise RefusedError(
-                f"branch {branch} was at commit {commit_id} while staging was read, and now lakeFS does not know it:"
-                f" {error}. Nothing was deleted. Start a new run."
-            ) from None
-        active.metaranges[commit_id] = commit.metarange_id
+    take_in_heads(context, active, seen)
     return sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from dredge.gc.active import PATH_COMMITS, ActiveCommits, find_active, path_commits
+from dredge.gc.active import PATH_COMMITS, ActiveCommits, find_active, path_commits, take_in_heads
 from dredge.gc.collect import Roles, collect
 from dredge.gc.committed import COMMITS, RANGES
 from dredge.gc.context import Context
@@ -69,9 +69,11 @@ def recheck(context: Context, runner: TaskRunner, known: Known, where: str) -> d
     Raises:
         RefusedError: staging or commits cannot be read completely, as in the mark.
     """
-    # The same order as in the mark, for the same reason: objects move from staging to commits, never back.
+    # The same order as in the mark, for the same reason: objects move from staging to commits. What moves back comes
+    # from a head, so the heads of that time count as well.
     scan = scan_staging(context, where)
     active = find_active(context)
+    take_in_heads(context, active, scan.heads)
     new_commits = {
         commit: metarange for commit, metarange in active.metaranges.items() if commit not in known.commits
     }

@@ -184,6 +184,7 @@ def scan_staging(context: Context, where: str) -> Scan:
     scan.heads.update(scan.branches.items())
     _scan_once(context, scan, where, _deadline(context))
     scan.records = read_records(context, where, scan.next_part, scan.hashes(context))
+    scan.heads.update([*scan.branches.items(), *scan.records.branches.items()])
     scan.parts.extend(scan.records.parts)
     # Where the records are not exact, branches are asked about the heads of this time, as without records.
     scan.heads.update(_branches(context).items())

@@ -7,8 +7,10 @@ with Storm(world, ["mm"], remake=True): …    # there before and after, deleted
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
+from dredge.gc import recheck
 from tests.support.gc import World
 
 
@@ -87,3 +89,37 @@ class Storm:
             yield branch
             if self._blows and branch.name == self._slow:
                 self._world.age(minutes=2)
+
+
+@contextmanager
+def recovery(world: World, path: str) -> Iterator[None]:
+    """The branch is at an old commit when the re-check reads staging. Before it reads the heads, the metadata of a path
+    is changed and the branch goes on to the newest commit, so that the old version is staged there."""
+    catalog, name = world.lake.catalog, world.lake.repository
+    newest, *_, oldest = catalog.log(name, "main").results[:-1]
+    honest = recheck.find_active
+
+    def move(context: Any) -> Any:
+        catalog.update_user_metadata(name, "main", path, {"recovered": "yes"})
+        catalog.hard_reset(name, "main", newest.id)
+        return honest(context)
+
+    catalog.hard_reset(name, "main", oldest.id)
+    recheck.find_active = move
+    try:
+        yield
+    finally:
+        recheck.find_active = honest
+
+
+def old_version(world: World, path: str) -> str:
+    """Commit a path, and another version of it later, so that the first commit expires; gives its address."""
+    world.rules(1)
+    address = world.upload(path, b"old version")
+    world.lake.commit()
+    for content in (b"new", b"newer"):
+        world.age(days=3)
+        world.upload(path, content)
+        world.lake.commit()
+    world.age(days=3)
+    return address

@@ -36,7 +36,7 @@ from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
 from tests.support.gc import World, make_world, seen_with, summary_of
-from tests.support.storms import Storm
+from tests.support.storms import Storm, old_version, recovery
 
 
 @dataclass
@@ -113,6 +113,19 @@ def test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found(
     assert second in world.data()
     assert world.served()["a"] == second
     assert summary_of(context, "staged").counts["kv_tokens"] == 2
+
+
+def test_what_moves_from_a_head_into_a_token_that_was_read_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = old_version(world, "a")
+    store_of(world, monkeypatch)
+    context = world.plan()
+    world.mark(context)
+    with recovery(world, "a"):
+        world.run(context)
+    assert world.served()["a"] == old
+    assert old in world.data()
 
 
 def test_a_branch_whose_tokens_change_all_the_time_stops_the_run(

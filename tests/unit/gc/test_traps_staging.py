@@ -16,6 +16,7 @@ from dredge.graveler.catalog import Settings
 from dredge.lakefs import Change
 from dredge.storage import memory_store
 from tests.support.gc import World, make_world, seen_with, stage_again
+from tests.support.storms import old_version, recovery
 
 
 def test_trap_01_what_is_committed_after_staging_was_read_stays() -> None:
@@ -206,6 +207,20 @@ def test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_ch
     ledger = context.folder.read_summary("ledger")
     assert ledger is not None
     assert ledger.counts["kept_objects"] == 1
+
+
+def test_what_moves_from_a_head_back_into_staging_while_the_re_check_reads_stays() -> None:
+    """Staging was read before, and heads after; only the head that the branch had when staging was read has it."""
+    world = make_world()
+    old, orphan = old_version(world, "a"), world.orphan("data/slice/orphan")
+    world.age(days=2)
+    context = world.plan()
+    world.mark(context)
+    with recovery(world, "a"):
+        world.run(context)
+    assert world.served()["a"] == old
+    assert old in world.data()
+    assert orphan not in world.data()
 
 
 def test_a_living_object_among_the_candidates_stops_the_run() -> None:
