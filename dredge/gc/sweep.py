@@ -224,18 +224,13 @@ def _sweep_part(
     for number, group in enumerate(groups, 1):
         if not gate.is_open():
             return False
-        outcomes = deleter.delete(group["address"].to_pylist())
-        entries = ledger.rows_of(
-            group,
-            [item.outcome for item in outcomes],
-            attempt,
-            fencing,
-            code=[item.code for item in outcomes],
-            message=[item.message for item in outcomes],
-            version_id=[item.version_id for item in outcomes],
-        )
+        outcomes = deleter.delete(group["address"].to_pylist(), gate.lets_through)
+        entries = ledger.outcome_rows(group, outcomes, attempt, fencing)
         ledger.write_raw(folder, name, attempt, config["turn"], number, entries)
-        progress.add(group.num_rows)
+        progress.add(entries.num_rows)
+        if gate.has_shut:
+            gate.is_open()
+            return False
     return True
 
 

@@ -212,19 +212,14 @@ def delete_parts(config: Json, task: Json) -> Json:
             if not gate.is_open():
                 return {"stopped": True, "failed": failed}
             group = doomed.slice(start, config["delete_keys"])
-            outcomes = deleter.delete(group["address"].to_pylist())
+            outcomes = deleter.delete(group["address"].to_pylist(), gate.lets_through)
             failed += sum(item.outcome == ledger.FAILED for item in outcomes)
-            entries = ledger.rows_of(
-                group,
-                [item.outcome for item in outcomes],
-                config["attempt"],
-                fencing,
-                code=[item.code for item in outcomes],
-                message=[item.message for item in outcomes],
-                version_id=[item.version_id for item in outcomes],
-            )
+            entries = ledger.outcome_rows(group, outcomes, config["attempt"], fencing)
             ledger.write_raw(folder, name, config["attempt"], 0, number, entries)
-            progress.add(group.num_rows)
+            progress.add(entries.num_rows)
+            if gate.has_shut:
+                gate.is_open()
+                return {"stopped": True, "failed": failed}
     return {"stopped": False, "failed": failed}
 
 
