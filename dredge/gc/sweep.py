@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
+import uuid
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
@@ -130,7 +131,9 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
     for turn in range(safety.recheck_rounds_max):
         figures = recheck(context, runner, known, f"recheck/{attempt:03d}-{turn:03d}")
         record.details.setdefault("rechecks", []).append(figures)
-        watched = f"{STEP}/_watch/{attempt:03d}-{turn:03d}.json"
+        # A name that no other driver has, also when a number comes again because its object was lost: another
+        # one's look says nothing about what this one's workers know.
+        watched = f"{STEP}/_watch/{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}.json"
         config = {
             "lease": plan.lease.to_json(),
             "gate_seconds": safety.gate_every_seconds,

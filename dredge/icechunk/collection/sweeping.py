@@ -11,6 +11,7 @@ collection that is handed a deleter.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -142,7 +143,8 @@ def _delete(
         for kind, ids in newly_live(context.reader, since).items()
     }
     record.counts["new_since_mark"] = len(since.new)
-    watched = f"{STEP}/_watch/{attempt:03d}.json"
+    # A name that no other driver has, also when a number comes again because its object was lost.
+    watched = f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json"
     config = {
         "lease": plan.lease.to_json(),
         "gate_seconds": plan.config.safety.gate_every_seconds,

@@ -210,6 +210,23 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
     assert (counts["deleted_objects"], counts["missing_objects"]) == (len(gone) - 2, 1)
 
 
+def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
+    """Somebody removed the object with the number, so that the retry of an orphan has the orphan's number: what its
+    driver knows to be safe, the orphan's workers do not know."""
+    world, kept, _ = busy_world(safety={"gate_every_seconds": 0})
+    orphan, workers = world.plan(), Recorder()
+    world.mark(orphan)
+    bulk_delete(orphan, workers)
+    open_deleter(orphan.folder.uri).delete(
+        [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
+    )
+    bulk_delete(driver(world, orphan), workers)
+    watches = [config["watch"] for _, config, _ in workers.calls if "watch" in config]
+    attempts = {config["attempt"] for _, config, _ in workers.calls if "attempt" in config}
+    assert (attempts, len(set(watches))) == ({1}, 2)
+    assert world.data() == kept
+
+
 def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_checks_again_and_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
