@@ -30,6 +30,7 @@ from itertools import batched
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.gc.clocks import check_clocks
 from dredge.gc.config import KEEP_DAYS_MIN
 from dredge.gc.context import Context
 from dredge.gc.history import run_ids
@@ -126,10 +127,13 @@ def find_superseded(context: Context) -> Superseded:
         context: of the run.
 
     Raises:
+        RefusedError: the store's clock and this machine's differ too much.
         DredgeError: the state, or a listing, cannot be read, so that nothing can be said.
     """
     reader = open_reader(f"{context.plan.namespace.rstrip('/')}/{ROOT}", context.options)
     now = context.store_now()
+    # By a clock that jumped, everything would be old.
+    check_clocks((now - context.clock()).total_seconds(), context.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
     files = _Files.of(reader, f"{OWN}/", week_ago)

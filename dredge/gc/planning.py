@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 
-from dredge.errors import ConfigError, LeaseHeldError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.context import Context, make_lease, open_state
@@ -122,7 +123,13 @@ def plan_run(
         namespaces=namespaces,
     )
     folder = RunFolder(open_writer(plan.run_uri, options), run_id)
-    folder.writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+    try:
+        folder.writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+    except DredgeError:
+        if lease is None:  # a right that nobody will use
+            with suppress(DredgeError):
+                door.release(grant)
+        raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
+import uuid
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
@@ -130,7 +131,9 @@ def _sweep(context: Context, runner: TaskRunner, record: StepRecord, parts: Sequ
     for turn in range(safety.recheck_rounds_max):
         figures = recheck(context, runner, known, f"recheck/{attempt:03d}-{turn:03d}")
         record.details.setdefault("rechecks", []).append(figures)
-        watched = f"{STEP}/_watch/{attempt:03d}-{turn:03d}.json"
+        # A name that no other driver has, also when a number comes again because its object was lost: another
+        # one's look says nothing about what this one's workers know.
+        watched = f"{STEP}/_watch/{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}.json"
         config = {
             "lease": plan.lease.to_json(),
             "gate_seconds": safety.gate_every_seconds,
@@ -227,18 +230,13 @@ def _sweep_part(
     for number, group in enumerate(groups, 1):
         if not gate.is_open():
             return False
-        outcomes = deleter.delete(group["address"].to_pylist())
-        entries = ledger.rows_of(
-            group,
-            [item.outcome for item in outcomes],
-            attempt,
-            fencing,
-            code=[item.code for item in outcomes],
-            message=[item.message for item in outcomes],
-            version_id=[item.version_id for item in outcomes],
-        )
+        outcomes = deleter.delete(group["address"].to_pylist(), gate.lets_through)
+        entries = ledger.outcome_rows(group, outcomes, attempt, fencing)
         ledger.write_raw(folder, name, attempt, config["turn"], number, entries)
-        progress.add(group.num_rows)
+        progress.add(entries.num_rows)
+        if gate.has_shut:
+            gate.is_open()
+            return False
     return True
 
 

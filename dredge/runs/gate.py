@@ -8,6 +8,8 @@ its step is being tried again is an orphan: its workers stop because theirs is n
 
 from __future__ import annotations
 
+import logging
+import threading
 from datetime import datetime, timedelta
 
 from dredge.errors import NotFoundError
@@ -17,6 +19,8 @@ from dredge.runs.lease import LEASE, LeaseGrant, check_lease
 from dredge.runs.tasks import Json
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, store_clock
+
+log = logging.getLogger("dredge")
 
 
 def write_look(folder: RunFolder, key: str, is_open: bool, reason: str) -> None:
@@ -42,6 +46,9 @@ class Gate:
         self._trusted = config["gate_seconds"]
         self._silence = timedelta(seconds=config["watch_seconds"])
         self._looked: float | None = None
+        self._lock = threading.Lock()
+        self.has_shut = False
+        """Whether a request was held back."""
 
     def is_open(self) -> bool:
         """Whether the next request may be sent. A look is trusted for a few seconds.
@@ -60,6 +67,19 @@ class Gate:
             return False
         self._looked = now
         return True
+
+    def lets_through(self) -> bool:
+        """Whether a deleter may send a request; it asks right before each, however long it waited or tried again.
+
+        Once it said no it says so for good, also when it could not look; `is_open` raises what is wrong.
+        """
+        with self._lock:
+            try:
+                self.has_shut = self.has_shut or not self.is_open()
+            except Exception as error:
+                log.warning("no further request is sent: %s", error)
+                self.has_shut = True
+            return not self.has_shut
 
     def _is_watched(self, store_now: datetime) -> bool:
         try:

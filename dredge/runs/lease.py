@@ -13,18 +13,27 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dredge.errors import ConflictError, DredgeError, FormatError, LeaseHeldError, NotFoundError
+from dredge.errors import (
+    ConflictError,
+    DredgeError,
+    FormatError,
+    LeaseHeldError,
+    NotFoundError,
+    UnavailableError,
+)
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
 
 LEASE = "lease.json"
+_ROUNDS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +99,21 @@ class Lease:
         """
         now = self._clock()
         held = self._read()
-        if held is None:
-            return self._write(holder, 1, now, None)
-        if held.holder not in ("", holder) and held.expires_at > now:
+        if held is not None and held.holder not in ("", holder) and held.expires_at > now:
             raise LeaseHeldError(
                 f"{self._writer.uri}/{self._key}: {held.holder} works on this repository until"
                 f" {held.expires_at:%Y-%m-%d %H:%M:%S} UTC (store's clock). Nothing was touched. Wait for"
                 " it to end; if it died, the lease can be taken over after that time."
             )
-        if held.holder not in ("", holder):
+        if held is not None and held.holder not in ("", holder):
             log.warning("the lease of %s expired at %s and is taken over", held.holder, held.expires_at)
-        return self._write(holder, held.fencing + 1, now, held)
+        grant = self._written(holder, 1 if held is None else held.fencing + 1, now, held)
+        if grant is None:
+            raise LeaseHeldError(
+                f"{self._writer.uri}/{self._key}: somebody else changed the lease at the same moment."
+                " Nothing was touched. Try again when the other run has ended."
+            )
+        return grant
 
     def renew(self, grant: LeaseGrant, take_back: bool = True) -> LeaseGrant:
         """Prolong a right, also an expired one, as long as nobody took it since.
@@ -112,13 +125,20 @@ class Lease:
 
         Raises:
             LeaseHeldError: it has gone to somebody else, or was given back.
+            UnavailableError: others with this right renew it all the time.
         """
-        held = self._read()
         # The number alone decides: it is this right's own until somebody else takes the lease.
         holders = ("", grant.holder) if take_back else (grant.holder,)
-        if held is None or held.fencing != grant.fencing or held.holder not in holders:
-            raise _lost(self._writer, self._key, grant, held)
-        return self._write(grant.holder, grant.fencing, self._clock(), held)
+        # Several hold a right at once (a step, its background thread, an earlier try of it), and any may renew it
+        # between another's look and put. That takes nothing from anybody.
+        for _ in range(_ROUNDS_MAX):
+            held = self._read()
+            if held is None or held.fencing != grant.fencing or held.holder not in holders:
+                raise _lost(self._writer, self._key, grant, held)
+            renewed = self._written(grant.holder, grant.fencing, self._clock(), held)
+            if renewed is not None:
+                return renewed
+        raise self._busy()
 
     def check(self, grant: LeaseGrant, now: datetime | None = None) -> None:
         """Look whether a right still stands.
@@ -133,14 +153,18 @@ class Lease:
         check_lease(self._writer, self._key, grant, now)
 
     def release(self, grant: LeaseGrant) -> None:
-        """Give a right back; nothing happens when it has gone to somebody else already."""
-        held = self._read()
-        if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
-            return
-        try:
-            self._write("", held.fencing, self._clock(), held)
-        except LeaseHeldError:
-            log.info("the lease was taken over before it could be given back")
+        """Give a right back; nothing happens when it has gone to somebody else already.
+
+        Raises:
+            UnavailableError: others with this right renew it all the time.
+        """
+        for _ in range(_ROUNDS_MAX):
+            held = self._read()
+            if held is None or (held.holder, held.fencing) != (grant.holder, grant.fencing):
+                return
+            if self._written("", held.fencing, self._clock(), held) is not None:
+                return
+        raise self._busy()
 
     @contextmanager
     def kept(self, grant: LeaseGrant, wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
@@ -177,7 +201,8 @@ class Lease:
     def _read(self) -> _Held | None:
         return _read(self._writer, self._key)
 
-    def _write(self, holder: str, fencing: int, now: datetime, old: _Held | None) -> LeaseGrant:
+    def _written(self, holder: str, fencing: int, now: datetime, old: _Held | None) -> LeaseGrant | None:
+        """Replace what was read; None when somebody has changed it since."""
         expires = now + self._ttl
         data = json.dumps(
             {
@@ -185,6 +210,7 @@ class Lease:
                 "fencing": fencing,
                 "written_at": now.isoformat(),
                 "expires_at": expires.isoformat(),
+                "id": uuid.uuid4().hex,  # nobody else ever writes the same
             }
         ).encode()
         try:
@@ -193,11 +219,22 @@ class Lease:
             else:
                 self._writer.put_if_match(self._key, data, old.etag)
         except ConflictError:
-            raise LeaseHeldError(
-                f"{self._writer.uri}/{self._key}: somebody else changed the lease at the same moment."
-                " Nothing was touched. Try again when the other run has ended."
-            ) from None
+            # Clients send a request again whose answer was lost. The second one then meets what the first wrote.
+            if not self._is(data):
+                return None
         return LeaseGrant(holder, fencing, expires)
+
+    def _is(self, data: bytes) -> bool:
+        try:
+            return self._writer.get(self._key) == data
+        except NotFoundError:
+            return False
+
+    def _busy(self) -> UnavailableError:
+        return UnavailableError(
+            f"{self._writer.uri}/{self._key} was changed by others each of {_ROUNDS_MAX} times. Nothing was touched."
+            " Try again when this run is not at work elsewhere."
+        )
 
 
 def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime | None = None) -> None:

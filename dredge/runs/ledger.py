@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from dredge.runs.folder import RunFolder, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
+from dredge.storage import NOT_SENT, DeleteOutcome
 
 STEP = "ledger"
 SCHEMA = pa.schema(
@@ -54,6 +55,27 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
     nonce = uuid.uuid4().hex[:8]
     name = f"{STEP}/_raw/{part}/{attempt:03d}-{turn:03d}-{number:05d}-{nonce}.parquet"
     folder.writer.put(name, parquet_bytes(rows))
+
+
+def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: int, fencing: int) -> pa.Table:
+    """Make rows of what a deleter did; none for keys whose request was held back.
+
+    Args:
+        group: candidates with address, size and reason.
+        outcomes: one a row.
+        attempt: of the step.
+        fencing: of the lease.
+    """
+    sent = [item for item in outcomes if item.code != NOT_SENT]
+    return rows_of(
+        group.filter(pa.array([item.code != NOT_SENT for item in outcomes], pa.bool_())),
+        [item.outcome for item in sent],
+        attempt,
+        fencing,
+        code=[item.code for item in sent],
+        message=[item.message for item in sent],
+        version_id=[item.version_id for item in sent],
+    )
 
 
 def read_raw(folder: RunFolder, part: str) -> pa.Table:

@@ -10,6 +10,7 @@ from dredge.storage.clock import store_clock
 from dredge.storage.memory import MemoryStore, forget_memory_store, memory_store
 from dredge.storage.model import (
     LISTING_SCHEMA,
+    NOT_SENT,
     DeleteOutcome,
     Level,
     ObjectDeleter,
@@ -23,6 +24,7 @@ from dredge.storage.options import StorageOptions
 
 __all__ = [
     "LISTING_SCHEMA",
+    "NOT_SENT",
     "DeleteOutcome",
     "Level",
     "MemoryStore",

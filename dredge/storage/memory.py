@@ -15,7 +15,16 @@ import pyarrow as pa
 from dredge.errors import ConfigError, ConflictError, NotFoundError
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.location import Location
-from dredge.storage.model import LISTING_SCHEMA, DeleteOutcome, Level, ObjectInfo, SkippedName
+from dredge.storage.model import (
+    LISTING_SCHEMA,
+    NOT_SENT,
+    DeleteOutcome,
+    Level,
+    MaySend,
+    ObjectInfo,
+    SkippedName,
+    always,
+)
 from dredge.storage.uploads import Uploads
 
 BATCH_ROWS = 8192
@@ -245,8 +254,10 @@ class MemoryDeleter:
         """Where the keys begin, without a trailing slash."""
         return self._location.uri
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key."""
+        if not may_send():
+            return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
         outcomes: dict[str, DeleteOutcome] = {}
         store = memory_store(self._location.bucket)
         with store.lock:

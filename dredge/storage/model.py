@@ -173,6 +173,17 @@ class ObjectWriter(ObjectReader, Protocol):
         """Copy an object inside the store, replacing `target`; raises NotFoundError."""
 
 
+type MaySend = Callable[[], bool]
+
+NOT_SENT = "NotSent"
+"""Code of a key that failed because its request was not allowed to be sent any more."""
+
+
+def always() -> bool:
+    """Allow every request."""
+    return True
+
+
 class ObjectDeleter(Protocol):
     """Deletes objects below one URI, and can do nothing else."""
 
@@ -180,8 +191,13 @@ class ObjectDeleter(Protocol):
     def uri(self) -> str:
         """Where the keys begin, without a trailing slash."""
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key by exactly its own name.
+
+        Args:
+            keys: relative to the URI.
+            may_send: asked right before each request, after whatever waiting a busy store needs; must not raise.
+                Once it says no, nothing more is sent. Keys that were never sent have the code `NOT_SENT`.
 
         Returns:
             One outcome a key, in the order of `keys`. A key's failure never raises; only an error that

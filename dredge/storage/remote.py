@@ -26,7 +26,16 @@ from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.storage import native
 from dredge.storage.keys import is_client_safe, is_text
 from dredge.storage.location import Location
-from dredge.storage.model import LISTING_SCHEMA, DeleteOutcome, Level, ObjectInfo, SkippedName
+from dredge.storage.model import (
+    LISTING_SCHEMA,
+    NOT_SENT,
+    DeleteOutcome,
+    Level,
+    MaySend,
+    ObjectInfo,
+    SkippedName,
+    always,
+)
 from dredge.storage.native import translated_native
 from dredge.storage.parallel import ordered_map
 
@@ -267,15 +276,19 @@ class RemoteDeleter:
         """Where the keys begin, without a trailing slash."""
         return self._location.uri
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key; see `ObjectDeleter.delete`."""
         distinct = list(dict.fromkeys(keys))
-        found = {o.key: o for o in ordered_map(self._delete, distinct, DELETE_REQUESTS)}
+        found = {
+            o.key: o for o in ordered_map(lambda key: self._delete(key, may_send), distinct, DELETE_REQUESTS)
+        }
         return [found[key] for key in keys]
 
-    def _delete(self, key: str) -> DeleteOutcome:
+    def _delete(self, key: str, may_send: MaySend) -> DeleteOutcome:
         if not key or not _addressable(self._root + key):
             return DeleteOutcome(key, "not_addressable")
+        if not may_send():
+            return DeleteOutcome(key, "failed", NOT_SENT)
         try:
             with translated_native(f"deleting {key!r}"):
                 _store(self._location).delete(self._root + key)

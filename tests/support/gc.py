@@ -43,6 +43,7 @@ from dredge.lakefs import (
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.storage import DeleteOutcome, ObjectDeleter
+from dredge.storage.model import MaySend, always
 from tests.support.lakes import Lake, make_lake, with_settings
 
 PAGE = 1000
@@ -293,12 +294,12 @@ class WatchedDeleter:
     def uri(self) -> str:
         return self._inner.uri
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         self._requests.made.append(list(keys))
         self._requests.before(len(self._requests.made), keys)
         answers = {key: found for key in keys if (found := self._requests.answer(key)) is not None}
         rest = [key for key in keys if key not in answers]
-        answers |= {outcome.key: outcome for outcome in self._inner.delete(rest)}
+        answers |= {outcome.key: outcome for outcome in self._inner.delete(rest, may_send)}
         return [answers[key] for key in keys]
 
 

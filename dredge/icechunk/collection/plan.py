@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from dredge.errors import ConfigError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError
 from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.expiration.plan import plan_expiration
@@ -235,6 +236,12 @@ def plan_collection(
         config=config,
     )
     writer = open_writer(plan.run_uri, options)
-    writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+    try:
+        writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+    except DredgeError:
+        if lease is None:  # a right that nobody will use
+            with suppress(DredgeError):
+                door.release(grant)
+        raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
     return plan

@@ -11,6 +11,7 @@ collection that is handed a deleter.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -142,7 +143,8 @@ def _delete(
         for kind, ids in newly_live(context.reader, since).items()
     }
     record.counts["new_since_mark"] = len(since.new)
-    watched = f"{STEP}/_watch/{attempt:03d}.json"
+    # A name that no other driver has, also when a number comes again because its object was lost.
+    watched = f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json"
     config = {
         "lease": plan.lease.to_json(),
         "gate_seconds": plan.config.safety.gate_every_seconds,
@@ -212,19 +214,14 @@ def delete_parts(config: Json, task: Json) -> Json:
             if not gate.is_open():
                 return {"stopped": True, "failed": failed}
             group = doomed.slice(start, config["delete_keys"])
-            outcomes = deleter.delete(group["address"].to_pylist())
+            outcomes = deleter.delete(group["address"].to_pylist(), gate.lets_through)
             failed += sum(item.outcome == ledger.FAILED for item in outcomes)
-            entries = ledger.rows_of(
-                group,
-                [item.outcome for item in outcomes],
-                config["attempt"],
-                fencing,
-                code=[item.code for item in outcomes],
-                message=[item.message for item in outcomes],
-                version_id=[item.version_id for item in outcomes],
-            )
+            entries = ledger.outcome_rows(group, outcomes, config["attempt"], fencing)
             ledger.write_raw(folder, name, config["attempt"], 0, number, entries)
-            progress.add(group.num_rows)
+            progress.add(entries.num_rows)
+            if gate.has_shut:
+                gate.is_open()
+                return {"stopped": True, "failed": failed}
     return {"stopped": False, "failed": failed}
 
 

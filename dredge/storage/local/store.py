@@ -24,7 +24,7 @@ from dredge.storage.local.listing import list_folder, list_folder_level
 from dredge.storage.local.publish import Unpublished
 from dredge.storage.local.uploads import LocalUploads
 from dredge.storage.location import Location
-from dredge.storage.model import DeleteOutcome, Level, ObjectInfo, SkippedName
+from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
 from dredge.storage.parallel import ordered_map
 
 CHUNK_BYTES = 1 << 20
@@ -208,7 +208,7 @@ class LocalDeleter:
         """Where the keys begin, without a trailing slash."""
         return self._location.uri
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key; see `ObjectDeleter.delete`."""
         outcomes: dict[str, DeleteOutcome] = {}
         by_folder: dict[str, list[str]] = {}
@@ -219,7 +219,10 @@ class LocalDeleter:
                 outcomes[key] = DeleteOutcome(key, "not_addressable")
         for parent in sorted(by_folder):
             parts = parent.split("/") if parent else []
-            outcomes.update(self._delete_in(parts, by_folder[parent]))
+            if may_send():
+                outcomes.update(self._delete_in(parts, by_folder[parent]))
+            else:
+                outcomes |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key in by_folder[parent]}
         return [outcomes[key] for key in keys]
 
     def _delete_in(self, parts: list[str], keys: list[str]) -> dict[str, DeleteOutcome]:

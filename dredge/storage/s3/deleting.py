@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dredge.errors import ConfigError, DredgeError
 from dredge.storage.keys import is_text, is_xml_safe
 from dredge.storage.location import Location
-from dredge.storage.model import DeleteOutcome
+from dredge.storage.model import NOT_SENT, DeleteOutcome, MaySend, always
 from dredge.storage.options import StorageOptions
 from dredge.storage.rate import AdaptiveRate
 from dredge.storage.redact import redact
@@ -55,7 +55,7 @@ class S3Deleter:
         """Where the keys begin, without a trailing slash."""
         return self._location.uri
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
         """Delete each key; see `ObjectDeleter.delete`."""
         outcomes: dict[str, DeleteOutcome] = {}
         bulk: list[str] = []
@@ -72,7 +72,7 @@ class S3Deleter:
             with ThreadPoolExecutor(
                 min(self._options.delete_requests, len(requests)), thread_name_prefix="dredge-delete"
             ) as pool:
-                for found in pool.map(self._delete_batch, requests):
+                for found in pool.map(lambda batch: self._delete_batch(batch, may_send), requests):
                     outcomes.update(found)
         return [outcomes[key] for key in keys]
 
@@ -91,12 +91,14 @@ class S3Deleter:
                 raise translated from None
             self._versioned = True  # not allowed to know: ask for every key's answer
 
-    def _delete_batch(self, batch: list[str]) -> dict[str, DeleteOutcome]:
+    def _delete_batch(self, batch: list[str], may_send: MaySend) -> dict[str, DeleteOutcome]:
         """Delete one request's worth of keys, with as many attempts as throttling needs."""
         outcomes: dict[str, DeleteOutcome] = {}
         left = batch
         for attempt in range(ATTEMPTS):
             self._rate.acquire(len(left))
+            if not may_send():
+                return {o.key: o for o in _all_failed(left, NOT_SENT, "")} | outcomes
             found = self._send(left)
             again = [o for o in found if o.outcome == "failed" and _is_passing(o.code)]
             outcomes.update((o.key, o) for o in found)
@@ -110,7 +112,8 @@ class S3Deleter:
         unclear = [key for key, o in outcomes.items() if o.code == _UNCLEAR]
         if len(batch) > 1:
             for key in unclear:
-                outcomes.update(self._delete_batch([key]))
+                found_alone = self._delete_batch([key], may_send)
+                outcomes.update((o.key, o) for o in found_alone.values() if o.code != NOT_SENT)
         return outcomes
 
     def _send(self, keys: list[str]) -> list[DeleteOutcome]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -184,6 +185,29 @@ def test_run_folders_go_when_they_are_older_than_asked_for() -> None:
         Context.open(f"{world.lake.namespace}/{ROOT}/unified/{runs[-1]}"), lifetimes.STEP
     ).counts
     assert (facts["own_run_folders"], facts["folders_left"]) == (1, 0)
+
+
+def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the store's clock half a year has passed since the run was planned; this machine's knows better."""
+    world = make_world(mode="auto")
+    grown(world, 1)
+    run(world)
+    grown(world, 2)
+    context = world.plan()
+    before = below(world, "")
+    store_now, honest = Context.store_now, lifetimes.find_superseded
+
+    def jumped(context: Context) -> lifetimes.Superseded:
+        with monkeypatch.context() as patch:
+            patch.setattr(Context, "store_now", lambda self: store_now(self) + timedelta(days=180))
+            return honest(context)
+
+    monkeypatch.setattr(lifetimes, "find_superseded", jumped)
+    with removing() as removed:
+        world.run(context)
+    assert removed == []
+    assert before <= below(world, "")
+    assert "clock" in str(context.folder.read_json("report.json")["warnings"])
 
 
 def test_what_a_user_wants_to_keep_for_ever_stays() -> None:

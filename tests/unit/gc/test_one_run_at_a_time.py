@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.errors import LeaseHeldError
+from dredge.errors import ConfigError, LeaseHeldError
+from dredge.gc import planning
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run, release_lease
 from dredge.gc.state.advance import advance_state
@@ -20,6 +21,22 @@ def test_two_runs_at_once_are_one_run_and_one_refusal() -> None:
     with pytest.raises(LeaseHeldError, match="works on this repository until"):
         world.plan()
     release_lease(first)
+    world.age(seconds=1)
+    release_lease(world.plan())
+
+
+def test_a_run_that_comes_to_no_plan_locks_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _, _ = busy_world()
+    honest = planning.open_writer
+
+    class ReadOnly:
+        def put_if_absent(self, key: str, data: bytes) -> str | None:
+            raise ConfigError("AccessDenied: nothing was written")
+
+    monkeypatch.setattr(planning, "open_writer", lambda _uri, _options: ReadOnly())
+    with pytest.raises(ConfigError, match="AccessDenied"):
+        world.plan()
+    monkeypatch.setattr(planning, "open_writer", honest)
     world.age(seconds=1)
     release_lease(world.plan())
 
@@ -55,7 +72,7 @@ def test_a_lease_that_is_lost_while_deleting_stops_before_the_next_request() -> 
     with deleting(before=overtake) as requests, pytest.raises(LeaseHeldError):
         world.run(context)
     assert len(requests.made) == 1
-    assert len(world.data() - kept) == len(gone) - 2
+    assert len(world.data() - kept) == len(gone)  # that request, too, is held back
 
 
 def test_a_lease_that_expires_while_deleting_stops_before_the_next_request() -> None:

@@ -3,7 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
+from dredge.gc import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
 from dredge.gc.plan import PLAN
@@ -27,9 +28,11 @@ from dredge.gc.steps import (
     verify,
 )
 from dredge.runs import ledger
+from dredge.runs.gate import Gate
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.storage import open_deleter, open_writer
+from dredge.storage import DeleteOutcome, open_deleter, open_writer
+from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
 from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
 
@@ -178,6 +181,78 @@ def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(done: bool)
     bulk_delete(driver(world, orphan), HERE)
     assert world.data() == kept
     assert summary_of(retry, ledger.STEP).counts["deleted_objects"] == len(gone)
+
+
+def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A throttled deleter waits and tries again. Its look through the gate is old by then."""
+    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
+    orphan = world.plan()
+    world.mark(orphan)
+    retry = driver(world, orphan)
+    honest = sweep.open_deleter
+    alive: list[str] = []
+
+    class Busy:
+        def __init__(self, uri: str) -> None:
+            self.uri = uri
+
+        def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
+            inner = honest(self.uri)
+            done = inner.delete(keys[:1], may_send)
+            if not alive and len(keys) > 1:
+                alive.append(keys[1])
+                stage_again(world, keys[1], size_bytes=2)
+                world.lake.commit()
+                bulk_delete(retry, HERE)
+            return done + inner.delete(keys[1:], may_send)
+
+    monkeypatch.setattr(sweep, "open_deleter", Busy)
+    with pytest.raises(OvertakenError, match="step ledger"):
+        bulk_delete(orphan, HERE)
+    assert world.data() == kept | set(alive)
+    counts = summary_of(retry, ledger.STEP).counts
+    assert (counts["deleted_objects"], counts["missing_objects"]) == (len(gone) - 2, 1)
+
+
+def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
+    """Somebody removed the object with the number, so that the retry of an orphan has the orphan's number: what its
+    driver knows to be safe, the orphan's workers do not know."""
+    world, kept, _ = busy_world(safety={"gate_every_seconds": 0})
+    orphan, workers = world.plan(), Recorder()
+    world.mark(orphan)
+    bulk_delete(orphan, workers)
+    open_deleter(orphan.folder.uri).delete(
+        [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
+    )
+    bulk_delete(driver(world, orphan), workers)
+    watches = [config["watch"] for _, config, _ in workers.calls if "watch" in config]
+    attempts = {config["attempt"] for _, config, _ in workers.calls if "attempt" in config}
+    assert (attempts, len(set(watches))) == ({1}, 2)
+    assert world.data() == kept
+
+
+def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_checks_again_and_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gate was closed only for a moment: what was not sent is neither deleted nor failed."""
+    world, kept, gone = busy_world(safety={"gate_every_seconds": 0})
+    context = world.plan()
+    world.mark(context)
+    is_open = Gate.is_open
+    asked: list[int] = []
+
+    def closed_once(self: Gate) -> bool:
+        asked.append(1)
+        return is_open(self) and len(asked) != 2  # the second is asked by the deleter
+
+    monkeypatch.setattr(Gate, "is_open", closed_once)
+    bulk_delete(context, HERE)
+    assert world.data() == kept
+    done = summary_of(context, ledger.STEP)
+    assert (done.counts["deleted_objects"], done.counts["failed_objects"]) == (len(gone), 0)
+    assert len(done.details["rechecks"]) == 2
 
 
 def test_an_orphaned_sweep_whose_retry_only_began_stops_before_its_next_round() -> None:

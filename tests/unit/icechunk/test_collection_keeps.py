@@ -166,7 +166,7 @@ def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
-        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             found = self.inner.delete(keys)
             left = [node for node in doomed if (v1.folder / "snapshots" / node).exists()]
             if left and "back" not in v1.library.list_branches():
@@ -188,7 +188,7 @@ class Dies:
         self.inner, self.happens = open_deleter(uri), happens
         self.requests = 0
 
-    def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+    def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
         self.requests += 1
         found = self.inner.delete(keys)
         self.happens()
@@ -440,7 +440,7 @@ def failing(kind: str, times: int, code: str = "SlowDown") -> Callable[[str], An
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
-        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             if keys[0].startswith(kind) and left[0]:
                 left[0] -= 1
                 return [DeleteOutcome(key, "failed", code, "later") for key in keys]
@@ -496,7 +496,7 @@ def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
-        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             if keys[0].startswith("manifests"):
                 raise ConfigError("the key pair has expired")
             return self.inner.delete(keys)
@@ -522,7 +522,7 @@ def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_fin
             def __init__(self, uri: str, done: list[int] = done, limit: int = requests) -> None:
                 self.inner, self.done, self.limit = open_deleter(uri), done, limit
 
-            def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+            def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
                 if self.done[0] == self.limit:
                     raise KeyboardInterrupt
                 self.done[0] += 1
@@ -559,7 +559,7 @@ def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
-        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             context.lease.release(context.plan.lease)
             make_lease(context.state, 60).acquire("somebody else")
             return self.inner.delete(keys)
@@ -580,7 +580,7 @@ def test_what_names_something_is_deleted_before_what_it_names(
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
-        def delete(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
             kinds.extend(dict.fromkeys(key.split("/")[0] for key in keys))
             return self.inner.delete(keys)
 

@@ -161,7 +161,7 @@ def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(
         def __init__(self, uri: str) -> None:
             self.inner = open_deleter(uri)
 
-        def delete(self, keys: list[str]) -> Any:
+        def delete(self, keys: list[str], *_asked: object) -> Any:
             made.extend(keys)
             if not retried:
                 retried.append(0)

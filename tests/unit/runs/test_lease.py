@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from dredge.errors import FormatError, LeaseHeldError
+from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
 from dredge.runs.lease import LEASE, Lease, LeaseGrant, check_lease
-from dredge.storage import forget_memory_store, open_reader, open_writer
+from dredge.storage import ObjectWriter, forget_memory_store, open_reader, open_writer
 from tests.support.lakes import ManualClock
 
 TTL = timedelta(hours=1)
@@ -123,6 +124,87 @@ def test_of_many_that_take_over_one_wins(clock: ManualClock, lease: Lease) -> No
     lease.acquire("dead")
     clock.advance(hours=2)
     test_of_many_at_once_one_wins(clock, lease)
+
+
+class LosesAnswers:
+    """A writer whose client sends each conditional put twice, because the answer to the first one was lost."""
+
+    def __init__(self, inner: ObjectWriter) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        self._inner.put_if_absent(key, data)
+        return self._inner.put_if_absent(key, data)
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        self._inner.put_if_match(key, data, etag)
+        return self._inner.put_if_match(key, data, etag)
+
+
+def test_a_right_whose_answer_was_lost_is_the_askers_own(clock: ManualClock, lease: Lease) -> None:
+    """The client's second request meets what its first one wrote: that is nobody else."""
+    hurried: Any = LosesAnswers(open_writer("memory://lease-test"))
+    unlucky = Lease(hurried, TTL, clock)
+    grant = unlucky.acquire("one")
+    assert (grant.holder, grant.fencing) == ("one", 1)
+    clock.advance(minutes=50)
+    assert unlucky.renew(grant, take_back=False).expires_at == clock() + TTL
+    unlucky.release(grant)
+    assert unlucky.acquire("two").fencing == 2
+    with pytest.raises(LeaseHeldError, match="two works on this repository"):
+        lease.acquire("one")
+
+
+def test_of_two_that_write_the_same_lease_at_once_one_wins(clock: ManualClock, lease: Lease) -> None:
+    """The same holder, number and second, from two installations: what lies there is not both ones' own."""
+    other = Lease(open_writer("memory://lease-test"), TTL, clock)
+
+    class Second:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_absent(self, key: str, data: bytes) -> str | None:
+            other.acquire("one")
+            raise ConflictError("it is there")
+
+    second: Any = Second()
+    with pytest.raises(LeaseHeldError, match="somebody else"):
+        Lease(second, TTL, clock).acquire("one")
+
+
+@pytest.mark.parametrize("deed", ["renewed", "given back"])
+def test_a_renewal_by_another_driver_of_the_same_run_takes_no_right_away(
+    clock: ManualClock, lease: Lease, deed: str
+) -> None:
+    """A step and its background thread, or a try and its orphan, renew in the same moment."""
+    grant = lease.acquire("one")
+    times = [1]
+
+    class Between:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            if times[0]:
+                times[0] -= 1
+                clock.advance(seconds=1)
+                lease.renew(grant)
+            return open_writer("memory://lease-test").put_if_match(key, data, etag)
+
+    between: Any = Between()
+    mine = Lease(between, TTL, clock)
+    if deed == "renewed":
+        mine.renew(grant, take_back=False)
+        lease.check(grant, clock())
+    else:
+        mine.release(grant)
+        assert lease.acquire("two").fencing == 2
+    times[0] = 1000
+    with pytest.raises(UnavailableError if deed == "renewed" else LeaseHeldError):
+        mine.renew(grant)
 
 
 def test_an_object_that_is_no_lease_stops_everybody(lease: Lease) -> None:

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.storage import StorageOptions, open_deleter
+from dredge.storage import NOT_SENT, StorageOptions, open_deleter
 from dredge.storage.location import parse_uri
 from dredge.storage.s3.deleting import S3Deleter
 from tests.support.objectstore import Answer, ScriptedS3, deleted_keys, make_bucket
@@ -125,6 +125,25 @@ def test_lost_connections_are_tried_again() -> None:
 
     with ScriptedS3(answer) as server:
         assert [o.outcome for o in patient(server).delete(["a"])] == ["deleted"]
+
+
+def test_nothing_is_sent_once_it_may_not_be_however_long_a_busy_store_made_it_wait() -> None:
+    """A throttled deleter waits and tries again; what changed meanwhile is seen before each request."""
+    closed = threading.Event()
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        closed.set()
+        return result({"lake/k1": "SlowDown"})
+
+    with ScriptedS3(answer) as server:
+        outcomes = patient(server, delete_requests=1).delete(
+            [f"k{n}" for n in range(1001)], lambda: not closed.is_set()
+        )
+        assert sum(bulk(path) for _, path, _ in server.requests) == 1
+    codes = Counter((o.outcome, o.code) for o in outcomes)
+    assert codes == {("deleted", None): 999, ("failed", "SlowDown"): 1, ("failed", NOT_SENT): 1}
 
 
 def test_forbidden_requests_fail_every_key_without_further_tries() -> None:
