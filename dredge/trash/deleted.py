@@ -49,6 +49,12 @@ class DeletedOutcome:
     message: str = ""
     error: DredgeError | None = None
 
+    @property
+    def removed_partition(self) -> bytes | None:
+        """The repository's partition, if rows of it were deleted."""
+        instance = deleted_instance(self.entry.encode())
+        return instance.partition if instance and self.rows else None
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {"entry": self.entry, "fate": self.fate, "rows_deleted": self.rows, "message": self.message}

@@ -314,7 +314,8 @@ def _remove(
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
         done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
-        state.note_removed(applier.removed_partitions, run_id, report.plan.made)
+        emptied = [outcome.removed_partition for outcome in deleted if outcome.removed_partition]
+        state.note_removed([*applier.removed_partitions, *emptied], run_id, report.plan.made)
         state.save_report(run_id, done.to_report())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done

@@ -12,6 +12,7 @@ from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, U
 from dredge.kv.rows import Row, RowCleaner
 from dredge.storage import open_writer
 from dredge.trash import deleted
+from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
 from dredge.trash.names import deleted_instance
 from dredge.trash.plan import check_limits
@@ -278,6 +279,18 @@ def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_lim
         dry_run=False,
     )
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
+
+
+def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
+    world: World, tmp_path: Path
+) -> None:
+    partition = hand_over(world, "lake")
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    assert clean_all(world, state).rows_removed == 2
+    world.record(partition)
+    with pytest.raises(NamedAgainError, match=r"lake-\w+: .*2 rows were put back"):
+        clean_all(world, state)
+    assert rows_of(world, partition) == 2
 
 
 def test_an_entry_without_rows_is_found_and_cleaned(world: World, tmp_path: Path) -> None:
