@@ -6,16 +6,17 @@
 
 The entry stays until its partition is empty, so a run that was killed is simply run again.
 
-Two things are stricter than the seed. A partition that a record still names is skipped, whatever the
+Three things are stricter than the seed. A partition that a record still names is skipped, whatever the
 entry says: an active record means that the entry is wrong, one in deletion that the deletion has not
-finished. And every row is written to the undo log first, and deleted only with its very value.
+finished. Only what the run's plan names goes, so that limits and approvals hold. And every row is written to
+the undo log first, and deleted only with its very value.
 
 Source: design "Repository operations error handling", trash cleaner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Literal
@@ -48,13 +49,19 @@ class DeletedOutcome:
     message: str = ""
     error: DredgeError | None = None
 
+    @property
+    def removed_partition(self) -> bytes | None:
+        """The repository's partition, if rows of it were deleted."""
+        instance = deleted_instance(self.entry.encode())
+        return instance.partition if instance and self.rows else None
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {"entry": self.entry, "fate": self.fate, "rows_deleted": self.rows, "message": self.message}
 
 
 def clean_deleted(
-    store: RowCleaner, undo: UndoLog, check_right: Callable[[], None]
+    store: RowCleaner, undo: UndoLog, check_right: Callable[[], None], planned: Collection[bytes]
 ) -> Iterator[DeletedOutcome]:
     """Delete what deleted repositories left, entry by entry.
 
@@ -62,6 +69,8 @@ def clean_deleted(
         store: what to clean.
         undo: where rows go first.
         check_right: asked right before each deletion; raises when this try was overtaken.
+        planned: partitions that may go. What was handed over later is for the next plan: nobody has approved it,
+            and no limit has counted it.
 
     Yields:
         What became of each entry; one that could not be cleaned does not keep the others back.
@@ -74,13 +83,19 @@ def clean_deleted(
     for entry in entries:
         if not entry.key.startswith(_ENTRY_PREFIX):
             continue
-        outcome = _clean(store, undo, entry, check_right)
+        outcome = _clean(store, undo, entry, check_right, planned)
         yield outcome
         if isinstance(outcome.error, LeaseHeldError):
             raise outcome.error
 
 
-def _clean(store: RowCleaner, undo: UndoLog, entry: Row, check_right: Callable[[], None]) -> DeletedOutcome:
+def _clean(
+    store: RowCleaner,
+    undo: UndoLog,
+    entry: Row,
+    check_right: Callable[[], None],
+    planned: Collection[bytes],
+) -> DeletedOutcome:
     name = show(entry.key)
     instance = deleted_instance(entry.key)
     if instance is None:
@@ -94,6 +109,10 @@ def _clean(store: RowCleaner, undo: UndoLog, entry: Row, check_right: Callable[[
             if named:
                 return DeletedOutcome(
                     name, "skipped", deleted, "a record still names this life of the repository"
+                )
+            if instance.partition not in planned:
+                return DeletedOutcome(
+                    name, "skipped", 0, "not in the plan of this run: left for the next one"
                 )
             if not rows:
                 break

@@ -81,7 +81,8 @@ def parse_instance(partition: bytes) -> Instance | None:
 def deleted_instance(key: bytes) -> Instance | None:
     """Read an entry's key in DELETED, `repo/<repository>/<xid>`; None when it has another shape."""
     parts = key.split(b"/")
-    return parse_instance(b"-".join(parts[1:])) if len(parts) == 3 and parts[0] == b"repo" else None
+    found = parse_instance(b"-".join(parts[1:])) if len(parts) == 3 and parts[0] == b"repo" else None
+    return found if found and found.uid.encode() == parts[2] else None
 
 
 def is_token(partition: bytes) -> bool:

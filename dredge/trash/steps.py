@@ -25,7 +25,7 @@ from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
 from dredge.trash.finding import Finding
 from dredge.trash.look import Look, read_look
-from dredge.trash.names import parse_instance
+from dredge.trash.names import deleted_instance, parse_instance
 from dredge.trash.plan import TrashPlan, by_kind, check_kinds, check_limits, choose, in_both
 from dredge.trash.report import add_up, age_seconds
 from dredge.trash.rules import Judgement, judge
@@ -304,8 +304,9 @@ def _remove(
 ) -> CleanReport:
     run_id = report.plan.run_id
     again = _second_look(store, state, report.plan, clock, safety)
-    still = [f for f in in_both(report.plan.findings, again.findings) if f.kind != HANDED_OVER]
-    handed_over = any(f.kind == HANDED_OVER for f in report.plan.findings)
+    both = in_both(report.plan.findings, again.findings)
+    still = [f for f in both if f.kind != HANDED_OVER]
+    handed_over = {_handed_over(f) for f in both if f.kind == HANDED_OVER}
     undo = state.undo(run_id)
     unrecorded = [name for name in look.partitions if parse_instance(name)]
     applier = Applier(store, undo, state.check_right, unrecorded, linger=linger)
@@ -313,7 +314,8 @@ def _remove(
 
     def finish(status: Literal["done", "partial", "stopped", "failed"], message: str = "") -> CleanReport:
         done = CleanReport(report, status, tuple(applier.outcomes), tuple(deleted), message)
-        state.note_removed(applier.removed_partitions, run_id, report.plan.made)
+        emptied = [outcome.removed_partition for outcome in deleted if outcome.removed_partition]
+        state.note_removed([*applier.removed_partitions, *emptied], run_id, report.plan.made)
         state.save_report(run_id, done.to_report())
         log.info("trash: run %s: %s, %d rows removed", run_id, status, done.rows_removed)
         return done
@@ -325,7 +327,7 @@ def _remove(
     state.set_open_run(run_id)
     try:
         if handed_over:
-            for outcome in clean_deleted(store, undo, state.check_right):
+            for outcome in clean_deleted(store, undo, state.check_right, handed_over):
                 deleted.append(outcome)
         applier.run(still)
     except NamedAgainError as error:
@@ -348,6 +350,12 @@ def _remove(
     done = finish("done" if whole else "partial")
     state.set_open_run(None)
     return done
+
+
+def _handed_over(finding: Finding) -> bytes:
+    """The partition of a repository that was handed over; only its entry is left where it has no row."""
+    instance = deleted_instance(finding.key) if finding.key is not None else None
+    return instance.partition if instance else finding.partition
 
 
 def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) -> DredgeError:

@@ -76,6 +76,8 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         dead_before=dead_before,
         grace=timedelta(hours=0 if is_preview else plan.config.grace_hours),
     )
+    # First of all: a released file that cannot be read stops this run, and its grace must go on to an end.
+    _write_dead(context, record, roots, dead_etag)
     live = _with_ancestors(context.reader, history, roots)
     index = ManifestIndex.load(context.state)
     rows = _snapshot_rows(context, runner, index, live)
@@ -112,7 +114,8 @@ def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
             "this report takes the planned expiration as applied. What only released snapshots use is deleted by a"
             f" run that has seen them unreachable for {plan.config.grace_hours:g} h, so the first one deletes less"
         )
-    _write_known(context, record, live, roots, dead_etag)
+    data = json.dumps(sorted(live)).encode()
+    record.parts.append(context.folder.write_bytes(f"{STEP}/snapshots.json", data, len(live)))
 
 
 def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
@@ -129,21 +132,14 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
     return found
 
 
-def _write_known(
-    context: Context, record: StepRecord, live: set[str], roots: Roots, dead_etag: str | None
-) -> None:
-    data = json.dumps(sorted(live)).encode()
-    record.parts.append(context.folder.write_bytes(f"{STEP}/snapshots.json", data, len(live)))
-    # What an expiration only would release is reachable still, and its grace does not begin.
-    if context.plan.spec_version == 1 and context.plan.config.after is None:
-        dead = {snapshot: since.isoformat() for snapshot, since in sorted(roots.dead_since.items())}
-        data = json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode()
-        _write_dead(context, record, data, dead_etag)
-
-
-def _write_dead(context: Context, record: StepRecord, data: bytes, etag: str | None) -> None:
+def _write_dead(context: Context, record: StepRecord, roots: Roots, etag: str | None) -> None:
     """Write since when snapshots have been unreachable, unless somebody has looked meanwhile: an older look could
     name a snapshot that was in use since, and cut its time of grace."""
+    # What an expiration only would release is reachable still, and its grace does not begin.
+    if context.plan.spec_version != 1 or context.plan.config.after is not None:
+        return
+    dead = {snapshot: since.isoformat() for snapshot, since in sorted(roots.dead_since.items())}
+    data = json.dumps({"run_id": context.plan.run_id, "dead": dead}, indent=1).encode()
     record.attempt.check()
     context.lease.check(context.plan.lease)
     try:

@@ -27,7 +27,7 @@ from dredge.icechunk.collection.recheck import look_again
 from dredge.icechunk.collection.report import make_report
 from dredge.icechunk.collection.steps import collect, release_lease
 from dredge.icechunk.expiration.apply import expire
-from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.ids import ROOT_ID
 from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
@@ -343,6 +343,12 @@ def test_foreign_names_are_left_alone(repo: Repo) -> None:  # E11
             assert (repo.folder / kind / name).exists()
 
 
+def live_manifests(repo: Repo) -> set[str]:
+    names = [f"snapshots/{snapshot}" for snapshot in read_history(open_reader(repo.uri)).snapshots]
+    parsed = [parse_snapshot((repo.folder / name).read_bytes(), name) for name in names]
+    return {info.id for snapshot in parsed for info in snapshot.manifests}
+
+
 def test_first_mark_of_released_snapshots_only_remembers_them(v1: Repo) -> None:
     before = objects(v1.folder)
     first = collect(v1.config(grace_hours=0.0002))
@@ -351,6 +357,25 @@ def test_first_mark_of_released_snapshots_only_remembers_them(v1: Repo) -> None:
     assert objects(v1.folder) == before
     time.sleep(0.8)
     assert collect(v1.config(grace_hours=0.0002))["deleted"]["objects"] == 20
+
+
+@pytest.mark.parametrize("folder", ["snapshots", "manifests"])
+def test_a_released_snapshot_that_cannot_be_read_stops_no_run_after_its_grace(v1: Repo, folder: str) -> None:
+    """What the library's own collection leaves when it is killed: a snapshot whose manifest is gone."""
+    key = f"snapshots/{v1.ids['7']}"
+    if folder == "manifests":
+        used = {info.id for info in parse_snapshot((v1.folder / key).read_bytes(), key).manifests}
+        key = f"manifests/{min(used - live_manifests(v1))}"
+    (v1.folder / key).unlink()
+    if folder == "snapshots":
+        (v1.folder / key).write_bytes(b"torn")
+    with pytest.raises(FormatError, match=key):
+        collect(v1.config(grace_hours=0.0002))
+    time.sleep(0.8)
+    report = collect(v1.config(grace_hours=0.0002))
+    assert report["outcome"] == "success"
+    assert not (v1.folder / "snapshots" / v1.ids["7"]).exists()
+    assert contents(v1.library, branch="main")
 
 
 def test_grace_starts_anew_for_a_snapshot_that_was_in_use_again(v1: Repo) -> None:

@@ -12,10 +12,13 @@ from dredge.errors import ConfigError, DredgeError, FormatError, PartialError, U
 from dredge.kv.rows import Row, RowCleaner
 from dredge.storage import open_writer
 from dredge.trash import deleted
+from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
+from dredge.trash.names import deleted_instance
+from dredge.trash.plan import check_limits
 from dredge.trash.safety import Limits, Safety
 from dredge.trash.state import TrashState
-from dredge.trash.steps import CleanReport, clean
+from dredge.trash.steps import CleanReport, clean, scan
 from dredge.trash.undo import UndoLog, put_back
 from tests.support.kv_world import World
 
@@ -33,7 +36,10 @@ def world() -> World:
 
 
 def clean_deleted(store: RowCleaner, undo: UndoLog) -> list[DeletedOutcome]:
-    return list(deleted.clean_deleted(store, undo, lambda: None))
+    with store.view() as view:
+        found = [deleted_instance(entry.key) for entry in view.scan(b"graveler_deleted")]
+    planned = {instance.partition for instance in found if instance}
+    return list(deleted.clean_deleted(store, undo, lambda: None, planned))
 
 
 def hand_over(world: World, name: str) -> bytes:
@@ -190,7 +196,12 @@ def test_a_record_that_comes_right_before_the_deletion_saves_its_partition(
     assert rows_of(world, partition) == 2
 
 
-@pytest.mark.parametrize("key", [b"repo/lake", b"repo/lake/not-an-xid", b"other/lake/x", b"repo/a/b/c"])
+LONGER = b"repo/lake/of-c0000000000000000000"
+
+
+@pytest.mark.parametrize(
+    "key", [b"repo/lake", b"repo/lake/not-an-xid", b"other/lake/x", b"repo/a/b/c", LONGER]
+)
 def test_an_entry_of_another_shape_is_left_alone(world: World, undo: UndoLog, key: bytes) -> None:
     world.kv.set(b"graveler_deleted", key, b"")
     before = world.store.all_rows()
@@ -224,6 +235,62 @@ def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: 
     assert rows_of(world, partition) == 0
     assert rows_of(world, kept) == 2
     assert Row(kept_token, b"a/1", world.kv.get(kept_token, b"a/1")) in world.store.all_rows()
+
+
+def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_path: Path) -> None:
+    planned = hand_over(world, "planned")
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    options: dict[str, Any] = {"clock": world.store.machine_clock, "safety": Safety()}
+    plan = scan(world.store, state, **options).plan
+    later = hand_over(world, "later")
+    report = clean(
+        world.store,
+        state,
+        limits=Limits(),
+        planned=plan.run_id,
+        planned_digest=plan.digest,
+        dry_run=False,
+        **options,
+    )
+    assert {o.entry.split("/")[1]: o.fate for o in report.deleted} == {
+        "planned": "cleaned",
+        "later": "skipped",
+    }
+    assert (rows_of(world, planned), rows_of(world, later)) == (0, 2)
+
+
+def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_limits(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = hand_over(world, "planned")
+    later: list[bytes] = []
+
+    def limits_then_another(*arguments: Any) -> None:
+        check_limits(*arguments)
+        later.append(hand_over(world, "later"))
+
+    monkeypatch.setattr("dredge.trash.steps.check_limits", limits_then_another)
+    clean(
+        world.store,
+        TrashState(open_writer(f"file://{tmp_path}/state")),
+        clock=world.store.machine_clock,
+        safety=Safety(),
+        limits=Limits(partitions=1, rows=2),
+        dry_run=False,
+    )
+    assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
+
+
+def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
+    world: World, tmp_path: Path
+) -> None:
+    partition = hand_over(world, "lake")
+    state = TrashState(open_writer(f"file://{tmp_path}/state"))
+    assert clean_all(world, state).rows_removed == 2
+    world.record(partition)
+    with pytest.raises(NamedAgainError, match=r"lake-\w+: .*2 rows were put back"):
+        clean_all(world, state)
+    assert rows_of(world, partition) == 2
 
 
 def test_an_entry_without_rows_is_found_and_cleaned(world: World, tmp_path: Path) -> None:
