@@ -33,7 +33,7 @@ STEP = "guard"
 SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
-_PLACES_MAX = 2_000_000
+_PLACES_MAX = 1_000_000
 """Entries that the driver and each task hold at once; sizes that more entries have are left out."""
 _JOB_RANGES = 64
 
