@@ -9,13 +9,16 @@ pkg/graveler/uncommitted_diff_iterator.go):
    reaches from the page's beginning, in (branch, path) order, to the vanished branch. A page with a location has
    every row that was written to it. Branch names, heads or tokens before and after prove nothing: a branch can be
    born and gone, or gone and made again, while one page is written.
+   A token cannot spell a path that is not UTF-8 (its odd bytes become U+FFFD), and the page after it begins behind
+   the path that the token spells instead. What lies between the two is lost, though both pages have a location.
 2. An error of the key-value store while a branch's staging is read ends that branch's rows there, without a sign, in
    a page with or without location.
 
-Against 1, every page without location is made good (`Extent`): each branch that it may have covered is asked for its
-changes (diff, paged to the end), each changed path for its address (stat, or a listing of the branch where changes
-are dense), and all of them are united with what was scanned. That is the very set that the page should have held:
-what was staged when the page was written is staged still, or committed (commits are read later), or dead.
+Against 1, every page without location, and every branch in which a token has such a path, is made good (`Extent`):
+each branch that it may have covered is asked for its changes (diff, paged to the end), each changed path for its
+address (stat, or a listing of the branch where changes are dense), and all of them are united with what was scanned.
+That is the very set that the page should have held: what was staged when the page was written is staged still, or
+committed (commits are read later), or dead. Paths that are not UTF-8 cannot be asked for, so there is no proof then.
 
 Against 2, and against whatever this reading of the source missed, the end of each branch is looked at after every
 scan: the address under its last changed path must be among the scanned ones. Both kinds of loss take a branch's
@@ -95,6 +98,22 @@ class Extent:
         begin, end = _mark(token), _mark(following)
         branch, path = begin or ("", "")
         return cls(branch, path, end[0] if end else None, bool(end and end[1]))
+
+    @classmethod
+    def skipped_by(cls, token: str | None) -> Extent | None:
+        """What the server may have passed over between two pages, though both have a location: a token cannot spell
+        a path that is not UTF-8, so the next page begins at another one, which may lie far behind it.
+
+        Args:
+            token: between the pages; None for none.
+
+        Returns:
+            The branch; None for a path that the token spells as it is.
+        """
+        mark = _mark(token)
+        if mark is None or _REPLACED not in mark[1]:
+            return None
+        return cls(*mark, until=mark[0])
 
     def after(self, branch: str) -> str | None:
         """The path of a branch behind which the page's rows lie; None when it cannot have had any."""
@@ -315,7 +334,9 @@ class _Prover:
                     )
 
     def _shows(self, branch: str, path: str) -> bool:
-        """Whether a path is among a branch's changes (still)."""
+        """Whether a path is among a branch's changes (still); one that cannot be asked for may be."""
+        if _REPLACED in path:
+            return True
         self._count()
         try:
             page = self._client.changes(self._repository, branch, _PAGE, path[:-1])
