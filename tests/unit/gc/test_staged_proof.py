@@ -237,6 +237,34 @@ def test_sweep_keeps_the_rest_of_a_branch_that_ends_too_early_in_the_scan(
     assert orphan not in world.data()
 
 
+def test_an_object_with_new_metadata_on_two_branches_does_not_prove_the_end_of_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same objects are staged at the ends of both branches; the scan had them of one branch only."""
+    world, living, orphan = stormy_world(safety={"canary_objects": 0})
+    catalog, name = world.lake.catalog, world.lake.repository
+    for number in range(3):
+        world.upload(f"zz/{number}", b"shared %d" % number)
+    world.lake.commit()
+    for branch in ("ab", "yy"):
+        catalog.create_branch(name, branch, "main")
+        for number in range(3):
+            catalog.update_user_metadata(name, branch, f"zz/{number}", {"on": branch})
+    living |= {world.upload(f"path/{number:04d}", b"ab %d" % number, "ab") for number in range(9)}
+    world.age(days=2)
+    honest = catalog_uncommitted.UncommittedPage._uncommitted
+
+    def cut(page: Any, branch: Any, start: str) -> Iterator[Any]:
+        rows = honest(page, branch, start)
+        return itertools.islice(rows, 2) if branch.tokens == world.lake.tokens("ab") else rows
+
+    monkeypatch.setattr(catalog_uncommitted.UncommittedPage, "_uncommitted", cut)
+    monkeypatch.setattr(staged_proof, "_BY_CHANCE", 0)
+    world.collect()
+    assert living <= world.data()
+    assert orphan not in world.data()
+
+
 def test_a_list_of_changes_that_hides_an_error_of_the_store_is_no_proof(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
