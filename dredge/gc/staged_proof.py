@@ -285,26 +285,27 @@ class _Prover:
         look.unsure = bool(tail) and not any(self._tells(branch, change) for change in reversed(tail))
         for change in others:
             if change not in tail:
-                self._tells(branch, change)
+                self._tells(branch, change, False)
         return look
 
-    def _tells(self, branch: str, change: Change) -> bool:
+    def _tells(self, branch: str, change: Change, at_end: bool = True) -> bool:
         """Look at a changed path. Whether it proves that the scan had the branch's rows up to there, or the
-        contrary."""
-        path = change.path
-        keys = [key for key in self._keys(self._stat(branch, path)) if key.startswith(DATA)]
+        contrary; elsewhere than at the end only the contrary matters."""
+        keys = [key for key in self._keys(self._stat(branch, change.path)) if key.startswith(DATA)]
         if not keys:
             return False  # gone since, or an object that no run deletes
-        if change.type == "changed" and self._is_in_head(branch, path, keys):
-            return False  # new metadata of the same object, and another branch may have staged that, too
-        if self._were_scanned(keys):
+        scanned = self._were_scanned(keys)
+        lost = None if scanned else next((key for key in keys if self._is_old(key)), None)
+        if not scanned and lost is None:
+            return False  # written since, as far as anybody can tell
+        if scanned and not at_end:
             return True
-        for key in keys:
-            if self._is_old(key):
-                with self._lock:
-                    self._proof.lost = (branch, path, key)
-                return True
-        return False  # written since, as far as anybody can tell
+        if change.type == "changed" and self._is_in_head(branch, change.path, keys):
+            return False  # new metadata of the same object, and another branch may have staged that, too
+        if lost is not None:
+            with self._lock:
+                self._proof.lost = (branch, change.path, lost)
+        return True
 
     def _is_in_head(self, branch: str, path: str, keys: list[str]) -> bool:
         self._count()
