@@ -213,7 +213,7 @@ def _scan_until_proved(context: Context, where: str) -> Scan:
     )
     for left in reversed(range(safety.scan_rounds_max)):
         known = len(scan.parts)
-        lost_pages = _scan_once(context, scan, where, deadline)
+        unsafe = _scan_once(context, scan, where, deadline)
         new = [read_hashes(context.folder, part) for part in scan.parts[known + 1 :: 2]]
         scanned = unite([scanned, *new])
         after = _branches(context)
@@ -222,14 +222,14 @@ def _scan_until_proved(context: Context, where: str) -> Scan:
         if moved and left:
             log.info("branches came or went during the scan (%s …): scanning again", ", ".join(moved[:3]))
             continue
-        proof = prove(context, after, scanned, lost_pages, bool(moved), give_up_at)
+        proof = prove(context, after, scanned, unsafe, bool(moved), give_up_at)
         scan.proof, scan.branches = proof, after
         if proof.addresses:
             scan.add(context, where, pa.array(sorted(proof.addresses), pa.string()))
             scan.rows += len(proof.addresses)
         if not proof.missing:
             return scan
-        give_up_at, why = proof.too_many, _why(proof, moved, lost_pages)
+        give_up_at, why = proof.too_many, _why(proof, moved, unsafe)
         log.info("the scan is not proved complete (%s): scanning again", why)
     raise RefusedError(
         f"staging of {context.plan.repository} could not be proved complete in {safety.scan_rounds_max} scans. {why}."
@@ -239,15 +239,18 @@ def _scan_until_proved(context: Context, where: str) -> Scan:
     )
 
 
-def _why(proof: Proof, moved: list[str], lost_pages: list[Extent]) -> str:
+def _why(proof: Proof, moved: list[str], unsafe: list[Extent]) -> str:
     """What called for a proof of the last scan, and why there is none."""
     if moved:
         cause = f"During the last one branches such as {', '.join(moved[:3])} came or went"
     elif proof.lost is not None:
         branch, path, address = proof.lost
         cause = f"The last one did not show {address!r}, which is {path!r} on {branch}"
-    elif lost_pages:
-        cause = f"The last one had pages without a file ({len(lost_pages)}), as when a branch is deleted meanwhile"
+    elif unsafe:
+        cause = (
+            f"The last one had pages without a file, as when a branch is deleted meanwhile, or pages that end at a path"
+            f" that is not UTF-8 ({len(unsafe)} together)"
+        )
     else:
         cause = "The end of a branch did not tell whether the last one showed all of it"
     return f"{cause}, and asking the branches themselves did not settle it: {proof.missing}"
@@ -264,10 +267,10 @@ def _branches(context: Context) -> dict[str, str]:
 
 
 def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> list[Extent]:
-    """Read one scan of the server; gives the extents of its pages without location."""
+    """Read one scan of the server; gives the extents that it may have lost rows of."""
     run_id, locations, pages = "", set[str](), 0
     with_rows = 0
-    empty: list[Extent] = []
+    unsafe: list[Extent] = []
     for token, page in _pages(context, deadline):
         if run_id and page.run_id != run_id:
             raise RefusedError(
@@ -283,7 +286,9 @@ def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> lis
             locations.add(key_of(page.location, context.plan.namespace).rstrip("/") + "/")
         else:
             scan.empty_pages += 1
-            empty.append(Extent.between(token, page.token))
+            unsafe.append(Extent.between(token, page.token))
+        if (skipped := Extent.skipped_by(page.token)) is not None:
+            unsafe.append(skipped)
     locations.add(f"{SCANS}/{run_id}/uncommitted/")
     keys = _files(context, locations)
     if len(keys) < with_rows:
@@ -296,7 +301,7 @@ def _scan_once(context: Context, scan: Scan, where: str, deadline: float) -> lis
     scan.pages += pages
     for key, data in context.reader.get_many(keys):
         _copy(context, scan, where, key, data)
-    return empty
+    return unsafe
 
 
 def _pages(context: Context, deadline: float) -> Iterator[tuple[str | None, UncommittedPage]]:

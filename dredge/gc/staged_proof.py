@@ -9,22 +9,26 @@ pkg/graveler/uncommitted_diff_iterator.go):
    reaches from the page's beginning, in (branch, path) order, to the vanished branch. A page with a location has
    every row that was written to it. Branch names, heads or tokens before and after prove nothing: a branch can be
    born and gone, or gone and made again, while one page is written.
+   A token cannot spell a path that is not UTF-8 (its odd bytes become U+FFFD), and the page after it begins behind
+   the path that the token spells instead. What lies between the two is lost, though both pages have a location.
 2. An error of the key-value store while a branch's staging is read ends that branch's rows there, without a sign, in
    a page with or without location.
 
-Against 1, every page without location is made good (`Extent`): each branch that it may have covered is asked for its
-changes (diff, paged to the end), each changed path for its address (stat, or a listing of the branch where changes
-are dense), and all of them are united with what was scanned. That is the very set that the page should have held:
-what was staged when the page was written is staged still, or committed (commits are read later), or dead.
+Against 1, every page without location, and every branch in which a token has such a path, is made good (`Extent`):
+each branch that it may have covered is asked for its changes (diff, paged to the end), each changed path for its
+address (stat, or a listing of the branch where changes are dense), and all of them are united with what was scanned.
+That is the very set that the page should have held: what was staged when the page was written is staged still, or
+committed (commits are read later), or dead. Paths that are not UTF-8 cannot be asked for, so there is no proof then.
 
 Against 2, and against whatever this reading of the source missed, the end of each branch is looked at after every
 scan: the address under its last changed path must be among the scanned ones. Both kinds of loss take a branch's
 rows up to its end (1 ends at a branch, 2 at the branch's own), so whatever row of a branch is found proves those
 before it. A path that was written since the scan is passed over, towards the beginning: its object is young by the
-store's own clock. Where none of the last paths tells anything (a writer that appends all the time) all changes of
-the branch are asked for. Some more paths are chosen by chance, should rows be lost in the middle. An old address
-that was not scanned means a loss somewhere: then every branch is asked for everything. The lists of changes are
-read through the same code as 2, so behind the last change the branch is listed once, which does not hide such
+store's own clock. So is one whose object the head has under it, too, because only its metadata are new: another branch
+may have staged the same object. Where none of the last paths tells anything (a writer that appends all the time) all
+changes of the branch are asked for. Some more paths are chosen by chance, should rows be lost in the middle. An old
+address that was not scanned means a loss somewhere: then every branch is asked for everything. The lists of changes
+are read through the same code as 2, so behind the last change the branch is listed once, which does not hide such
 errors.
 
 Assumed of the server besides: an entry keeps its path while it is staged (shallow copies, which some editions offer,
@@ -39,7 +43,7 @@ import json
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -51,7 +55,7 @@ from dredge.gc.hashes import Hashes, contains
 from dredge.gc.slices import DATA
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.hashing import hash64
-from dredge.lakefs import ObjectStats
+from dredge.lakefs import Change, ObjectStats
 
 _BRANCHES_AT_ONCE = 8
 _QUESTIONS_AT_ONCE = 16
@@ -95,6 +99,22 @@ class Extent:
         begin, end = _mark(token), _mark(following)
         branch, path = begin or ("", "")
         return cls(branch, path, end[0] if end else None, bool(end and end[1]))
+
+    @classmethod
+    def skipped_by(cls, token: str | None) -> Extent | None:
+        """What the server may have passed over between two pages, though both have a location: a token cannot spell
+        a path that is not UTF-8, so the next page begins at another one, which may lie far behind it.
+
+        Args:
+            token: between the pages; None for none.
+
+        Returns:
+            The branch; None for a path that the token spells as it is.
+        """
+        mark = _mark(token)
+        if mark is None or _REPLACED not in mark[1]:
+            return None
+        return cls(*mark, until=mark[0])
 
     def after(self, branch: str) -> str | None:
         """The path of a branch behind which the page's rows lie; None when it cannot have had any."""
@@ -150,7 +170,7 @@ class Proof:
 
 def prove(
     context: Context,
-    branches: Iterable[str],
+    branches: Mapping[str, str],
     scanned: Hashes,
     extents: list[Extent],
     everything: bool,
@@ -160,7 +180,7 @@ def prove(
 
     Args:
         context: of the run.
-        branches: names, listed after the scan, hidden ones too.
+        branches: head by name, listed after the scan, hidden ones too.
         scanned: hashes of what the server's scans gave.
         extents: of the pages without location.
         everything: ask every branch for everything, whatever the looks say.
@@ -169,7 +189,7 @@ def prove(
     Returns:
         The proof; `missing` says why when there is none. Its addresses are live either way.
     """
-    return _Prover(context, scanned).prove(sorted(branches), extents, everything, give_up_at)
+    return _Prover(context, branches, scanned).prove(extents, everything, give_up_at)
 
 
 class _TooManyError(Exception):
@@ -197,8 +217,9 @@ class _Look:
 class _Prover:
     """Asks the server, counts, and collects addresses. Its methods run in threads."""
 
-    def __init__(self, context: Context, scanned: Hashes) -> None:
+    def __init__(self, context: Context, branches: Mapping[str, str], scanned: Hashes) -> None:
         self._context = context
+        self._branches = branches
         self._client = context.client
         self._repository = context.plan.repository
         self._scanned = scanned
@@ -207,12 +228,12 @@ class _Prover:
         self._lock = threading.Lock()
         self._proof = Proof()
 
-    def prove(
-        self, branches: list[str], extents: list[Extent], everything: bool, give_up_at: int | None
-    ) -> Proof:
+    def prove(self, extents: list[Extent], everything: bool, give_up_at: int | None) -> Proof:
         proof = self._proof
-        proof.branches = len(branches)
-        looks = {look.branch: look for look in _spread(self._look, branches, _QUESTIONS_AT_ONCE)}
+        proof.branches = len(self._branches)
+        looks = {
+            look.branch: look for look in _spread(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE)
+        }
         proof.changed_branches = sum(look.changes > 0 for look in looks.values())
         proof.changes = sum(look.changes for look in looks.values())
         wanted = self._wanted(looks, extents, everything or proof.lost is not None)
@@ -248,39 +269,52 @@ class _Prover:
         """Look at the end of a branch's changes, and at some of them by chance."""
         look = _Look(branch)
         chance = random.Random(f"{self._context.plan.run_id}-staged-{branch}")
-        tail: deque[str] = deque(maxlen=_TAIL)
-        others: list[str] = []
+        tail: deque[Change] = deque(maxlen=_TAIL)
+        others: list[Change] = []
         try:
             for page in self._changes(branch):
                 tail.extend(page)
-                for path in page:
+                for change in page:
                     look.changes += 1
                     if len(others) < _BY_CHANCE:
-                        others.append(path)
+                        others.append(change)
                     elif (place := chance.randrange(look.changes)) < _BY_CHANCE:
-                        others[place] = path
+                        others[place] = change
         except _UnreadableError:
             pass  # what was read can be looked at all the same
-        look.unsure = bool(tail) and not any(self._tells(branch, path) for path in reversed(tail))
-        for path in others:
-            if path not in tail:
-                self._tells(branch, path)
+        look.unsure = bool(tail) and not any(self._tells(branch, change) for change in reversed(tail))
+        for change in others:
+            if change not in tail:
+                self._tells(branch, change, False)
         return look
 
-    def _tells(self, branch: str, path: str) -> bool:
+    def _tells(self, branch: str, change: Change, at_end: bool = True) -> bool:
         """Look at a changed path. Whether it proves that the scan had the branch's rows up to there, or the
-        contrary."""
-        keys = [key for key in self._keys(self._stat(branch, path)) if key.startswith(DATA)]
+        contrary; elsewhere than at the end only the contrary matters."""
+        keys = [key for key in self._keys(self._stat(branch, change.path)) if key.startswith(DATA)]
         if not keys:
             return False  # gone since, or an object that no run deletes
-        if self._were_scanned(keys):
+        scanned = self._were_scanned(keys)
+        lost = None if scanned else next((key for key in keys if self._is_old(key)), None)
+        if not scanned and lost is None:
+            return False  # written since, as far as anybody can tell
+        if scanned and not at_end:
             return True
-        for key in keys:
-            if self._is_old(key):
-                with self._lock:
-                    self._proof.lost = (branch, path, key)
-                return True
-        return False  # written since, as far as anybody can tell
+        if change.type == "changed" and self._is_in_head(branch, change.path, keys):
+            return False  # new metadata of the same object, and another branch may have staged that, too
+        if lost is not None:
+            with self._lock:
+                self._proof.lost = (branch, change.path, lost)
+        return True
+
+    def _is_in_head(self, branch: str, path: str, keys: list[str]) -> bool:
+        self._count()
+        try:
+            address = self._client.stat(self._repository, self._branches[branch], path).address
+        except NotFoundError:
+            return False
+        readings = address_readings(address, AddressType.FULL, self._context.plan.namespace)
+        return not set(keys).isdisjoint(readings)
 
     def _is_old(self, key: str) -> bool:
         try:
@@ -306,7 +340,7 @@ class _Prover:
 
     def _all_of(self, pool: ThreadPoolExecutor, branch: str, after: str) -> None:
         for page in self._changes(branch, after):
-            rest = self._listed(branch, page)
+            rest = self._listed(branch, [change.path for change in page])
             answers = list(pool.map(lambda path: self._stat(branch, path), rest))
             for path, stats in zip(rest, answers, strict=True):
                 if stats is None and self._shows(branch, path) and self._stat(branch, path) is None:
@@ -315,7 +349,9 @@ class _Prover:
                     )
 
     def _shows(self, branch: str, path: str) -> bool:
-        """Whether a path is among a branch's changes (still)."""
+        """Whether a path is among a branch's changes (still); one that cannot be asked for may be."""
+        if _REPLACED in path:
+            return True
         self._count()
         try:
             page = self._client.changes(self._repository, branch, _PAGE, path[:-1])
@@ -351,8 +387,8 @@ class _Prover:
                 return rest + paths[place:]
         return rest
 
-    def _changes(self, branch: str, after: str = "") -> Iterator[list[str]]:
-        """The changed paths of a branch that have an object, page by page, in path order.
+    def _changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
+        """The changes of a branch that have an object, page by page, in path order.
 
         Raises:
             _UnreadableError: the pages do not move on.
@@ -369,7 +405,7 @@ class _Prover:
                 raise _UnreadableError(
                     f"the changes of branch {branch} cannot be read past {after!r}, which is not UTF-8"
                 )
-            yield [change.path for change in page if change.type != "removed"]
+            yield [change for change in page if change.type != "removed"]
             after = page[-1].path
         try:
             self._objects(branch, after, 1)

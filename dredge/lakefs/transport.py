@@ -6,7 +6,7 @@ lakeFS is redeployed they answer in its place: `default backend - 404`, HTML, an
 lakeFS says is told from that by its shape: a success is one JSON object with the members that were asked for, an
 error a JSON object with a text `message`, and each 404 ends in `not found` or says `invalid API endpoint`. Anything
 else is `ForeignAnswerError`, whatever its status: it says nothing about the repository, and is asked again like a
-503 where that is safe.
+503 where that is safe. So is what a cache kept (it has an `Age`, which lakeFS never sends): it was true once.
 
 The SDK's generated models are not used: they refuse answers that real servers give (`"branches": null`, two
 JSON documents in one body) and cost more than the requests. Its client signs and sends; answers come back
@@ -47,11 +47,12 @@ _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A status and a body, and the Date header; "" when there is none."""
+    """A status and a body, and the Date and Age headers; "" when there is none."""
 
     status: int
     text: str
     date: str = ""
+    age: str = ""
 
     def json(self) -> Any:
         """The body of a success: a JSON object, which `Transport.call` has made sure of."""
@@ -91,7 +92,7 @@ class Answer:
             members: what the JSON object of a success has.
         """
         documents = self.documents
-        if not documents:
+        if not documents or self.age not in ("", "0"):
             return False
         if self.status in _DONE:
             return len(documents) == 1 and all(name in documents[0] for name in members)
@@ -119,11 +120,13 @@ class ForeignAnswerError(UnavailableError):
     def __init__(self, call: str, answer: Answer) -> None:
         self.status = answer.status
         body = f"{answer.text[:200]!r}" if answer.text else "an empty body"
+        if answer.age not in ("", "0"):
+            body = f"{body} from a cache, {answer.age} s old"
         super().__init__(
             f"{call}: the answer ({answer.status}, {body}) is not lakeFS's own, so it says nothing about the"
-            " repository. Something in front of it answered (an ingress, a gateway, a login page), or the endpoint is"
-            " no lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when the server is"
-            " back."
+            " repository. Something in front of it answered (an ingress, a gateway, a login page, a cache), or the"
+            " endpoint is no lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when the"
+            " server is back."
         )
 
 
@@ -220,7 +223,7 @@ class Transport:
         import urllib3.exceptions as net
         from lakefs_sdk.exceptions import ApiException
 
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Cache-Control": "no-cache"}
         if method != "GET":
             headers["Content-Type"] = "application/json"
         try:
@@ -239,7 +242,7 @@ class Transport:
         except ApiException as error:
             if not error.status:
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error.reason}") from None
-            return Answer(int(error.status), _text(error.body), _date(error.headers))
+            return Answer(int(error.status), _text(error.body), *_headers(error.headers))
         except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
             raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
         except net.ReadTimeoutError:
@@ -250,7 +253,7 @@ class Transport:
             if _never_sent(error):
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
             raise DroppedError(f"lakeFS at {self.base} dropped the connection: {error}") from None
-        return Answer(int(response.status_code), _text(response.raw_data), _date(response.headers))
+        return Answer(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
 
     def _client(self) -> Any:
         import urllib3
@@ -307,8 +310,10 @@ def _never_sent(error: BaseException) -> bool:
     return isinstance(reason, kinds)
 
 
-def _date(headers: Mapping[str, str] | None) -> str:
-    return (headers or {}).get("Date") or ""
+def _headers(headers: Mapping[str, str] | None) -> tuple[str, str]:
+    """Date and Age."""
+    given = headers or {}
+    return given.get("Date") or "", given.get("Age") or ""
 
 
 def _text(body: bytes | str | None) -> str:

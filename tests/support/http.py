@@ -32,11 +32,13 @@ class Script:
         answer: gives status and body of a request; a body that is no bytes is sent as JSON; None drops the
             connection.
         asked: every request.
+        headers: of every answer, besides the usual ones.
     """
 
     endpoint: str = ""
     answer: Callable[[Asked], tuple[int, Any] | None] = lambda _: (404, {"message": "invalid API endpoint"})
     asked: list[Asked] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -69,6 +71,8 @@ def scripted_server() -> Iterator[Script]:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
+            for name, value in script.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
 

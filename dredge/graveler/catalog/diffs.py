@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dredge.graveler.catalog.entries import decode_entry
+from dredge.graveler.catalog.entries import decode_entry, path_bytes
 from dredge.graveler.catalog.listing import list_page
 from dredge.graveler.catalog.results import Diff, DiffType, Page
 from dredge.graveler.committed import Difference, RangeReader, Value
@@ -68,5 +68,5 @@ def diff_page(
 def _answer(path: str, changed: Changed | None) -> Diff:
     if changed is None:
         return Diff("prefix_changed", path, "common_prefix")
-    size = 0 if changed.value is None else decode_entry(path.encode(), changed.value).size
+    size = 0 if changed.value is None else decode_entry(path_bytes(path), changed.value).size
     return Diff(changed.type, path, size_bytes=size)

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from dredge.gc.staged_proof import Extent, _Prover
 from dredge.gc.steps import mark_uncommitted, slice_listing
 from dredge.graveler.catalog import branches as catalog_branches
 from dredge.graveler.catalog import uncommitted as catalog_uncommitted
+from dredge.graveler.catalog.uncommitted import Mark
 from tests.support.gc import World, make_world, seen_with, summary_of
 from tests.support.storms import Storm
 
@@ -235,6 +237,34 @@ def test_sweep_keeps_the_rest_of_a_branch_that_ends_too_early_in_the_scan(
     assert orphan not in world.data()
 
 
+def test_an_object_with_new_metadata_on_two_branches_does_not_prove_the_end_of_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same objects are staged at the ends of both branches; the scan had them of one branch only."""
+    world, living, orphan = stormy_world(safety={"canary_objects": 0})
+    catalog, name = world.lake.catalog, world.lake.repository
+    for number in range(3):
+        world.upload(f"zz/{number}", b"shared %d" % number)
+    world.lake.commit()
+    for branch in ("ab", "yy"):
+        catalog.create_branch(name, branch, "main")
+        for number in range(3):
+            catalog.update_user_metadata(name, branch, f"zz/{number}", {"on": branch})
+    living |= {world.upload(f"path/{number:04d}", b"ab %d" % number, "ab") for number in range(9)}
+    world.age(days=2)
+    honest = catalog_uncommitted.UncommittedPage._uncommitted
+
+    def cut(page: Any, branch: Any, start: str) -> Iterator[Any]:
+        rows = honest(page, branch, start)
+        return itertools.islice(rows, 2) if branch.tokens == world.lake.tokens("ab") else rows
+
+    monkeypatch.setattr(catalog_uncommitted.UncommittedPage, "_uncommitted", cut)
+    monkeypatch.setattr(staged_proof, "_BY_CHANCE", 0)
+    world.collect()
+    assert living <= world.data()
+    assert orphan not in world.data()
+
+
 def test_a_list_of_changes_that_hides_an_error_of_the_store_is_no_proof(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -317,6 +347,53 @@ def test_a_change_that_nothing_is_found_under_is_no_proof() -> None:
         return honest(repository, branch, path)
 
     world.client.stat = stat  # type: ignore[method-assign, assignment]
+    with Storm(world, ["mm"]), pytest.raises(RefusedError, match="nothing when it is asked"):
+        world.collect()
+    assert {orphan, *living} <= world.data()
+
+
+def spoken(path: str) -> str:
+    """A path as JSON of a real server has it: bytes that are not UTF-8 are replaced."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def latin_1(name: str) -> str:
+    """A path of the embedded server whose bytes are those of another encoding."""
+    return name.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def over_json(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let answers and tokens spell paths as a real server does."""
+    for name in ("changes", "objects"):
+        honest = getattr(world.client, name)
+
+        def answer(*arguments: Any, honest: Callable[..., Any] = honest) -> list[Any]:
+            return [replace(found, path=spoken(found.path)) for found in honest(*arguments)]
+
+        setattr(world.client, name, answer)
+    honest_encode = Mark.encode
+    monkeypatch.setattr(Mark, "encode", lambda mark: honest_encode(replace(mark, path=spoken(mark.path))))
+
+
+def test_a_page_that_ends_at_a_path_that_is_not_utf8_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next page begins at the path as its token spells it: behind all others in the same folder."""
+    world, living, orphan = stormy_world(staged=5, safety={"canary_objects": 0})
+    world = seen_with(world, prepare_flush_rows=1, prepare_file_bytes_max=1000)
+    living |= {world.upload(latin_1(f"caf\xe9/{number:04d}"), b"l%d" % number, "aa") for number in range(60)}
+    world.age(days=2)
+    over_json(world, monkeypatch)
+    with pytest.raises(RefusedError, match=r"not UTF-8.*kv_conn_id"):
+        world.collect()
+    assert {orphan, *living} <= world.data()
+
+
+def test_what_a_branch_has_under_paths_that_are_not_utf8_is_not_taken_for_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, living, orphan = stormy_world(staged=5, safety={"canary_objects": 0})
+    living |= {world.upload(latin_1(f"caf\xe9/{number:04d}"), b"l%d" % number, "aa") for number in range(9)}
+    world.age(days=2)
+    over_json(world, monkeypatch)
     with Storm(world, ["mm"]), pytest.raises(RefusedError, match="nothing when it is asked"):
         world.collect()
     assert {orphan, *living} <= world.data()

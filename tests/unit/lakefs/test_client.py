@@ -332,6 +332,18 @@ def test_what_is_not_lakefs_own_answer_is_no_answer(server: Script, client: Lake
         assert len(server.asked) == TRIES, foreign
 
 
+def test_what_a_cache_kept_is_no_answer(server: Script, client: LakeFSClient) -> None:
+    """lakeFS's own words, but of a time nobody asked about."""
+    server.answer = lambda _: (200, page({"id": "main", "commit_id": "1"}))
+    server.headers["Age"] = "30"
+    with pytest.raises(UnavailableError, match="from a cache, 30 s old"):
+        client.branches("lake")
+    assert len(server.asked) == TRIES
+    assert server.asked[0].headers["cache-control"] == "no-cache"
+    server.headers["Age"] = "0"
+    assert client.branches("lake") == [Ref("main", "1")]
+
+
 def test_a_server_that_is_back_after_a_foreign_answer_is_heard(server: Script, client: LakeFSClient) -> None:
     answers = [*list(FOREIGN.values())[: TRIES - 1], captured("repository")]
     server.answer = lambda _: answers[len(server.asked) - 1]
