@@ -27,6 +27,7 @@ from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
 from dredge.runs import ledger
 from dredge.runs.gate import write_look
+from dredge.runs.tries import StepTry
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import LISTING_SCHEMA, open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
@@ -78,6 +79,7 @@ def test_candidate_that_is_no_id_is_never_swept(repo: Path, name: str) -> None:
         "state_uri": context.state.uri,
         "run_uri": context.folder.uri,
         "run_id": context.plan.run_id,
+        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "progress": "x",
         "lease": context.plan.lease.to_json(),
         "gate_seconds": 0,
