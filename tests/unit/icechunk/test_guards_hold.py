@@ -27,8 +27,8 @@ from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
 from dredge.runs import ledger
 from dredge.runs.gate import write_look
-from dredge.runs.tries import StepTry
 from dredge.runs.tasks import LocalRunner
+from dredge.runs.tries import StepTry
 from dredge.storage import LISTING_SCHEMA, open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
 
