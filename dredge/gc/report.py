@@ -30,6 +30,7 @@ from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.report import render_html, size_text
 from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tries import StepTry
 
 log = logging.getLogger("dredge")
 
@@ -50,10 +51,16 @@ NAMES = {
 
 
 def save_report(context: Context) -> StepSummary:
-    """Write the report of the run. Written anew whenever asked, also after a failure."""
+    """Write the report of the run. Written anew whenever asked, also after a failure.
+
+    Raises:
+        OvertakenError: somebody began to write it later, who knows more; theirs stays.
+    """
     started = context.clock()
     folder, plan = context.folder, context.plan
+    attempt = StepTry.claim(folder.writer, STEP)
     report = build_report(folder, plan)
+    attempt.check()
     parts = _write_deleted(folder)
     folder.write_json(REPORT, report)
     folder.writer.put(PAGE, render_html(report).encode())
@@ -68,6 +75,7 @@ def save_report(context: Context) -> StepSummary:
         counts=report["counts"],
         parts=tuple(parts),
         details={"outcome": report["outcome"], "page": f"{folder.uri}/{PAGE}"},
+        try_number=attempt.number,
     )
     folder.write_summary(summary)
     log.info("run %s: %s %s", plan.run_id, report["headline"], f"{folder.uri}/{PAGE}")

@@ -70,7 +70,7 @@ class StepSummary:
         details: further small facts, JSON.
         started_at: aware UTC.
         finished_at: aware UTC.
-        try_number: of the try that did it; 0 where a step is written anew by whoever asks, such as the report.
+        try_number: of the try that did it; 0 where a step is not tried by numbers.
     """
 
     step: str

@@ -454,7 +454,7 @@ def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> No
     assert len(left) < len(many)
     namespace, state = world.lake.namespace, context.state
     index = CommittedIndex.load(state, namespace)
-    named = {item.name for part in index.parts.values() for item in (part.addresses, part.contents)}
+    named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
     assert left == {f"{ROOT}/dredge/{name}" for name in named}
     assert not [name for name in index.superseded if f"{ROOT}/dredge/{name}" in below(world, "dredge/index/")]
     assert verify_index(context.reader, state, namespace, against_ranges=True).is_good

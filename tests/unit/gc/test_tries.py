@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
-from dredge.gc import sweep
+from dredge.gc import report, sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.context import Context
-from dredge.gc.plan import PLAN
+from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease
 from dredge.gc.state.advance import advance_state
 from dredge.gc.steps import (
@@ -28,6 +29,7 @@ from dredge.gc.steps import (
     verify,
 )
 from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
@@ -231,6 +233,28 @@ def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
     attempts = {config["attempt"] for _, config, _ in workers.calls if "attempt" in config}
     assert (attempts, len(set(watches))) == ({1}, 2)
     assert world.data() == kept
+
+
+def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It put together what it knew before the sweep, slept, and would tell that nothing was deleted."""
+    world, _, gone = busy_world()
+    orphan = world.plan()
+    world.mark(orphan)
+    retry = driver(world, orphan)
+    honest, left = report.build_report, [lambda: world.run(retry)]
+
+    def slow(folder: RunFolder, plan: Plan) -> dict[str, Any]:
+        told = honest(folder, plan)
+        if left:
+            left.pop()()
+        return told
+
+    monkeypatch.setattr(report, "build_report", slow)
+    with pytest.raises(OvertakenError, match="step report"):
+        report.save_report(orphan)
+    told = retry.folder.read_json(report.REPORT)
+    assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
+    assert summary_of(retry, report.STEP).details["outcome"] == "success"
 
 
 def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_checks_again_and_ends(
@@ -441,9 +465,9 @@ def test_a_defect_in_the_sweep_is_reported_with_what_was_deleted() -> None:
     ):
         world.run(context)
     assert isinstance(caught.value.__cause__, KeyError)
-    report = context.folder.read_json("report.json")
-    assert (report["outcome"], report["counts"]["deleted_objects"]) == ("partial", 2)
-    assert "defect of Dredge" in report["problems"][0]
+    told = context.folder.read_json("report.json")
+    assert (told["outcome"], told["counts"]["deleted_objects"]) == ("partial", 2)
+    assert "defect of Dredge" in told["problems"][0]
     world.run(context)
     assert world.data() == kept
     assert summary_of(context, ledger.STEP).counts["deleted_objects"] == len(gone)

@@ -79,6 +79,7 @@ def test_candidate_that_is_no_id_is_never_swept(repo: Path, name: str) -> None:
         "state_uri": context.state.uri,
         "run_uri": context.folder.uri,
         "run_id": context.plan.run_id,
+        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "progress": "x",
         "lease": context.plan.lease.to_json(),
         "gate_seconds": 0,
