@@ -86,7 +86,6 @@ def test_candidate_that_is_no_id_is_never_swept(repo: Path, name: str) -> None:
         "watch": "ledger/_watch/001.json",
         "watch_seconds": 60,
         "attempt": 1,
-        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
         "delete_keys": 10,
         "alive": {"chunks": alive.to_json()},
     }
