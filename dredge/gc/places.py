@@ -96,11 +96,8 @@ def _jobs(index: CommittedIndex, counts: dict[str, int]) -> list[Json]:
     groups: dict[str, list[str]] = defaultdict(list)
     lacking: list[str] = []
     for range_id, count in counts.items():
-        name, known_count = index.places.get(range_id, ("", -1))
-        if known_count == count and name in index.parts:
-            groups[name].append(range_id)
-        else:
-            lacking.append(range_id)
+        name = index.part_of(range_id, count)
+        (lacking if name is None else groups[name]).append(range_id)
     named = [(index.parts[name].to_json(), ids) for name, ids in sorted(groups.items())]
     slices = [lacking[start : start + _JOB_RANGES] for start in range(0, len(lacking), _JOB_RANGES)]
     return [
