@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Meter, own_tree
-from dredge.gc.hashes import split, unite, write_hashes
-from dredge.gc.live import LiveSet, LocatedSet
-from dredge.gc.lookup import ShardedSet
-from dredge.gc.subtract import subtract_parts
+from dredge.gc.sets.hashes import split, unite, write_hashes
+from dredge.gc.sets.live import LiveSet, LocatedSet
+from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.subtract.step import subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo

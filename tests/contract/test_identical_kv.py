@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, RefusedError
-from dredge.gc import staged
-from dredge.gc.staged_kv import URL, read_records
+from dredge.gc.mark_uncommitted import step as staged
+from dredge.gc.mark_uncommitted.kv_records import URL, read_records
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -103,7 +103,7 @@ def test_trap_06_without_the_records_the_naive_version_deletes_it(
 ) -> None:
     without_records(monkeypatch)
     _, second, _ = twins(world)
-    monkeypatch.setattr("dredge.gc.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
     world.collect()
     assert second not in world.data()
     with pytest.raises(DredgeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.steps import Context, bulk_delete, run_steps
+from dredge.gc.steps import Run, bulk_delete, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import memory_store, open_deleter
 from tests.support.gc import busy_world, summary_of
@@ -51,7 +51,7 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
             open_deleter(context.folder.uri).delete([name])
         else:
             context.folder.writer.put(name, context.folder.writer.get(name)[:-8])
-        fresh = Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+        fresh = Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
         open_deleter(context.folder.uri).delete(
             ["committed/_SUCCESS.json", "candidates/_SUCCESS.json", "guard/_SUCCESS.json"]
             if not kind.startswith("committed")
@@ -67,7 +67,7 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
         assert world.data() == kept | gone
 
 
-def run_steps_expecting(context: Context, error: type[Exception], at: str) -> None:
+def run_steps_expecting(context: Run, error: type[Exception], at: str) -> None:
     """Do the steps; the one named must fail."""
     with pytest.raises(error):
         run_steps(context, LocalRunner())

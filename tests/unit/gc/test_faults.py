@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
-from dredge.gc import sweep
+from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
-from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
-from dredge.gc.verify import still_there
+from dredge.gc.steps import Run, bulk_delete, run_steps, save_report, verify
+from dredge.gc.verify.step import still_there
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_reader, open_writer
 from tests.support.gc import busy_world, deleting
@@ -34,7 +34,7 @@ def test_a_run_killed_before_any_write_goes_on_and_ends_the_same() -> None:
         with killed_at(number), pytest.raises(Killed):
             world.run(context)
         assert kept <= world.data(), f"killed at write {number}"
-        again = Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+        again = Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
         report = run_steps(again, LocalRunner())
         assert world.data() == kept, f"killed at write {number}"
         # An object whose request was answered but not written down is asked for again, and is gone already.
@@ -70,7 +70,7 @@ def test_objects_that_cannot_be_deleted_make_the_run_partial_and_are_tried_again
 
     world.age(minutes=5)
     with deleting() as requests:
-        run_steps(Context.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
+        run_steps(Run.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
     assert {key for keys in requests.made for key in keys} == denied
     assert world.data() == kept
     report = context.folder.read_json("report.json")
@@ -108,7 +108,7 @@ def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_tou
     failure = context.folder.read_failure("ledger")
     assert failure is not None
     assert failure["kind"] == "partial"
-    run_steps(Context.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
+    run_steps(Run.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
     assert world.data() == kept
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.context import Context
+from dredge.gc.run import Run
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 
@@ -46,7 +46,7 @@ def grow_old(world: World) -> None:
     world.age(days=40)
 
 
-def kinds(world: World, context: Context) -> dict[str, tuple[int, int]]:
+def kinds(world: World, context: Run) -> dict[str, tuple[int, int]]:
     """What the report says of garbage."""
     rows = context.folder.read_json("report.json")["rows"]
     verdict = "would be deleted" if context.plan.dry_run else "deleted"

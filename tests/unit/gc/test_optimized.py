@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError
-from dredge.gc.context import Context
 from dredge.gc.planning import release_lease
+from dredge.gc.run import Run
 from dredge.gc.state.advance import advance_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
@@ -43,7 +43,7 @@ def state_of(world: World) -> RunState:
     return state
 
 
-def run(world: World, **settings: Any) -> Context:
+def run(world: World, **settings: Any) -> Run:
     """A whole run; gives its context."""
     context = world.plan(**settings)
     world.run(context)
@@ -92,12 +92,12 @@ def test_only_new_ranges_and_metaranges_are_read() -> None:
     assert len(new) <= 2, "one metarange, one range"
 
 
-def known_files(world: World, context: Context) -> set[str]:
+def known_files(world: World, context: Run) -> set[str]:
     """Ranges and metaranges that were active in the run before."""
     version = context.plan.state
     assert version is not None
     state = StateStore(context.state).load(version)
-    before = Context.open(state.run_uri, None, world.client, world.lake.clock)
+    before = Run.open(state.run_uri, None, world.client, world.lake.clock)
     ranges = before.folder.read_part(state.ranges)["range_id"].to_pylist()
     named = before.folder.read_part(state.named)["metarange_id"].to_pylist()
     return {*ranges, *named}
@@ -214,7 +214,7 @@ def test_a_damaged_state_means_a_clean_run(damage: str, caplog: pytest.LogCaptur
         data[0] ^= 1
         context.state.put(part.name, bytes(data))
     else:
-        before = Context.open(state.run_uri, None, world.client, world.lake.clock)
+        before = Run.open(state.run_uri, None, world.client, world.lake.clock)
         before.folder.writer.put(state.ranges.key, b"nothing")
     gone = world.orphan("data/slice/orphan")
     world.age(days=2)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
-from dredge.gc import report, sweep
+from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease
+from dredge.gc.run import Run
+from dredge.gc.save_report import report
 from dredge.gc.state.advance import advance_state
 from dredge.gc.steps import (
     bulk_delete,
@@ -38,7 +39,7 @@ from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
 from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
 
-type Step = Callable[[Context, TaskRunner], StepSummary]
+type Step = Callable[[Run, TaskRunner], StepSummary]
 
 STEPS: dict[str, Step] = {
     "listing": slice_listing,
@@ -53,12 +54,12 @@ STEPS: dict[str, Step] = {
 HERE = LocalRunner()
 
 
-def driver(world: World, context: Context) -> Context:
+def driver(world: World, context: Run) -> Run:
     """Another driver of the same run, as a retry in another process has it."""
-    return Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+    return Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
 
 
-def come_to(context: Context, name: str, runner: TaskRunner = HERE) -> None:
+def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
     """Do the steps before one."""
     for before, step in STEPS.items():
         if before == name:
@@ -66,7 +67,7 @@ def come_to(context: Context, name: str, runner: TaskRunner = HERE) -> None:
         step(context, runner)
 
 
-def undo(context: Context, *steps: str) -> None:
+def undo(context: Run, *steps: str) -> None:
     """Let steps have to be done again."""
     open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
 
@@ -307,7 +308,7 @@ def test_a_try_that_wakes_up_after_its_run_has_ended_disturbs_no_later_run(name:
     orphan = world.plan()
     retry = driver(world, orphan)
     come_to(orphan, name)
-    later: list[Context] = []
+    later: list[Run] = []
     before: dict[str, bytes] = {}
 
     def ended_and_another_began() -> None:

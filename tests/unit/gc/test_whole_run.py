@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.steps import Context, check_limits, save_report
+from dredge.gc.steps import Run, check_limits, save_report
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
 from tests.support.gc import Parallel, World, make_world
 
 
-def report_of(context: Context) -> dict:
+def report_of(context: Run) -> dict:
     found: dict = context.folder.read_json("report.json")
     return found
 
