@@ -32,7 +32,12 @@ pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in F
 
 def summary(**changes: Any) -> StepSummary:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    values: dict[str, Any] = {"step": "staged", "run_id": "r", "status": "success", "counts": {"rows": 3}}
+    values: dict[str, Any] = {
+        "step": "mark_uncommitted",
+        "run_id": "r",
+        "status": "success",
+        "counts": {"rows": 3},
+    }
     return StepSummary(started_at=now, finished_at=now + timedelta(seconds=2), **(values | changes))
 
 
@@ -256,7 +261,7 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
 ) -> None:
     folder = SimpleNamespace(read_json=lambda name: {"problems": ["guard: too many objects"]})
     run = SimpleNamespace(plan=SimpleNamespace(run_id="r", repository="lake"), folder=folder)
-    done = summary(step="report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
+    done = summary(step="save_report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report, "open_run", lambda *_: run)
     monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
     released: list[Any] = []
@@ -390,7 +395,7 @@ def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its
     release(namespace, lease)
     run = steps.Run.open(planned["run_uri"])
     run.lease.renew(run.plan.lease)  # as the cleared tasks do
-    done = summary(step="report", details={"outcome": "success", "page": "s3://b/r/report.html"})
+    done = summary(step="save_report", details={"outcome": "success", "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri=planned["run_uri"])
     hooked(operator, namespace).execute({"ti": Pushed()})

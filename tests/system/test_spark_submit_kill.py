@@ -250,7 +250,7 @@ def test_job_killed_in_the_middle_of_deleting_goes_on_from_its_ledger(
     said, _ = again.communicate(timeout=180)
     assert again.returncode == 0, said
     planted.assert_swept()
-    summary = steps.Run.open(run_uri).folder.read_summary("ledger")
+    summary = steps.Run.open(run_uri).folder.read_summary("bulk_delete")
     assert summary is not None
     assert summary.counts["failed_objects"] == 0
     assert summary.counts["deleted_objects"] + summary.counts["missing_objects"] >= len(all_garbage)

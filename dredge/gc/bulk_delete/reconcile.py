@@ -51,7 +51,7 @@ def settle(
         totals[outcome] += figures[0]
         if outcome == ledger.DELETED:
             record.add(deleted_bytes=figures[1])
-    candidates = record.inputs["candidates"].counts["candidates_objects"]
+    candidates = record.inputs["subtract"].counts["candidates_objects"]
     record.add(deleted_bytes=0, undone_objects=candidates - totals.total())
     record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
     record.details["groups"] = [

@@ -68,7 +68,7 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    guard, candidates = record.inputs["guard"], record.inputs["candidates"]
+    guard, candidates = record.inputs["check_limits"], record.inputs["subtract"]
     check_chain(run.folder, STEP, SWEEP, record.inputs)
     if run.plan.dry_run:
         record.status = "dry_run"
@@ -81,7 +81,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
             " the run."
         )
     _check_age(run)
-    parts = candidates.parts_below("candidates/part-")
+    parts = candidates.parts_below("subtract/part-")
     stopped: DredgeError | None = None
     try:
         if parts:
@@ -122,7 +122,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     """Delete in rounds: each begins with a re-check, and ends early when a branch moves to a commit nobody
     knows."""
     plan = run.plan
-    known = Known.of_mark(run, record.inputs["committed"])
+    known = Known.of_mark(run, record.inputs["list_committed"])
     attempt = record.attempt.number
     hands = deal([part.to_json() for part in parts], run.hands(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
@@ -143,8 +143,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
             "turn": turn,
             "delete_keys": plan.config.tuning.delete_keys,
             "alive": [found.to_json() for found in known.live],
-            "cleared": record.inputs["guard"].part(CLEARED).to_json(),
-            "verdicts": [part.to_json() for part in verdict_parts(record.inputs["guard"])],
+            "cleared": record.inputs["check_limits"].part(CLEARED).to_json(),
+            "verdicts": [part.to_json() for part in verdict_parts(record.inputs["check_limits"])],
         }
         check_chain(run.folder, STEP, SWEEP, record.inputs)
         record.attempt.check()

@@ -116,7 +116,7 @@ def resolve(run: Run, runner: TaskRunner, record: StepRecord) -> Resolution:
         runner: spreads the search for their paths.
         record: of the guard step; its inputs are the candidates and what is committed.
     """
-    candidates, committed = record.inputs["candidates"], record.inputs["committed"]
+    candidates, committed = record.inputs["subtract"], record.inputs["list_committed"]
     resolution = Resolution(candidates.counts["suspects"])
     parts = _parts_with_suspects(candidates)
     verdicts = Verdicts.of(NONE, {}, NONE)
@@ -137,11 +137,11 @@ def verdict_parts(guard: StepSummary) -> list[PartInfo]:
 
 def _parts_with_suspects(candidates: StepSummary) -> list[PartInfo]:
     """Parts of which not every row may go; their hashes file has fewer rows."""
-    plain = {part.name: part.rows for part in candidates.parts_below("candidates/hashes-")}
+    plain = {part.name: part.rows for part in candidates.parts_below("subtract/hashes-")}
     found = []
-    for part in candidates.parts_below("candidates/part-"):
-        stem = part.name.removeprefix("candidates/part-").removesuffix(".parquet")
-        if plain[f"candidates/hashes-{stem}.u64"] != part.rows:
+    for part in candidates.parts_below("subtract/part-"):
+        stem = part.name.removeprefix("subtract/part-").removesuffix(".parquet")
+        if plain[f"subtract/hashes-{stem}.u64"] != part.rows:
             found.append(part)
     return found
 
@@ -236,7 +236,7 @@ class _Head:
 
 def _heads(run: Run, committed: StepSummary, places: Places) -> list[_Head]:
     """Every head that a branch had when staging was read or later, and the branches that had it."""
-    table = run.folder.read_part(committed.part(f"committed/{BRANCHES}-00000.parquet"))
+    table = run.folder.read_part(committed.part(f"list_committed/{BRANCHES}-00000.parquet"))
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True):
         if metarange and branch not in branches[metarange]:

@@ -29,7 +29,7 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import Json, TaskRunner, cut
 from dredge.storage import ObjectReader, open_reader
 
-STEP = "guard"
+STEP = "check_limits"
 SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
@@ -72,7 +72,7 @@ def find_places(
         sizes: sorted and distinct.
     """
     folder = run.folder
-    table = folder.read_part(committed.part("committed/ranges-00000.parquet"))
+    table = folder.read_part(committed.part("list_committed/ranges-00000.parquet"))
     counts = {range_id: found.count for range_id, found in facts_of(table) if found.head}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
     config = {

@@ -56,7 +56,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     held, would_delete = resolution.to_json(), _by_reason(record, resolution)
     config = run.plan.config
     limits = Limits(config.max_delete_objects, config.max_delete_bytes, config.max_delete_percent)
-    listing = record.inputs["listing"].counts
+    listing = record.inputs["slice_listing"].counts
     base = base_of(run)
     # An optimized run lists a part of the namespace, but its share of the whole is what counts.
     listed = listing["old_objects"] + listing["young_objects"]
@@ -67,7 +67,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         GUARD,
         {
             "verdict": verdict,
-            "candidates_digest": record.inputs["candidates"].digest,
+            "candidates_digest": record.inputs["subtract"].digest,
             "findings": [finding.to_json() for finding in findings],
             "held": held,
             "would_delete": would_delete,
@@ -110,7 +110,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _deletable(record: StepRecord, resolution: Resolution) -> tuple[int, int]:
     """How many objects may go, and how many bytes: suspects only when they were cleared."""
-    candidates = record.inputs["candidates"].counts
+    candidates = record.inputs["subtract"].counts
     doubted = resolution.suspects + candidates["unreadable"]
     objects = candidates["candidates_objects"] - doubted + len(resolution.cleared)
     size_bytes = candidates["candidates_bytes"] - candidates["suspects_bytes"] + resolution.cleared_bytes
@@ -120,7 +120,7 @@ def _deletable(record: StepRecord, resolution: Resolution) -> tuple[int, int]:
 def _by_reason(record: StepRecord, resolution: Resolution) -> list[Json]:
     """What may go, by the reason why it is garbage, with examples."""
     found = []
-    for reason, figures in record.inputs["candidates"].details["reasons"].items():
+    for reason, figures in record.inputs["subtract"].details["reasons"].items():
         held = resolution.held_reasons[reason]
         examples = [*figures["examples"], *resolution.examples[reason]][: reasons.EXAMPLES]
         found.append(
@@ -151,9 +151,9 @@ def _how_to_free(run: Run, resolution: Resolution) -> str:
 
 
 def _proofs(run: Run, record: StepRecord) -> Iterator[Finding]:
-    listing, staged = record.inputs["listing"], record.inputs["staged"]
-    committed, candidates = record.inputs["committed"], record.inputs["candidates"]
-    rows = sum(part.rows for part in listing.parts_below("listing/part-"))
+    listing, staged = record.inputs["slice_listing"], record.inputs["mark_uncommitted"]
+    committed, candidates = record.inputs["list_committed"], record.inputs["subtract"]
+    rows = sum(part.rows for part in listing.parts_below("slice_listing/part-"))
     yield _must(
         "listing_complete",
         rows == listing.counts["old_objects"] == candidates.counts["listed_objects"],
@@ -161,7 +161,7 @@ def _proofs(run: Run, record: StepRecord) -> Iterator[Finding]:
         listing.counts["old_objects"],
         "listed rows were written and compared",
     )
-    copied = sum(part.rows for part in staged.parts_below("staged/addresses-"))
+    copied = sum(part.rows for part in staged.parts_below("mark_uncommitted/addresses-"))
     yield _must(
         "staging_complete",
         copied >= staged.counts["rows"] and staged.counts["branches"] > 0,
@@ -192,7 +192,7 @@ def _server_clock(run: Run, record: StepRecord) -> Finding:
             " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
             " for them; let the header through to have them compared"
         )
-    return server_clock_finding(run, record.inputs["listing"], record.inputs["staged"])
+    return server_clock_finding(run, record.inputs["slice_listing"], record.inputs["mark_uncommitted"])
 
 
 def _nothing_nested(listing: StepSummary) -> Finding:
@@ -313,9 +313,9 @@ def _outside(run: Run, record: StepRecord) -> Iterator[Finding]:
         "runs of another collector ended since this one began"
         + (f": {', '.join(foreign)}" if foreign else ""),
     )
-    birds = canaries.sample(run, "guard")
+    birds = canaries.sample(run, "check_limits")
     cleared = [part for part in record.parts if part.name == CLEARED]
-    doomed = record.inputs["candidates"].parts_below("candidates/hashes-") + cleared
+    doomed = record.inputs["subtract"].parts_below("subtract/hashes-") + cleared
     dead = canaries.among(run, birds, doomed)
     text = f"of {len(birds):,} objects that branches show would be deleted"
     if dead:

@@ -23,7 +23,7 @@ from dredge.runs.tasks import LocalRunner
 log = logging.getLogger("dredge")
 
 _COMMITS_MAX = 64
-_WHERE = "committed/expired"
+_WHERE = "list_committed/expired"
 
 
 @dataclass(frozen=True, slots=True)

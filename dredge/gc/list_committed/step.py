@@ -31,7 +31,7 @@ from dredge.runs.tasks import TaskRunner
 
 log = logging.getLogger("dredge")
 
-STEP = "committed"
+STEP = "list_committed"
 COMMITS, RANGES, BRANCHES = "commits", "ranges", "branches"
 NAMED_RANGES, METARANGES, FILES, DROPPED = "named-ranges", "metaranges", "files", "dropped"
 PATH_RANGES = "path-ranges"
@@ -44,7 +44,7 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
         RefusedError: an answer or a file is missing, so live objects could be taken for garbage.
         FormatError: a file is damaged.
     """
-    return run.step(STEP, ["listing", "staged"], lambda record: _list(run, runner, record))
+    return run.step(STEP, ["slice_listing", "mark_uncommitted"], lambda record: _list(run, runner, record))
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
@@ -109,7 +109,9 @@ def _take_in_heads_of_the_scan(run: Run, record: StepRecord, active: ActiveCommi
     Returns:
         Each branch and commit that it was seen at, by now.
     """
-    table = run.folder.read_part(record.inputs["staged"].part(f"staged/{STAGED_HEADS}-00000.parquet"))
+    table = run.folder.read_part(
+        record.inputs["mark_uncommitted"].part(f"mark_uncommitted/{STAGED_HEADS}-00000.parquet")
+    )
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     take_in_heads(run, active, seen)
     return sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
@@ -152,7 +154,7 @@ def _collect(
     Returns:
         Ranges that are not active any more but still count, because they could not be read.
     """
-    staged = record.inputs["staged"].parts_below("staged/hashes-")
+    staged = record.inputs["mark_uncommitted"].parts_below("mark_uncommitted/hashes-")
     before = None if base is None else base.state
     keep_counts = before is not None or not run.plan.dry_run
     count_here = not keep_counts and any(extra.ranges for extra in extras)
@@ -185,7 +187,7 @@ def _collect(
     record.parts.extend(paths)
     by_path = [LocatedSet(run.plan.run_uri, ShardedSet(0, {0: part})) for part in paths]
     live = LiveSet((located(LIVE), *by_path), counted, run.state.uri)
-    listed = record.inputs["listing"].parts_below("listing/part-")
+    listed = record.inputs["slice_listing"].parts_below("slice_listing/part-")
     whole_uri = run.plan.run_uri if count_here else run.state.uri
     record.details["kept"] = count_kept(run, runner, STEP, extras, listed, staged, whole, whole_uri)
     record.details.update(

@@ -38,7 +38,7 @@ from dredge.runs.tasks import TaskRunner
 
 log = logging.getLogger("dredge")
 
-STEP = "staged"
+STEP = "mark_uncommitted"
 HEADS = "heads"
 SCANS = "_lakefs/retention/gc/uncommitted"
 _PAGE_TRIES = 3
@@ -101,7 +101,7 @@ def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     Raises:
         RefusedError: the scan cannot be proved complete.
     """
-    return run.step(STEP, ["listing"], lambda record: _mark(run, record))
+    return run.step(STEP, ["slice_listing"], lambda record: _mark(run, record))
 
 
 def _mark(run: Run, record: StepRecord) -> None:

@@ -35,17 +35,25 @@ from dredge.runs.tries import StepTry
 
 log = logging.getLogger("dredge")
 
-STEP = "report"
+STEP = "save_report"
 REPORT, PAGE, SUMMARY = "report.json", "report.html", "summary.json"
-STEPS = ("listing", "staged", "committed", "candidates", "guard", "ledger", "verify")
+STEPS = (
+    "slice_listing",
+    "mark_uncommitted",
+    "list_committed",
+    "subtract",
+    "check_limits",
+    "bulk_delete",
+    "verify",
+)
 STATE = "state"
 NAMES = {
-    "listing": "slice listing",
-    "staged": "mark uncommitted",
-    "committed": "list committed",
-    "candidates": "subtract",
-    "guard": "check limits",
-    "ledger": "bulk delete",
+    "slice_listing": "slice listing",
+    "mark_uncommitted": "mark uncommitted",
+    "list_committed": "list committed",
+    "subtract": "subtract",
+    "check_limits": "check limits",
+    "bulk_delete": "bulk delete",
     "verify": "verify",
     "state": "save state",
 }
@@ -111,15 +119,17 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "counts": counts,
         "rows": list(_rows(summaries, plan.dry_run)),
         "problems": problems,
-        "failures": summaries["ledger"].details.get("failures", []) if "ledger" in summaries else [],
+        "failures": summaries["bulk_delete"].details.get("failures", [])
+        if "bulk_delete" in summaries
+        else [],
         "warnings": [
             *(text for summary in summaries.values() for text in summary.warnings),
             *_own_files_warnings(own_files),
         ],
-        "kept": summaries["committed"].details.get("kept", []) if "committed" in summaries else [],
-        "findings": summaries["guard"].details["findings"] if "guard" in summaries else [],
-        "held": summaries["guard"].details["held"] if "guard" in summaries else [],
-        "over_limit": _over_limit(summaries.get("guard")),
+        "kept": summaries["list_committed"].details.get("kept", []) if "list_committed" in summaries else [],
+        "findings": summaries["check_limits"].details["findings"] if "check_limits" in summaries else [],
+        "held": summaries["check_limits"].details["held"] if "check_limits" in summaries else [],
+        "over_limit": _over_limit(summaries.get("check_limits")),
         "steps": [_step(step, state) for step, state in found.items()],
     }
 
@@ -176,10 +186,16 @@ def _outcome(plan: Plan, found: dict[str, _State]) -> str:
 
 def _counts(summaries: dict[str, StepSummary]) -> dict[str, int]:
     names = {
-        "listing": ("old_objects", "old_bytes", "young_objects", "young_bytes"),
-        "candidates": ("live_objects", "candidates_objects", "candidates_bytes"),
-        "guard": ("deletable_objects", "deletable_bytes", "suspects_live", "suspects_held"),
-        "ledger": ("deleted_objects", "deleted_bytes", "missing_objects", "failed_objects", "kept_objects"),
+        "slice_listing": ("old_objects", "old_bytes", "young_objects", "young_bytes"),
+        "subtract": ("live_objects", "candidates_objects", "candidates_bytes"),
+        "check_limits": ("deletable_objects", "deletable_bytes", "suspects_live", "suspects_held"),
+        "bulk_delete": (
+            "deleted_objects",
+            "deleted_bytes",
+            "missing_objects",
+            "failed_objects",
+            "kept_objects",
+        ),
     }
     return {
         name: summaries[step].counts[name]
@@ -192,7 +208,11 @@ def _counts(summaries: dict[str, StepSummary]) -> dict[str, int]:
 
 def _headline(outcome: str, counts: dict[str, int], summaries: dict[str, StepSummary]) -> str:
     what = _what_went(outcome, counts)
-    young = unlisted_text(summaries["listing"].counts) if outcome in _ENDED and "listing" in summaries else ""
+    young = (
+        unlisted_text(summaries["slice_listing"].counts)
+        if outcome in _ENDED and "slice_listing" in summaries
+        else ""
+    )
     return f"{what} {young}".rstrip()
 
 
@@ -225,7 +245,7 @@ def _what_to_do(outcome: str, found: dict[str, _State]) -> str:
 
 def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> list[list[str]]:
     seconds = sum(summary.seconds for summary in summaries.values())
-    committed = summaries.get("committed")
+    committed = summaries.get("list_committed")
     facts = [
         ["Repository", f"{plan.repository} ({plan.namespace})"],
         ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"],
@@ -234,7 +254,7 @@ def _facts(folder: RunFolder, plan: Plan, summaries: dict[str, StepSummary]) -> 
         ["Time taken", f"{seconds:.1f} s in its steps"],
         ["Folder", folder.uri],
     ]
-    listing, candidates = summaries.get("listing"), summaries.get("candidates")
+    listing, candidates = summaries.get("slice_listing"), summaries.get("subtract")
     if listing is not None and (plan.mode != CLEAN or listing.counts["young_slices"]):
         counts = listing.counts
         listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
@@ -301,7 +321,7 @@ def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None
 
 def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str, Any]]:
     """The table of the report: what was found, what became of it, and why."""
-    listing, candidates = summaries.get("listing"), summaries.get("candidates")
+    listing, candidates = summaries.get("slice_listing"), summaries.get("subtract")
     if listing is None:
         return
     counts = listing.counts
@@ -319,16 +339,16 @@ def _rows(summaries: dict[str, StepSummary], dry_run: bool) -> Iterator[dict[str
     if counts["elsewhere_objects"]:
         why = "in folders that lakeFS does not collect"
         yield _row("elsewhere", "kept", why, counts["elsewhere_objects"], None)
-    swept = summaries.get("ledger")
+    swept = summaries.get("bulk_delete")
     if swept is not None and "groups" in swept.details:
         yield from _swept_rows(swept)
     elif candidates is not None:
-        yield from _candidate_rows(candidates, summaries.get("guard"), dry_run)
+        yield from _candidate_rows(candidates, summaries.get("check_limits"), dry_run)
 
 
 def _kept_rows(summaries: dict[str, StepSummary]) -> Iterator[dict[str, Any]]:
     """What is live only because something keeps more than lakeFS itself does."""
-    for found in summaries["committed"].details.get("kept", []) if "committed" in summaries else []:
+    for found in summaries["list_committed"].details.get("kept", []) if "list_committed" in summaries else []:
         if not found["objects"]:
             continue
         why = f"of these, as {found['why']}; {found['only_objects']:,} of them by nothing else"
@@ -391,7 +411,7 @@ def _step(name: str, state: _State) -> dict[str, Any]:
 def _write_deleted(folder: RunFolder) -> list[PartInfo]:
     """Write the addresses of confirmed deletions as lakeFS's collector does, one part after the other."""
     try:
-        swept = folder.read_summary("ledger") or folder.read_incomplete("ledger")
+        swept = folder.read_summary("bulk_delete") or folder.read_incomplete("bulk_delete")
     except DredgeError:
         return []
     parts: list[PartInfo] = []
@@ -413,7 +433,7 @@ def _text_line(address: str) -> str:
 
 
 def _vendor_summary(folder: RunFolder, plan: Plan, report: dict[str, Any]) -> dict[str, Any]:
-    listing = folder.read_summary("listing")
+    listing = folder.read_summary("slice_listing")
     return {
         "run_id": plan.run_id,
         "success": report["outcome"] in ("success", "dry_run"),

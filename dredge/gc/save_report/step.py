@@ -18,7 +18,7 @@ from dredge.runs.summary import StepSummary
 
 log = logging.getLogger("dredge")
 
-_READ_THE_STATE = ("committed", "candidates")
+_READ_THE_STATE = ("list_committed", "subtract")
 
 
 def finish_run(run: Run) -> StepSummary:
@@ -60,9 +60,9 @@ def _is_complete(run: Run) -> bool:
 def _compact_index(run: Run) -> None:
     """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
     try:
-        committed = run.folder.read_summary("committed")
+        committed = run.folder.read_summary("list_committed")
         if committed is not None:
-            ranges = run.folder.read_part(committed.part("committed/ranges-00000.parquet"), ["range_id"])
+            ranges = run.folder.read_part(committed.part("list_committed/ranges-00000.parquet"), ["range_id"])
             ids = ranges["range_id"].to_pylist()
             plan = run.plan
             label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files

@@ -33,7 +33,7 @@ from dredge.storage import ObjectReader, open_reader
 
 log = logging.getLogger("dredge")
 
-STEP = "listing"
+STEP = "slice_listing"
 PART, YOUNG = "part", "young"
 """Names of files: old objects; young ones whose slice will not be listed again."""
 SCHEMA = pa.schema(

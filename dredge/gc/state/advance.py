@@ -57,7 +57,7 @@ def _advance(run: Run, record: StepRecord) -> None:
     plan, base = run.plan, base_of(run)
     carry = list(_carry(run, record))
     record.parts.extend(carry)
-    carry += record.inputs["candidates"].parts_below(YOUNG)
+    carry += record.inputs["subtract"].parts_below(YOUNG)
     state = _state(plan, base, record, carry)
     before = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
@@ -71,7 +71,9 @@ def _advance(run: Run, record: StepRecord) -> None:
 
 
 def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
-    listing, staged, committed = (record.inputs[name] for name in ("listing", "staged", "committed"))
+    listing, staged, committed = (
+        record.inputs[name] for name in ("slice_listing", "mark_uncommitted", "list_committed")
+    )
     since = _since_clean(plan, base)
     begin, end = plan.window
     covered = (
@@ -79,7 +81,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
     )
 
     def part(kind: str) -> PartInfo:
-        return committed.part(f"committed/{kind}-00000.parquet")
+        return committed.part(f"list_committed/{kind}-00000.parquet")
 
     deleted = record.inputs[ledger.STEP].counts.get("deleted_objects", 0)
     listed = listing.counts["old_objects"] + listing.counts["young_objects"]
@@ -98,7 +100,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         all_commits=committed.details["all_commits"],
         first_slice=listing.details["first_slice"],
         objects=listed - deleted if base is None else base.state.objects,
-        staged=tuple(staged.parts_below("staged/addresses-")),
+        staged=tuple(staged.parts_below("mark_uncommitted/addresses-")),
         commits=part("commits"),
         ranges=part("ranges"),
         named_ranges=part("named-ranges"),
@@ -130,7 +132,7 @@ def _carry(run: Run, record: StepRecord) -> Iterator[PartInfo]:
     folder = run.folder
     settled = {part.name: part for part in record.inputs[ledger.STEP].parts}
     gone = pa.array([ledger.DELETED, ledger.MISSING])
-    for index, part in enumerate(record.inputs["candidates"].parts_below("candidates/part-")):
+    for index, part in enumerate(record.inputs["subtract"].parts_below("subtract/part-")):
         rows = folder.read_part(part, ["address", "size", "last_modified", "etag", "reason"])
         outcomes = folder.read_part(settled[f"{ledger.STEP}/{stem_of(part)}.parquet"], ["address", "outcome"])
         deleted = outcomes.filter(pc.is_in(outcomes["outcome"], gone))["address"]
@@ -151,7 +153,7 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "covered_slices": Coverage.to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    server_run = record.inputs["staged"].details["server_runs"][-1]
+    server_run = record.inputs["mark_uncommitted"].details["server_runs"][-1]
     uri = f"{run.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
     RunFolder(open_writer(uri, run.options), state.run_id).writer.put(
         "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()

@@ -23,7 +23,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json
 
-STEP = "candidates"
+STEP = "subtract"
 SIZE = "size"
 SCHEMA = pa.schema(
     [

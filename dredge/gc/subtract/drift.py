@@ -53,7 +53,7 @@ def find_drift(run: Run, record: StepRecord) -> dict[str, Any] | None:
     figures: dict[str, Any] = {"objects": 0, "bytes": 0, "late_objects": 0, "unexplained_objects": 0}
     samples: list[str] = []
     for part in record.parts:
-        if not part.name.startswith("candidates/part-"):
+        if not part.name.startswith("subtract/part-"):
             continue
         rows = run.folder.read_part(part, ["address", "size", "last_modified", "hash"])
         new = rows.filter(pa.array(~contains(known, rows["hash"].to_numpy())))
@@ -85,7 +85,7 @@ def _known(run: Run, base: Base, record: StepRecord) -> Iterator[Hashes]:
     for part in (*base.state.staged, *base.state.carry):
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
-    table = run.folder.read_part(record.inputs["committed"].part("committed/ranges-00000.parquet"))
+    table = run.folder.read_part(record.inputs["list_committed"].part("list_committed/ranges-00000.parquet"))
     now = set(table["range_id"].to_pylist())
     by_path = base.folder.read_part(base.state.path_ranges, ["range_id"])["range_id"].to_pylist()
     for range_id in {*base.ranges(), *by_path} - now:

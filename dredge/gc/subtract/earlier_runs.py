@@ -59,7 +59,7 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Json) ->
     """
     young = [
         {"kind": "rows", "part": part.to_json()}
-        for part in record.inputs["listing"].parts_below("listing/young-")
+        for part in record.inputs["slice_listing"].parts_below("slice_listing/young-")
     ]
     searches = [_search(run, runner, "young", run.plan.run_uri, young, config)]
     base = base_of(run)
@@ -97,7 +97,7 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Json) ->
 def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
     """Ranges that were active in the earlier run and are not now, and those of which it kept single paths:
     another policy may keep other ones."""
-    dropped = record.inputs["committed"].part("committed/dropped-00000.parquet")
+    dropped = record.inputs["list_committed"].part("list_committed/dropped-00000.parquet")
     tables = [
         run.folder.read_part(dropped, ["range_id"]),
         base.folder.read_part(base.state.path_ranges, ["range_id"]),

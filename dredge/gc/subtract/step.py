@@ -36,16 +36,20 @@ from dredge.runs.tasks import Json, TaskRunner, deal
 
 def subtract(run: Run, runner: TaskRunner) -> StepSummary:
     """Write the listed objects that nothing live names, each with a reason."""
-    return run.step(STEP, ["listing", "staged", "committed"], lambda record: _subtract(run, runner, record))
+    return run.step(
+        STEP,
+        ["slice_listing", "mark_uncommitted", "list_committed"],
+        lambda record: _subtract(run, runner, record),
+    )
 
 
 def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     tuning = run.plan.config.tuning
-    committed = record.inputs["committed"]
-    parts = record.inputs["listing"].parts_below("listing/part-")
-    expired = ShardedSet.of(committed.parts_below(f"committed/{EXPIRED}-"), committed.details["bits"])
+    committed = record.inputs["list_committed"]
+    parts = record.inputs["slice_listing"].parts_below("slice_listing/part-")
+    expired = ShardedSet.of(committed.parts_below(f"list_committed/{EXPIRED}-"), committed.details["bits"])
     # Where everything that any branch has staged was read and is live, nobody is suspect.
-    exact = record.inputs["staged"].details.get("kv", {}).get("exact", False)
+    exact = record.inputs["mark_uncommitted"].details.get("kv", {}).get("exact", False)
     config = {
         "live": committed.details["live"],
         "sizes": [] if exact else committed.details["sizes"],
@@ -64,7 +68,7 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     if totals["rows"] != rows:
         raise FormatError(f"{totals['rows']} rows were compared, {rows} were listed. Nothing was deleted.")
     live_objects = rows - totals["objects"]
-    live_bytes = record.inputs["listing"].counts["old_bytes"] - totals["bytes"]
+    live_bytes = record.inputs["slice_listing"].counts["old_bytes"] - totals["bytes"]
     _take(record, known.look_into(run, runner, record, config), totals, examples)
     record.counts.update(
         listed_objects=rows,

@@ -42,7 +42,7 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     Raises:
         FormatError: something that was reported deleted is still there, or something that lives is gone.
     """
-    inputs = ["staged", "candidates", ledger.STEP]
+    inputs = ["mark_uncommitted", "subtract", ledger.STEP]
     return run.step(STEP, inputs, lambda record: _verify(run, runner or LocalRunner(), record))
 
 
@@ -56,7 +56,7 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         runner, STEP, verify_parts, config, tasks, "objects", sum(part.rows for part in parts)
     )
     left = [address for result in results for address in result["left"]]
-    living = canaries.sample(run, "verify") + _staged(run, record.inputs["staged"])
+    living = canaries.sample(run, "verify") + _staged(run, record.inputs["mark_uncommitted"])
     missing = _missing(run, living)
     ours = _deleted_by_us(run, missing, parts)
     record.counts.update(
@@ -167,7 +167,7 @@ def _staged(run: Run, staged: StepSummary) -> list[Canary]:
     """Some of the staged addresses of the mark: those that a re-check or a reset may have let go are told
     apart later."""
     found: list[Canary] = []
-    parts = staged.parts_below("staged/addresses-")
+    parts = staged.parts_below("mark_uncommitted/addresses-")
     for part in parts:
         rows = run.folder.read_part(part)
         step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)

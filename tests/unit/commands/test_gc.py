@@ -70,7 +70,7 @@ def test_a_run_of_an_earlier_version_is_told_of_and_not_carried_out() -> None:
     release_lease(context)
     world.age(hours=1)
     later = world.plan()
-    staged = previous(later, "staged")
+    staged = previous(later, "mark_uncommitted")
     assert staged is not None
     assert staged.run_id == context.plan.run_id
 

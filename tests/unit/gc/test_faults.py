@@ -105,7 +105,7 @@ def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_tou
         world.run(context)
     assert caught.value.exit_code == 9
     assert len(world.data() - kept) == len(gone) - 2
-    failure = context.folder.read_failure("ledger")
+    failure = context.folder.read_failure("bulk_delete")
     assert failure is not None
     assert failure["kind"] == "partial"
     run_steps(Run.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
@@ -339,7 +339,7 @@ def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> 
 
     with deleting(before=hang) as requests:
         bulk_delete(context, LocalRunner())
-    ledger = context.folder.read_summary("ledger")
+    ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None
     # Stopped after the first request, and went on after a new check.
     assert len(ledger.details["rechecks"]) == 2
@@ -364,7 +364,7 @@ def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first
     world.client.before = before
     with deleting() as requests:
         bulk_delete(context, LocalRunner())
-    ledger = context.folder.read_summary("ledger")
+    ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None
     assert len(ledger.details["rechecks"]) == 2
     assert {key for keys in requests.made for key in keys} == gone

@@ -120,7 +120,7 @@ def test_the_report_says_of_which_commits_it_speaks() -> None:
     grow_old(world)
     context = world.plan(mode="clean")
     world.run(context)
-    counts = summary_of(context, "committed").counts
+    counts = summary_of(context, "list_committed").counts
     heads_and_history = {commit.id for commit in world.lake.catalog.log("lake", "main", amount=100).results}
     assert counts["reachable_commits"] == len(heads_and_history)
     assert counts["active_commits"] == 1

@@ -42,12 +42,12 @@ from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchang
 type Step = Callable[[Run, TaskRunner], StepSummary]
 
 STEPS: dict[str, Step] = {
-    "listing": slice_listing,
-    "staged": mark_uncommitted,
-    "committed": list_committed,
-    "candidates": subtract,
-    "guard": check_limits,
-    "ledger": bulk_delete,
+    "slice_listing": slice_listing,
+    "mark_uncommitted": mark_uncommitted,
+    "list_committed": list_committed,
+    "subtract": subtract,
+    "check_limits": check_limits,
+    "bulk_delete": bulk_delete,
     "verify": verify,
     "state": lambda context, _: advance_state(context),
 }
@@ -88,7 +88,7 @@ def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
     world, kept, gone = busy_world()
     orphan = world.plan()
     retry = driver(world, orphan)
-    come_to(orphan, "committed")
+    come_to(orphan, "list_committed")
     late = min(gone)
 
     def retry_and_commit() -> None:
@@ -114,7 +114,7 @@ def test_sweep_refuses_a_mark_that_its_candidates_were_not_compared_with() -> No
     world.mark(context)
     stage_again(world, min(gone), size_bytes=2)
     world.lake.commit()
-    undo(context, "committed")
+    undo(context, "list_committed")
     list_committed(context, HERE)
     with pytest.raises(RefusedError, match="another result of committed"):
         bulk_delete(context, HERE)
@@ -341,7 +341,9 @@ def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize("name", ["listing", "staged", "committed", "candidates", "guard"])
+@pytest.mark.parametrize(
+    "name", ["slice_listing", "mark_uncommitted", "list_committed", "subtract", "check_limits"]
+)
 def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
     """Each result that is made again, however equal, must be followed by all after it."""
     world, kept, gone = busy_world()
@@ -351,7 +353,7 @@ def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
     with pytest.raises(RefusedError):  # it is missing
         bulk_delete(context, HERE)
     STEPS[name](context, HERE)
-    if name != "guard":
+    if name != "check_limits":
         with pytest.raises(RefusedError, match="do not belong together"):
             bulk_delete(context, HERE)
     assert world.data() == kept | gone
@@ -418,7 +420,7 @@ def test_a_state_that_was_moved_on_before_its_summary_was_written_can_be_moved_o
 
 
 @pytest.mark.parametrize("seconds", [-7200, -2, 2, 7200])
-@pytest.mark.parametrize("name", ["listing", "staged", "committed"])
+@pytest.mark.parametrize("name", ["slice_listing", "mark_uncommitted", "list_committed"])
 def test_clocks_of_workers_do_not_refuse_a_right_run(name: str, seconds: float) -> None:
     world, kept, _ = busy_world()
     context = world.plan()
@@ -438,7 +440,7 @@ def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
     slice_listing(context, HERE)
     world.age(seconds=1)
     mark_uncommitted(context, HERE)
-    undo(context, "listing")
+    undo(context, "slice_listing")
     elsewhere = driver(world, context)
     elsewhere.clock = lambda: world.lake.clock() + timedelta(seconds=seconds)
     slice_listing(elsewhere, HERE)
@@ -478,7 +480,7 @@ def test_a_dry_run_does_not_count_what_its_guards_did_not_see() -> None:
     world, _, _ = busy_world(dry_run=True)
     context = world.plan(dry_run=True)
     world.mark(context)
-    undo(context, "candidates")
+    undo(context, "subtract")
     subtract(context, HERE)
     with pytest.raises(RefusedError, match="guard was made from another result of candidates"):
         bulk_delete(context, HERE)

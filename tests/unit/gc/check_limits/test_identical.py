@@ -162,7 +162,7 @@ def test_an_object_as_long_as_no_object_in_any_head_needs_no_question() -> None:
     context = world.plan()
     world.run(context)
     assert orphan not in world.data()
-    assert summary_of(context, "guard").counts["questions"] == 0
+    assert summary_of(context, "check_limits").counts["questions"] == 0
 
 
 def test_every_path_of_the_size_is_asked_on_every_branch() -> None:
@@ -179,7 +179,7 @@ def test_every_path_of_the_size_is_asked_on_every_branch() -> None:
     world.run(context)
     assert again in world.data()
     assert orphan not in world.data()
-    assert summary_of(context, "guard").counts["questions"] == 6
+    assert summary_of(context, "check_limits").counts["questions"] == 6
 
 
 def test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays() -> None:
@@ -226,7 +226,7 @@ def test_many_paths_are_asked_by_pages_of_the_listing() -> None:
     world.run(context)
     assert twins <= world.data()
     assert orphan not in world.data()
-    assert summary_of(context, "guard").counts["questions"] == 1
+    assert summary_of(context, "check_limits").counts["questions"] == 1
     assert sorted(shown(context)) == sorted(twins)
 
 
@@ -256,7 +256,7 @@ def test_a_page_that_stops_short_is_gone_on_with(entries: int) -> None:
     world.run(context)
     assert twins <= world.data()
     assert orphan not in world.data()
-    assert summary_of(context, "guard").counts["questions"] >= 40 // entries
+    assert summary_of(context, "check_limits").counts["questions"] >= 40 // entries
 
 
 def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch:
     world.run(context)
     assert orphan in world.data()
     assert cleared not in world.data()
-    assert summary_of(context, "guard").counts["questions"] == 2
+    assert summary_of(context, "check_limits").counts["questions"] == 2
     assert held(context) == {reasons.TOO_MANY: 1}
-    assert any("kv_conn_id" in text for text in summary_of(context, "guard").warnings)
+    assert any("kv_conn_id" in text for text in summary_of(context, "check_limits").warnings)
 
 
 def odd_answer(_repository: str, _ref: str, *_: object) -> None:
@@ -307,7 +307,7 @@ def test_without_an_answer_the_suspects_are_held_and_the_run_goes_on(
     assert {again, orphan} <= world.data()
     assert other not in world.data()
     assert held(context) == {reasons.NO_ANSWER: 2}
-    kept = {group["code"] for group in summary_of(context, "ledger").details["groups"] if group["code"]}
+    kept = {group["code"] for group in summary_of(context, "bulk_delete").details["groups"] if group["code"]}
     assert kept == {reasons.NO_ANSWER}
 
 
@@ -470,10 +470,10 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
         assert secret in world.data()
         assert other not in world.data()
         assert held(context) == {reasons.UNREADABLE: 1}
-        (warning,) = summary_of(context, "candidates").warnings
+        (warning,) = summary_of(context, "subtract").warnings
         assert "refused" in warning
         assert str(error) in warning
-        ledger = summary_of(context, "ledger")
+        ledger = summary_of(context, "bulk_delete")
         assert [group["code"] for group in ledger.details["groups"] if group["outcome"] == "kept"] == [
             "unreadable"
         ]
@@ -656,7 +656,7 @@ def test_sweep_keeps_a_held_object_that_has_the_hash_of_a_cleared_one() -> None:
     assert held(context) == {reasons.NO_ANSWER: 1}
     assert FIRST in world.data()
     assert SECOND not in world.data()
-    kept = {group["code"] for group in summary_of(context, "ledger").details["groups"] if group["code"]}
+    kept = {group["code"] for group in summary_of(context, "bulk_delete").details["groups"] if group["code"]}
     assert kept == {reasons.NO_ANSWER}
 
 

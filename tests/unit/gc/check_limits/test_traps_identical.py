@@ -42,7 +42,7 @@ def test_trap_06_an_equal_object_that_no_branch_serves_goes() -> None:
     context = world.plan()
     world.run(context)
     assert orphan not in world.data()
-    guard = context.folder.read_summary("guard")
+    guard = context.folder.read_summary("check_limits")
     assert guard is not None
     assert (guard.counts["suspects"], guard.counts["suspects_cleared"]) == (1, 1)
 
@@ -60,7 +60,7 @@ def test_trap_06_too_many_to_ask_are_held_back(bound: str) -> None:
     world.run(context)
     assert twins <= world.data()
     assert other not in world.data()
-    guard = context.folder.read_summary("guard")
+    guard = context.folder.read_summary("check_limits")
     assert guard is not None
     assert guard.counts["suspects_held"] == 3
     assert any("held back" in text for text in guard.warnings)
@@ -154,7 +154,7 @@ def test_trap_06_questions_are_counted_over_all_branches() -> None:
     context = world.plan()
     world.run(context)
     assert twin in world.data()
-    guard = summary_of(context, "guard")
+    guard = summary_of(context, "check_limits")
     assert (guard.counts["suspects_held"], guard.counts["questions"]) == (1, 0)
 
 

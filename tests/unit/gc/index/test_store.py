@@ -40,14 +40,14 @@ def test_a_damaged_part_of_the_index_is_rebuilt_from_its_ranges() -> None:
         world.run(context)
         assert world.data() == kept
         assert orphan not in world.data()
-        counts = summary_of(context, "committed").counts
+        counts = summary_of(context, "list_committed").counts
         assert counts["index_parts_rebuilt"] == (0 if damage == "manifest" else 1)
         assert counts["ranges_decoded"] == 1
         # And the time after, the new part is used.
         world.age(hours=1)
         context = world.plan()
         world.run(context)
-        assert summary_of(context, "committed").counts["ranges_decoded"] == 0
+        assert summary_of(context, "list_committed").counts["ranges_decoded"] == 0
 
 
 def test_an_index_made_for_another_namespace_is_not_believed() -> None:
@@ -175,7 +175,7 @@ def test_an_optimized_run_without_its_index_still_looks_into_suspects() -> None:
     context = world.plan()
     world.run(context)
     assert context.plan.mode == "optimized"
-    assert summary_of(context, "guard").counts["suspects"] == 2
+    assert summary_of(context, "check_limits").counts["suspects"] == 2
     assert {served, twin} <= world.data()
     assert suspect not in world.data()
 

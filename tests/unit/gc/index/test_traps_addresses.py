@@ -105,7 +105,7 @@ def test_trap_14_15_nothing_outside_data_is_touched() -> None:
     world.run(context)
     assert orphan not in world.data()
     assert before <= set(world.lake.keys(""))
-    summary = context.folder.read_summary("listing")
+    summary = context.folder.read_summary("slice_listing")
     assert summary is not None
     assert summary.counts["root_objects"] == 1
     assert any("old layout" in row["kind"] for row in context.folder.read_json("report.json")["rows"])

@@ -45,7 +45,7 @@ def test_trap_02_no_rules_means_that_every_commit_is_active() -> None:
     world.run(context)
     assert world.data() == {first, second}
     assert orphan not in world.data()
-    assert summary_of(context, "committed").counts["active_commits"] == 3
+    assert summary_of(context, "list_committed").counts["active_commits"] == 3
 
 
 def test_trap_02_without_rules_dangling_commits_count_too() -> None:
@@ -59,7 +59,7 @@ def test_trap_02_without_rules_dangling_commits_count_too() -> None:
     context = world.plan()
     world.run(context)
     assert dangling in world.data()
-    assert summary_of(context, "candidates").counts["candidates_objects"] == 0
+    assert summary_of(context, "subtract").counts["candidates_objects"] == 0
 
 
 def test_trap_02_a_404_that_is_not_no_rules_stops_the_run() -> None:
@@ -170,7 +170,7 @@ def test_trap_09_another_tables_file_under_a_tables_name_stops_the_run(kind: str
     context = world.plan()
     with pytest.raises(FormatError):
         world.run(context)
-    assert context.folder.read_failure("committed") is not None
+    assert context.folder.read_failure("list_committed") is not None
     assert orphan in world.data()
 
 
@@ -220,7 +220,7 @@ def test_trap_19_a_commit_that_the_servers_walk_loses_is_kept() -> None:
         context = world.plan()
         world.run(context)
         assert replaced in world.data()
-        summary = context.folder.read_summary("committed")
+        summary = context.folder.read_summary("list_committed")
         assert summary is not None
         lost = any("walk left out" in text for text in summary.warnings)
         if lost:
@@ -313,7 +313,7 @@ def test_trap_25_a_head_that_moves_while_deleting_stops_the_sweep_until_it_is_ch
     world.mark(context)
     with deleting(before=revive):
         bulk_delete(context, LocalRunner())
-    ledger = context.folder.read_summary("ledger")
+    ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None
     assert len(ledger.details["rechecks"]) == 2
     # What had gone before the branch was made cannot come back; what was left of it stays.

@@ -113,7 +113,7 @@ def test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found(
     world.run(context)
     assert second in world.data()
     assert world.served()["a"] == second
-    assert summary_of(context, "staged").counts["kv_tokens"] == 2
+    assert summary_of(context, "mark_uncommitted").counts["kv_tokens"] == 2
 
 
 def test_what_moves_from_a_head_into_a_token_that_was_read_stays(
@@ -209,7 +209,7 @@ def test_what_cannot_be_read_stops_the_run(
     with pytest.raises((FormatError, RefusedError), match=words):
         world.run(context)
     assert orphan in world.data()
-    assert context.folder.read_failure("staged") is not None
+    assert context.folder.read_failure("mark_uncommitted") is not None
 
 
 def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
@@ -256,7 +256,7 @@ def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch:
         world.run(context)
     assert living <= world.data()
     assert orphan not in world.data()
-    counts = summary_of(context, "staged").counts
+    counts = summary_of(context, "mark_uncommitted").counts
     assert (counts["scans"], counts["rows"], counts["kv_rows"]) == (1, 0, 5)
 
 
@@ -273,9 +273,9 @@ def test_many_records_are_written_in_several_parts(world: World, monkeypatch: py
     world.run(context)
     assert twins <= world.data()
     assert orphan not in world.data()
-    summary = summary_of(context, "staged")
+    summary = summary_of(context, "mark_uncommitted")
     assert summary.counts["kv_unseen_addresses"] == 5
-    assert len(summary.parts_below("staged/addresses-")) == 3
+    assert len(summary.parts_below("mark_uncommitted/addresses-")) == 3
 
 
 def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> None:
@@ -335,7 +335,7 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
     context = world.plan()
     for step in (slice_listing, mark_uncommitted):
         step(context, world.runner)
-    assert not summary_of(context, "staged").details["kv"]["exact"]
+    assert not summary_of(context, "mark_uncommitted").details["kv"]["exact"]
     catalog.hard_reset(name, "main", other.id)
     for step in (list_committed, subtract, check_limits):
         step(context, world.runner)

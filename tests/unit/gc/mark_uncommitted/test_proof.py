@@ -61,7 +61,7 @@ def test_sweep_keeps_staged_objects_while_branches_come_and_go_within_each_page(
     assert storm.calls == 2  # the mark's and the re-check's
     assert living <= world.data()
     assert orphan not in world.data()
-    counts = summary_of(context, "staged").counts
+    counts = summary_of(context, "mark_uncommitted").counts
     assert (counts["files"], counts["empty_pages"], counts["scans"]) == (0, 1, 1)
     assert counts["unscanned_addresses"] == counts["rows"] == 50
 
@@ -93,7 +93,7 @@ def test_sweep_keeps_what_is_lost_in_the_middle_of_several_pages() -> None:
         world.run(context)
     assert living <= world.data()
     assert orphan not in world.data()
-    counts = summary_of(context, "staged").counts
+    counts = summary_of(context, "mark_uncommitted").counts
     assert counts["pages"] > 2
     assert counts["empty_pages"] == 1
     assert 0 < counts["unscanned_addresses"] < 50
@@ -126,7 +126,7 @@ def test_a_branch_with_thousands_of_changes_is_asked_by_pages(asked: Counter[str
     counting(world, asked)
     with Storm(world, ["mm"]):
         mark_uncommitted(context, world.runner)
-    counts = summary_of(context, "staged").counts
+    counts = summary_of(context, "mark_uncommitted").counts
     assert counts["unscanned_addresses"] == len(living)
     assert asked["stat"] + asked["objects"] < 100
 
@@ -141,10 +141,10 @@ def test_changes_among_many_committed_objects_are_asked_one_by_one(asked: Counte
     counting(world, asked)
     with Storm(world, ["mm"]):
         mark_uncommitted(context, world.runner)
-    staged = summary_of(context, "staged")
+    staged = summary_of(context, "mark_uncommitted")
     found = {
         row
-        for part in staged.parts_below("staged/addresses-")
+        for part in staged.parts_below("mark_uncommitted/addresses-")
         for row in context.folder.read_part(part)["address"].to_pylist()
     }
     assert found == changed
@@ -167,7 +167,7 @@ def test_where_too_much_would_have_to_be_asked_it_is_scanned_again() -> None:
     with Storm(world, ["mm"], when=lambda call: call == 1):
         context = world.plan()
         world.run(context)
-    assert summary_of(context, "staged").counts["scans"] == 2
+    assert summary_of(context, "mark_uncommitted").counts["scans"] == 2
     assert living <= world.data()
     assert orphan not in world.data()
 
@@ -432,7 +432,7 @@ def test_an_old_object_that_was_staged_after_the_scan_is_kept_and_costs_no_other
         world.run(context)
     assert {again, *living} <= world.data()
     assert orphan not in world.data()
-    assert summary_of(context, "staged").counts["scans"] == 1
+    assert summary_of(context, "mark_uncommitted").counts["scans"] == 1
 
 
 def token(branch: str, path: str = "") -> str:

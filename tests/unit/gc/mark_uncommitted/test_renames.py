@@ -38,7 +38,7 @@ def renamed_during_the_second_page(world: World) -> str:
     for step in (slice_listing, mark_uncommitted, list_committed, subtract):
         step(context, world.runner)
     assert len(pages) >= 2
-    parts = summary_of(context, "candidates").parts_below("candidates/part-")
+    parts = summary_of(context, "subtract").parts_below("subtract/part-")
     candidates = {
         row for part in parts for row in context.folder.read_part(part, ["address"])["address"].to_pylist()
     }

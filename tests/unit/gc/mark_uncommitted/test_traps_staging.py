@@ -52,7 +52,7 @@ def test_trap_03_pages_are_united_whatever_the_last_one_says() -> None:
     world.age(days=2)
     context = world.plan()
     world.run(context)
-    summary = context.folder.read_summary("staged")
+    summary = context.folder.read_summary("mark_uncommitted")
     assert summary is not None
     assert summary.counts["pages"] > 2
     assert summary.counts["empty_pages"] >= 1
@@ -85,7 +85,7 @@ def test_trap_04_rows_that_the_server_lost_with_a_branch_are_asked_for_again() -
     context = world.plan()
     world.run(context)
     assert dropped
-    summary = context.folder.read_summary("staged")
+    summary = context.folder.read_summary("mark_uncommitted")
     assert summary is not None
     assert summary.counts["scans"] == 2
     assert staged <= world.data()
@@ -204,7 +204,7 @@ def test_trap_24_an_old_object_staged_again_after_the_mark_is_found_by_the_re_ch
     assert orphan in world.data()
     assert other not in world.data()
     world.assert_readable()
-    ledger = context.folder.read_summary("ledger")
+    ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None
     assert ledger.counts["kept_objects"] == 1
 
@@ -279,7 +279,7 @@ def test_trap_43_pages_without_rows_are_normal() -> None:
     world.age(days=2)
     context = world.plan()
     world.run(context)
-    summary = context.folder.read_summary("staged")
+    summary = context.folder.read_summary("mark_uncommitted")
     assert summary is not None
     assert summary.counts["empty_pages"] > 1
     assert staged in world.data()

@@ -46,7 +46,7 @@ def kept(world: World, **settings: Any) -> tuple[set[str], dict[str, dict[str, A
     """Run; gives what is left, and what the summary says of each kept set."""
     context = world.plan(**settings)
     world.run(context)
-    found = summary_of(context, "committed").details["kept"]
+    found = summary_of(context, "list_committed").details["kept"]
     return world.data(), {item["name"]: item for item in found}
 
 
@@ -101,7 +101,7 @@ def test_a_rule_about_no_branch_is_told() -> None:
     history(world, 2)
     context = world.plan()
     world.run(context)
-    assert any("'gone'" in text for text in summary_of(context, "committed").warnings)
+    assert any("'gone'" in text for text in summary_of(context, "list_committed").warnings)
 
 
 def test_last_commits_are_counted_along_the_main_line_of_version_0_merges() -> None:
@@ -477,7 +477,7 @@ def test_a_head_with_an_empty_metarange_keeps_nothing_and_stops_nothing() -> Non
     world.run(context)
     assert world.data() == set()
     assert gone not in world.data()
-    assert summary_of(context, "committed").counts["metaranges"] >= 1
+    assert summary_of(context, "list_committed").counts["metaranges"] >= 1
 
 
 def test_a_dangling_commit_is_kept_by_a_tag_and_let_go_without() -> None:
@@ -542,7 +542,9 @@ def test_an_optimized_run_tells_what_sets_keep_of_what_it_listed() -> None:
     world.run(context)
     assert context.plan.mode == "optimized"
     (found,) = (
-        item for item in summary_of(context, "committed").details["kept"] if item["name"] == "policy: rule 1"
+        item
+        for item in summary_of(context, "list_committed").details["kept"]
+        if item["name"] == "policy: rule 1"
     )
     assert 0 < found["objects"] < found["commits"] == 5
     assert set(addresses) <= world.data()

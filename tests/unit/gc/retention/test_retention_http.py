@@ -73,7 +73,7 @@ def test_a_policy_is_kept_by_tasks_in_other_processes(tmp_path: Path) -> None:
         with planned(lake) as context, LocalRunner(processes=2) as runner:
             run_steps(context, runner)
         assert keys(lake) == expected(addresses)
-        told = {found["name"]: found for found in summary_of(context, "committed").details["kept"]}
+        told = {found["name"]: found for found in summary_of(context, "list_committed").details["kept"]}
         # Of the older commits the rule about paths keeps three objects, one of them together with "recent".
         assert (told["policy: audit"]["objects"], told["policy: audit"]["only_objects"]) == (3, 2)
         assert (told["policy: recent"]["objects"], told["policy: recent"]["only_objects"]) == (2, 1)

@@ -457,7 +457,7 @@ def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> No
     assert not [name for name in index.superseded if f"{ROOT}/dredge/{name}" in below(world, "dredge/index/")]
     assert verify_index(context.reader, state, namespace, against_ranges=True).is_good
     grown(world, 10)
-    assert summary_of(run(world), "committed").counts["ranges_decoded"] == 1
+    assert summary_of(run(world), "list_committed").counts["ranges_decoded"] == 1
     assert united.plan.run_id in folders(world)
 
 
