@@ -174,7 +174,7 @@ def test_a_range_where_no_path_can_match_is_left_out() -> None:
 
 
 def test_the_example_in_the_documentation_is_a_policy() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "retention.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "retention.md").read_text()
     example = page.partition("```yaml\n")[2].partition("```")[0]
     policy = read_policy(example, "docs/retention.md")
     assert [rule.name for rule in policy.rules] == ["releases", "audit", "models of late"]
