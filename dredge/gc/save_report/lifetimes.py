@@ -88,7 +88,9 @@ def clean_up(run: Run) -> None:
     if run.plan.config.keep_runs_days is None:
         return
     try:
-        run.step(STEP, ["verify" if run.plan.dry_run else "state"], lambda record: _clean_up(run, record))
+        run.step_by_name(
+            STEP, ["verify" if run.plan.dry_run else "state"], lambda record: _clean_up(run, record)
+        )
     except DredgeError as error:
         log.warning("Dredge's own files were not cleaned up; a later run does it: %s", error)
 

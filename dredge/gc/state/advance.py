@@ -49,7 +49,7 @@ def advance_state(run: Run) -> StepSummary:
         ConflictError: another run has moved the state on.
         LeaseHeldError: another run has taken over.
     """
-    return run.step(STEP, INPUTS, lambda record: _advance(run, record))
+    return run.step_by_name(STEP, INPUTS, lambda record: _advance(run, record))
 
 
 def _advance(run: Run, record: StepRecord) -> None:

@@ -1,0 +1,34 @@
+"""What bulk_delete hands to later steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.runs import ledger
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+
+
+class BulkDeleteOutput(StepOutput):
+    """What became of each candidate."""
+
+    STEP = ledger.STEP
+    INPUTS = (*CheckLimitsOutput.INPUTS, CheckLimitsOutput)
+
+    @property
+    def settled(self) -> list[PartInfo]:
+        """Rows of the ledger, one for each candidate; none in a dry run."""
+        return self.parts("")
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Objects and bytes by outcome, code and reason; empty in a dry run."""
+        found: list[dict[str, Any]] = self.summary.details.get("groups", [])
+        return found
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Some of the objects that could not be deleted."""
+        found: list[dict[str, Any]] = self.summary.details.get("failures", [])
+        return found
