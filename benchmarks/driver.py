@@ -24,7 +24,7 @@ from typing import Any
 
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
+from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
 JOBS = Path(__file__).resolve().parent.parent / "spark_jobs"
@@ -56,7 +56,7 @@ def main() -> None:
     config = GCConfig.from_json(settings | json.loads(os.environ.get(SETTINGS, "{}")))
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
-    context = Context.open(plan.run_uri)
+    context = Run.open(plan.run_uri)
     todo: list[tuple[str, Callable[[], Any]]] = [
         ("slice_listing", lambda: spread("slice_listing", plan.run_uri)),
         ("mark_uncommitted", lambda: steps.mark_uncommitted(context)),
@@ -118,7 +118,7 @@ def _engine(
 
 
 def _step(step: str, uri: str, runner: TaskRunner) -> None:
-    getattr(steps, step)(Context.open(uri), runner)
+    getattr(steps, step)(Run.open(uri), runner)
 
 
 def _submit(conf: dict[str, str], step: str, uri: str) -> None:

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Meter, own_tree
-from dredge.gc.hashes import split, unite, write_hashes
-from dredge.gc.live import LiveSet, LocatedSet
-from dredge.gc.lookup import ShardedSet
-from dredge.gc.subtract import subtract_parts
+from dredge.gc.sets.hashes import split, unite, write_hashes
+from dredge.gc.sets.live import LiveSet, LocatedSet
+from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.subtract.step import subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -49,7 +49,7 @@ def main(listed: int, live: int) -> None:
     for index in range(-(-listed // PART_ROWS)):
         rows = min(PART_ROWS, listed - index * PART_ROWS)
         table = _listing(index, rows)
-        parts.append(folder.write_table("listing", index, table))
+        parts.append(folder.write_table("slice_listing", index, table))
         hashes = table["hash"].to_numpy()
         known.append(hashes[np.arange(rows) % 100 != 0])
     others = np.random.default_rng(7).integers(0, 2**64, live - sum(map(len, known)), np.uint64)
@@ -57,7 +57,7 @@ def main(listed: int, live: int) -> None:
     while len(everything) >> bits > SHARD_VALUES:
         bits += 1
     shards = [
-        write_hashes(folder, f"committed/live-{number:04d}.u64", values)
+        write_hashes(folder, f"list_committed/live-{number:04d}.u64", values)
         for number, values in enumerate(split(everything, bits))
     ]
     del known, others, everything
@@ -85,7 +85,7 @@ def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], lis
         "run_id": "benchmark",
         "namespace": folder.uri,
         "state_uri": folder.uri,
-        "progress": "candidates/_progress",
+        "progress": "subtract/_progress",
         "live": everything_live.to_json(),
         "sizes": [],
         "expired": ShardedSet(0, {}).to_json(),

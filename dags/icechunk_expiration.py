@@ -12,15 +12,15 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, chain
 
-from operators.icechunk_base import IcechunkAcquireLeaseOperator, IcechunkReleaseLeaseOperator
-from operators.icechunk_collect import (
+from operators.icechunk.base import IcechunkAcquireLeaseOperator, IcechunkReleaseLeaseOperator
+from operators.icechunk.collect import (
     IcechunkCollectOperator,
     IcechunkPlanCollectionOperator,
     IcechunkSaveReportOperator,
 )
-from operators.icechunk_expire import IcechunkExpireOperator
-from operators.icechunk_params import COLLECTION, EXPIRATION, RUN_DEFAULTS, icechunk_params
-from operators.icechunk_plan import IcechunkPlanExpirationOperator
+from operators.icechunk.expire import IcechunkExpireOperator
+from operators.icechunk.params import COLLECTION, EXPIRATION, RUN_DEFAULTS, icechunk_params
+from operators.icechunk.plan import IcechunkPlanExpirationOperator
 
 
 def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

@@ -12,9 +12,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset
 
-from operators.kv_clean_trash import KVCleanTrashOperator
-from operators.kv_params import TRASH_DEFAULTS, trash_params
-from operators.kv_scan_trash import KVScanTrashOperator
+from operators.kv.clean_trash import KVCleanTrashOperator
+from operators.kv.params import TRASH_DEFAULTS, trash_params
+from operators.kv.scan_trash import KVScanTrashOperator
 
 
 def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

@@ -14,18 +14,18 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
-from operators.bulk_delete import LakeFSBulkDeleteOperator
-from operators.check_limits import LakeFSCheckLimitsOperator
-from operators.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
-from operators.list_committed import LakeFSListCommittedOperator
-from operators.mark_uncommitted import LakeFSMarkUncommittedOperator
-from operators.params import PLANNED, RUN_DEFAULTS, gc_params
-from operators.plan import LakeFSPlanRunOperator
-from operators.save_report import LakeFSSaveReportOperator
-from operators.schedules import gc_schedules, intervals, run_types
-from operators.slice_listing import LakeFSSliceListingOperator
-from operators.subtract import LakeFSSubtractLiveOperator
-from operators.verify import LakeFSVerifySweepOperator
+from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from operators.lakefs.check_limits import LakeFSCheckLimitsOperator
+from operators.lakefs.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
+from operators.lakefs.list_committed import LakeFSListCommittedOperator
+from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
+from operators.lakefs.params import PLANNED, RUN_DEFAULTS, gc_params
+from operators.lakefs.plan import LakeFSPlanRunOperator
+from operators.lakefs.save_report import LakeFSSaveReportOperator
+from operators.lakefs.schedules import gc_schedules, intervals, run_types
+from operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from operators.lakefs.subtract import LakeFSSubtractLiveOperator
+from operators.lakefs.verify import LakeFSVerifySweepOperator
 
 
 def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

@@ -24,10 +24,10 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
-from operators.base import HasOptions, open_run, told
 from operators.connect import ConnectJob
 from operators.failures import reported
 from operators.hooks.lakefs import LakeFSHook
+from operators.lakefs.base import HasOptions, open_run, told
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

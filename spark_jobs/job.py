@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.gc.steps import Context
+from dredge.gc.steps import Run
 from dredge.runs.defects import defect
 from dredge.runs.summary import StepSummary
 from dredge.storage import StorageOptions
@@ -60,16 +60,16 @@ class JobConfig:
                 f" not {self.run_uri!r}"
             )
 
-    def doors(self, spark: SparkSession) -> tuple[Context, SparkRunner]:
+    def doors(self, spark: SparkSession) -> tuple[Run, SparkRunner]:
         """Open the run and make the runner that spreads its tasks over the session."""
         options = self.options or StorageOptions.from_env()
-        return Context.open(self.run_uri, options), SparkRunner(spark, options.to_env())
+        return Run.open(self.run_uri, options), SparkRunner(spark, options.to_env())
 
 
-type Run = Callable[[SparkSession, JobConfig], StepSummary]
+type StepJob = Callable[[SparkSession, JobConfig], StepSummary]
 
 
-def job_main(step: str, run: Run, argv: Sequence[str] | None = None, last: bool = False) -> NoReturn:
+def job_main(step: str, run: StepJob, argv: Sequence[str] | None = None, last: bool = False) -> NoReturn:
     """Run a job as a program.
 
     Args:
@@ -87,7 +87,7 @@ def job_main(step: str, run: Run, argv: Sequence[str] | None = None, last: bool 
     _exit(_run(step, run, arguments, last))
 
 
-def _run(step: str, run: Run, arguments: argparse.Namespace, last: bool) -> int:
+def _run(step: str, run: StepJob, arguments: argparse.Namespace, last: bool) -> int:
     spark, done = None, False
     try:
         config = JobConfig(run_uri=arguments.run)

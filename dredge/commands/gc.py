@@ -106,8 +106,8 @@ def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
 def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    from dredge.gc.context import open_state
-    from dredge.gc.index_care import rebuild_index, verify_index
+    from dredge.gc.index.upkeep import rebuild_index, verify_index
+    from dredge.gc.run import open_state
     from dredge.graveler.xid import new_descending_xid
     from dredge.storage import open_reader
 
@@ -181,7 +181,7 @@ def _run(folder: str, run_id: str) -> dict[str, Any]:
 def _report(uri: str) -> dict[str, Any]:
     from dredge.errors import ConfigError, NotFoundError
     from dredge.gc.plan import PLAN, Plan
-    from dredge.gc.report import build_report
+    from dredge.gc.save_report.report import build_report
     from dredge.runs.folder import RunFolder, read_json
     from dredge.storage import open_writer
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dredge.gc import committed, judge, listing, places, staged
+from dredge.gc.check_limits import places
+from dredge.gc.list_committed import step as committed
+from dredge.gc.mark_uncommitted import step as staged
+from dredge.gc.slice_listing import step as listing
+from dredge.gc.subtract import classify as judge
 from dredge.runs import ledger
 from dredge.runs.chain import PLAN
 

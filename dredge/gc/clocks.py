@@ -16,8 +16,8 @@ from datetime import datetime
 from typing import Protocol
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
-from dredge.gc.context import Context
 from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.run import Run
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import SUCCESS
 from dredge.runs.limits import Finding
@@ -98,20 +98,20 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
     return worst
 
 
-def server_clock_finding(context: Context, listing: StepSummary, staged: StepSummary) -> Finding:
+def server_clock_finding(run: Run, listing: StepSummary, staged: StepSummary) -> Finding:
     """Hold the clock of the server that scanned the staging area against the store's, by the ids that it gave
     its scans: they carry its time, whatever proxy is in between.
 
     The scans lie between two times of the store's clock; no worker's clock is believed.
 
     Args:
-        context: of the run.
+        run: of the run.
         listing: of the step before the mark.
         staged: of the mark step.
     """
-    config = context.plan.config
+    config = run.plan.config
     rule, most = "server_clock", config.safety.clock_skew_seconds_max
-    before, after = _store_times(context, listing, staged)
+    before, after = _store_times(run, listing, staged)
     try:
         seen = [descending_time(run_id) for run_id in staged.details["server_runs"]]
     except FormatError:
@@ -123,13 +123,13 @@ def server_clock_finding(context: Context, listing: StepSummary, staged: StepSum
     return Finding(rule, "passed", round(worst), most, text)
 
 
-def _store_times(context: Context, listing: StepSummary, staged: StepSummary) -> tuple[datetime, datetime]:
+def _store_times(run: Run, listing: StepSummary, staged: StepSummary) -> tuple[datetime, datetime]:
     """The store's time before and after the scans: when the summaries were written, where they lie in the same
     store, else when the run was planned, and now."""
-    plan = context.plan
+    plan = run.plan
     if not canonical_namespace(plan.run_uri).startswith(canonical_namespace(plan.namespace)):
-        return plan.created_at, context.store_now()
-    times = [context.folder.writer.stat(f"{step.step}/{SUCCESS}").last_modified for step in (listing, staged)]
+        return plan.created_at, run.store_now()
+    times = [run.folder.writer.stat(f"{step.step}/{SUCCESS}").last_modified for step in (listing, staged)]
     return times[0], times[1]
 
 

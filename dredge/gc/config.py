@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.gc.policy.model import RetentionPolicy
+from dredge.gc.retention.policy.model import RetentionPolicy
 
 LINK_HOURS = 24.0
 """lakeFS lets an uploader link an address for as long after it handed it out, by the servers' clocks."""
@@ -138,7 +138,7 @@ class GCConfig:
         keep_tags: commits that a tag names stay active.
         policy: what else stays, beyond lakeFS's own rules; None is nothing.
         read_kv: lakeFS's staging records are read directly, besides asking the server. Where the store is,
-            and who may enter, says the environment (`dredge.gc.staged_kv`).
+            and who may enter, says the environment (`dredge.gc.mark_uncommitted.kv_records`).
         safety: margins.
         tuning: sizes.
     """

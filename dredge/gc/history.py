@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dredge.errors import DredgeError, FormatError
-from dredge.gc.context import Context
 from dredge.gc.plan import PLAN, RUNS, Plan
+from dredge.gc.run import Run
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.summary import StepSummary
@@ -25,16 +25,16 @@ def run_ids(reader: ObjectReader) -> list[str]:
     return sorted(name for name in names if _is_run_id(name))
 
 
-def previous(context: Context, step: str) -> StepSummary | None:
+def previous(run: Run, step: str) -> StepSummary | None:
     """The summary that the newest earlier run of this repository left of a step; None when there is none.
 
     Args:
-        context: of this run.
+        run: of this run.
         step: name.
     """
-    root = context.plan.run_uri.rpartition("/")[0]
-    for folder, plan in _earlier(root, context.plan, context.options):
-        if plan.repository == context.plan.repository and plan.namespace == context.plan.namespace:
+    root = run.plan.run_uri.rpartition("/")[0]
+    for folder, plan in _earlier(root, run.plan, run.options):
+        if plan.repository == run.plan.repository and plan.namespace == run.plan.namespace:
             try:
                 summary = folder.read_summary(step)
             except DredgeError:
@@ -55,17 +55,17 @@ def _earlier(root: str, ours: Plan, options: StorageOptions | None) -> Iterator[
         yield RunFolder(open_writer(f"{root}/{run_id}", options), run_id), plan
 
 
-def foreign_runs(context: Context) -> list[str]:
+def foreign_runs(run: Run) -> list[str]:
     """Runs of lakeFS's own collector that ended after this run was planned.
 
     Its reports lie where ours lie, but have no plan.
     """
     found = []
-    for folder in context.reader.list_level(f"{RUNS}/").folders:
+    for folder in run.reader.list_level(f"{RUNS}/").folders:
         run_id = folder.rstrip("/").rpartition("/")[2]
-        if not _is_run_id(run_id) or descending_time(run_id) < context.plan.created_at.replace(microsecond=0):
+        if not _is_run_id(run_id) or descending_time(run_id) < run.plan.created_at.replace(microsecond=0):
             continue
-        if f"{folder}{PLAN}" not in {info.key for info in context.reader.list_level(folder).objects}:
+        if f"{folder}{PLAN}" not in {info.key for info in run.reader.list_level(folder).objects}:
             found.append(run_id)
     return sorted(found)
 

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.context import Context, make_lease, open_state
 from dredge.gc.namespaces import canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
-from dredge.gc.slices import DATA
+from dredge.gc.run import Run, make_lease, open_state
+from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import Current, StateStore
 from dredge.graveler.xid import new_descending_xid
@@ -161,9 +161,9 @@ def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str,
     return OPTIMIZED, f"builds on run {current.state.run_id}"
 
 
-def release_lease(context: Context) -> None:
+def release_lease(run: Run) -> None:
     """Give the right back; does nothing when it has gone to somebody else."""
-    context.lease.release(context.plan.lease)
+    run.lease.release(run.plan.lease)
 
 
 def release_grant(

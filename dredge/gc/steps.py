@@ -2,16 +2,16 @@
 
     lease = acquire_lease(config, holder)
     plan = plan_run(config, lease)                    plan.json; everything later needs only its run_uri
-    context = Context.open(plan.run_uri)
-    slice_listing(context, runner)                    what the store holds, written in full
-    mark_uncommitted(context)                         what branches have staged
-    list_committed(context, runner)                   what active commits name
-    subtract(context, runner)                         candidates
-    check_limits(context)                             guards
-    bulk_delete(context, runner)                      re-check, then sweep (only reports in a dry run)
-    verify(context)                                   what was deleted is gone, what lives is there
-    finish_run(context)                               state, report.json, report.html, summary.json
-    release_lease(context)
+    run = Run.open(plan.run_uri)
+    slice_listing(run, runner)                    what the store holds, written in full
+    mark_uncommitted(run)                         what branches have staged
+    list_committed(run, runner)                   what active commits name
+    subtract(run, runner)                         candidates
+    check_limits(run)                             guards
+    bulk_delete(run, runner)                      re-check, then sweep (only reports in a dry run)
+    verify(run)                                   what was deleted is gone, what lives is there
+    finish_run(run)                               state, report.json, report.html, summary.json
+    release_lease(run)
 
 The end writes the report of failed runs too; only a complete run moves the state on. Every step is idempotent: it
 returns its stored summary when it is complete and what it read has not changed. It raises an error of
@@ -20,19 +20,19 @@ returns its stored summary when it is complete and what it read has not changed.
 
 from __future__ import annotations
 
-from dredge.gc.committed import list_committed
+from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.gc.check_limits.step import check_limits
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
-from dredge.gc.finish import finish_run
-from dredge.gc.guards import check_limits
-from dredge.gc.listing import slice_listing
+from dredge.gc.list_committed.step import list_committed
+from dredge.gc.mark_uncommitted.step import mark_uncommitted
 from dredge.gc.plan import Plan
 from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease
-from dredge.gc.report import save_report
-from dredge.gc.staged import mark_uncommitted
-from dredge.gc.subtract import subtract
-from dredge.gc.sweep import bulk_delete
-from dredge.gc.verify import verify
+from dredge.gc.run import Run
+from dredge.gc.save_report.report import save_report
+from dredge.gc.save_report.step import finish_run
+from dredge.gc.slice_listing.step import slice_listing
+from dredge.gc.subtract.step import subtract
+from dredge.gc.verify.step import verify
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.summary import StepSummary
@@ -40,9 +40,9 @@ from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 
 __all__ = [
-    "Context",
     "GCConfig",
     "Plan",
+    "Run",
     "acquire_lease",
     "bulk_delete",
     "check_limits",
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 
-def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
+def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
     """Do every step of a planned run that is not done yet, and write the report, also of a failed run.
 
     Returns:
@@ -71,17 +71,17 @@ def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
         DredgeError: of the step that could not go on.
     """
     try:
-        slice_listing(context, runner)
-        mark_uncommitted(context, runner)
-        list_committed(context, runner)
-        subtract(context, runner)
-        check_limits(context, runner)
-        bulk_delete(context, runner)
-        verify(context, runner)
+        slice_listing(run, runner)
+        mark_uncommitted(run, runner)
+        list_committed(run, runner)
+        subtract(run, runner)
+        check_limits(run, runner)
+        bulk_delete(run, runner)
+        verify(run, runner)
     except Exception:
-        finish_run(context)
+        finish_run(run)
         raise
-    return finish_run(context)
+    return finish_run(run)
 
 
 def collect(
@@ -101,8 +101,8 @@ def collect(
         clock: this machine's clock.
     """
     plan = plan_run(config, None, client, options, clock)
-    context = Context.open(plan.run_uri, options, client, clock)
+    run = Run.open(plan.run_uri, options, client, clock)
     try:
-        return run_steps(context, runner)
+        return run_steps(run, runner)
     finally:
-        release_lease(context)
+        release_lease(run)

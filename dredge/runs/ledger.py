@@ -1,7 +1,7 @@
 """The ledger: what became of each object that was to be deleted.
 
-    ledger/_raw/<part>/<attempt>-<round>-<n>-<nonce>.parquet   written after each request, never changed
-    ledger/<part>.parquet                                      one row an object, settled at the end
+    bulk_delete/_raw/<part>/<attempt>-<round>-<n>-<nonce>.parquet   written after each request, never changed
+    bulk_delete/<part>.parquet                                      one row an object, settled at the end
 
 Raw files are what a killed sweep resumes from. Their names never repeat, so a task that runs twice at once
 overwrites nothing; settling takes the best outcome of each object.
@@ -19,7 +19,8 @@ from dredge.runs.folder import RunFolder, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 
-STEP = "ledger"
+STEP = "bulk_delete"
+"""Folder of the step that deletes, in every collection."""
 SCHEMA = pa.schema(
     [
         pa.field("address", pa.string(), nullable=False),

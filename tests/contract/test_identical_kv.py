@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, RefusedError
-from dredge.gc import staged
-from dredge.gc.staged_kv import URL, read_records
+from dredge.gc.mark_uncommitted import step as staged
+from dredge.gc.mark_uncommitted.kv_records import URL, read_records
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -91,10 +91,10 @@ def test_trap_06_45_the_records_keep_the_same_bytes_uploaded_again(world: World,
     assert world.data() == {first, second}
     assert orphan not in world.data()
     world.assert_readable()
-    summary = summary_of(context, "staged")
+    summary = summary_of(context, "mark_uncommitted")
     assert summary.counts["kv_unseen_addresses"] == 1
     assert summary.details["kv"]["exact"] is True
-    guard = summary_of(context, "guard")
+    guard = summary_of(context, "check_limits")
     assert (guard.counts["suspects"], guard.counts["questions"]) == (0, 0)
 
 
@@ -103,7 +103,7 @@ def test_trap_06_without_the_records_the_naive_version_deletes_it(
 ) -> None:
     without_records(monkeypatch)
     _, second, _ = twins(world)
-    monkeypatch.setattr("dredge.gc.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
     world.collect()
     assert second not in world.data()
     with pytest.raises(DredgeError):
@@ -123,7 +123,7 @@ def test_trap_14_an_entry_of_the_oldest_kind_is_in_the_records(world: World) -> 
     context = world.plan()
     world.run(context)
     assert old in world.data()
-    assert summary_of(context, "staged").counts["kv_unseen_addresses"] == 1
+    assert summary_of(context, "mark_uncommitted").counts["kv_unseen_addresses"] == 1
 
 
 def test_trap_22_hidden_branches_have_records_too(world: World) -> None:
@@ -238,10 +238,10 @@ def test_an_old_copy_of_the_store_that_lacks_what_the_server_shows_is_not_believ
     context = world.plan()
     world.run(context)
     assert {first, second} <= world.data()
-    summary = summary_of(context, "staged")
+    summary = summary_of(context, "mark_uncommitted")
     assert summary.details["kv"]["exact"] is False
     assert any("asked for one by one" in text for text in summary.warnings)
-    assert summary_of(context, "guard").counts["suspects_held"] == 1
+    assert summary_of(context, "check_limits").counts["suspects_held"] == 1
 
 
 def test_a_run_that_was_planned_with_the_store_does_not_go_on_without(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from operators.schedules import GC_SCHEDULES, gc_schedules
+from operators.lakefs.schedules import GC_SCHEDULES, gc_schedules
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,15 +21,15 @@ from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
-from operators.icechunk_base import IcechunkAcquireLeaseOperator
-from operators.icechunk_collect import (
+from operators.icechunk.base import IcechunkAcquireLeaseOperator
+from operators.icechunk.collect import (
     IcechunkCollectOperator,
     IcechunkPlanCollectionOperator,
     IcechunkSaveReportOperator,
 )
-from operators.icechunk_expire import IcechunkExpireOperator
-from operators.icechunk_params import icechunk_params
-from operators.icechunk_plan import IcechunkPlanExpirationOperator
+from operators.icechunk.expire import IcechunkExpireOperator
+from operators.icechunk.params import icechunk_params
+from operators.icechunk.plan import IcechunkPlanExpirationOperator
 from tests.support.airflow import FILTERS, Airflow
 from tests.support.icechunk import build, contents, graph_of, local_storage, objects, quiet, scenarios
 

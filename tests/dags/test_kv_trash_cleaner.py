@@ -18,9 +18,9 @@ from dredge.kv import open_store
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
 from operators.hooks.kv import KVConnection
-from operators.kv_clean_trash import KVCleanTrashOperator
-from operators.kv_params import trash_params
-from operators.kv_scan_trash import KVScanTrashOperator
+from operators.kv.clean_trash import KVCleanTrashOperator
+from operators.kv.params import trash_params
+from operators.kv.scan_trash import KVScanTrashOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.kv_world import World
 from tests.support.postgres import PostgresServer, postgres_server

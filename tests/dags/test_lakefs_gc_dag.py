@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from operators.schedules import intervals
+from operators.lakefs.schedules import intervals
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,7 +181,7 @@ def test_params_are_these(dag: DAG) -> None:
 
 
 def test_form_deletes_nothing_unless_told() -> None:
-    from operators.params import gc_params
+    from operators.lakefs.params import gc_params
 
     params = gc_params()
     assert params["dry_run"].value is True
@@ -220,7 +220,7 @@ def test_form_deletes_nothing_unless_told() -> None:
 def test_params_refuse(name: str, value: Any) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
-    from operators.params import gc_params
+    from operators.lakefs.params import gc_params
 
     with pytest.raises(ParamValidationError):
         gc_params()[name].resolve(value)
@@ -235,7 +235,7 @@ def test_every_param_explains_itself(dag: DAG) -> None:
 
 
 def test_unknown_default_is_refused() -> None:
-    from operators.params import gc_params
+    from operators.lakefs.params import gc_params
 
     with pytest.raises(TypeError, match="dryrun"):
         gc_params(dryrun=False)

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from dredge.gc import steps
-from dredge.gc.staged_kv import URL
+from dredge.gc.mark_uncommitted.kv_records import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
 from operators.hooks.kv import kv_env
@@ -52,7 +52,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     def submit(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:
         handed[operator.step] = URL in secrets
         with mock.patch.dict(os.environ, secrets):
-            getattr(steps, operator.step)(steps.Context.open(operator.run_uri), LocalRunner())
+            getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
 
     monkeypatch.setattr(LakeFSSparkOperator, "submit", submit)
     return handed

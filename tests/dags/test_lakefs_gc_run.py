@@ -15,14 +15,14 @@ import pytest
 
 from dredge.errors import UnavailableError
 from dredge.gc import steps
-from dredge.gc.context import make_lease, open_state
+from dredge.gc.run import make_lease, open_state
 from dredge.gc.state.store import POINTER
 from dredge.lakefs import LakeFSClient
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
-from operators import plan
-from operators.lease import LakeFSAcquireLeaseOperator
+from operators.lakefs import plan
+from operators.lakefs.lease import LakeFSAcquireLeaseOperator
 from operators.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
@@ -45,7 +45,7 @@ class InProcess:
         self.started.append(operator.step)
         self.before(operator.step)
         with mock.patch.dict(os.environ, secrets):
-            getattr(steps, operator.step)(steps.Context.open(operator.run_uri), LocalRunner())
+            getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.summary import StepSummary
 from dredge.storage import StorageOptions, open_writer
-from operators import base, save_report
-from operators.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
-from operators.mark_uncommitted import LakeFSMarkUncommittedOperator
-from operators.plan import LakeFSPlanRunOperator, data_window, number, truth
-from operators.save_report import LakeFSSaveReportOperator, ReportLink
+from operators.lakefs import base, save_report
+from operators.lakefs.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
+from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
+from operators.lakefs.plan import LakeFSPlanRunOperator, data_window, number, truth
+from operators.lakefs.save_report import LakeFSSaveReportOperator, ReportLink
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -32,7 +32,12 @@ pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in F
 
 def summary(**changes: Any) -> StepSummary:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    values: dict[str, Any] = {"step": "staged", "run_id": "r", "status": "success", "counts": {"rows": 3}}
+    values: dict[str, Any] = {
+        "step": "mark_uncommitted",
+        "run_id": "r",
+        "status": "success",
+        "counts": {"rows": 3},
+    }
     return StepSummary(started_at=now, finished_at=now + timedelta(seconds=2), **(values | changes))
 
 
@@ -256,7 +261,7 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
 ) -> None:
     folder = SimpleNamespace(read_json=lambda name: {"problems": ["guard: too many objects"]})
     run = SimpleNamespace(plan=SimpleNamespace(run_id="r", repository="lake"), folder=folder)
-    done = summary(step="report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
+    done = summary(step="save_report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report, "open_run", lambda *_: run)
     monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
     released: list[Any] = []
@@ -378,7 +383,7 @@ def test_cleared_tasks_go_on_with_the_plan_under_a_new_lease(namespace: str) -> 
     stored = steps.Plan.from_json(read_json(writer, PLAN))
     assert stored.lease.fencing == again["fencing"] > lease["fencing"]
     assert stored.run_id == planned["run_id"]
-    steps.Context.open(planned["run_uri"]).lease.check(stored.lease)
+    steps.Run.open(planned["run_uri"]).lease.check(stored.lease)
 
 
 def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its_report(
@@ -388,9 +393,9 @@ def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its
     lease = acquire(namespace, "manual__1")
     planned = plan(namespace, lease)
     release(namespace, lease)
-    run = steps.Context.open(planned["run_uri"])
+    run = steps.Run.open(planned["run_uri"])
     run.lease.renew(run.plan.lease)  # as the cleared tasks do
-    done = summary(step="report", details={"outcome": "success", "page": "s3://b/r/report.html"})
+    done = summary(step="save_report", details={"outcome": "success", "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri=planned["run_uri"])
     hooked(operator, namespace).execute({"ti": Pushed()})

@@ -26,7 +26,7 @@ from dredge.errors import (
 )
 from operators import spark
 from operators.connect import TOKEN, ConnectJob, remote_of_run
-from operators.slice_listing import LakeFSSliceListingOperator
+from operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from operators.spark import job_error, merged_conf, own_spark_home, submit_conf
 from tests.support.airflow import FILTERS, connections
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from dredge.gc.context import Context
 from dredge.gc.planning import release_lease
-from dredge.gc.policy.model import PolicyRule, RetentionPolicy
-from dredge.gc.slices import slice_time
+from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.run import Run
+from dredge.gc.slice_listing.slices import slice_time
 from dredge.gc.state.store import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.gc import CatalogClient, Parallel, World, make_world
@@ -212,7 +212,7 @@ def go_on(world: World, history: History) -> None:
     history.do("age", 3)
 
 
-def run_or_die(world: World, context: Context, crash: int | None, resume: bool) -> bool:
+def run_or_die(world: World, context: Run, crash: int | None, resume: bool) -> bool:
     """Do a run; gives whether it was completed."""
     try:
         if crash is None:
@@ -223,7 +223,7 @@ def run_or_die(world: World, context: Context, crash: int | None, resume: bool) 
             return True
     except Killed:
         if resume:
-            again = Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+            again = Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
             run_steps(again, world.runner)
             return True
         return False

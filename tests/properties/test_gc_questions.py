@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import NotFoundError
-from dredge.gc import questions
-from dredge.gc.hashes import unite
-from dredge.gc.questions import PAGE, PAGE_COST, Asker, BranchQuestions, just_before, plan_questions
+from dredge.gc.check_limits import questions
+from dredge.gc.check_limits.questions import (
+    PAGE,
+    PAGE_COST,
+    Asker,
+    BranchQuestions,
+    just_before,
+    plan_questions,
+)
+from dredge.gc.sets.hashes import unite
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats, Ref
 

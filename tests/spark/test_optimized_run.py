@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
 from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import TaskRunner
@@ -29,12 +29,12 @@ pytestmark = [
 ]
 
 
-def collect(lake: Lake, runner: TaskRunner) -> Context:
+def collect(lake: Lake, runner: TaskRunner) -> Run:
     """A run that trusts every object to be old; gives its context."""
     client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
     config = GCConfig(repository="lake", mode="auto", dry_run=False, unsafe_min_age_seconds=0)
     time.sleep(0.01)
-    context = Context.open(plan_run(config, None, client).run_uri, None, client)
+    context = Run.open(plan_run(config, None, client).run_uri, None, client)
     try:
         run_steps(context, runner)
     finally:

@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import NotFoundError, RefusedError
-from dredge.gc import sweep
+from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
 from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.run import Run
 from dredge.gc.steps import (
     check_limits,
     list_committed,
@@ -165,18 +165,18 @@ class World:
     runner: TaskRunner = field(default_factory=LocalRunner)
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def plan(self, **settings: Any) -> Context:
+    def plan(self, **settings: Any) -> Run:
         """Plan a run that deletes; settings are those of `GCConfig`."""
         wanted = {"repository": self.lake.repository, "dry_run": False, **self.settings, **settings}
         plan = plan_run(GCConfig.from_json(wanted), None, self.client, None, self.lake.clock)
-        return Context.open(plan.run_uri, None, self.client, self.lake.clock)
+        return Run.open(plan.run_uri, None, self.client, self.lake.clock)
 
-    def mark(self, context: Context) -> None:
+    def mark(self, context: Run) -> None:
         """Do every step of a planned run up to the guards."""
         for step in (slice_listing, mark_uncommitted, list_committed, subtract, check_limits):
             step(context, self.runner)
 
-    def run(self, context: Context) -> StepSummary:
+    def run(self, context: Run) -> StepSummary:
         """Do every step of a planned run, and give the lease back."""
         try:
             return run_steps(context, self.runner)
@@ -244,7 +244,7 @@ def make_world(**settings: Any) -> World:
     return World(lake, CatalogClient(lake.catalog), settings=settings)
 
 
-def summary_of(context: Context, step: str) -> StepSummary:
+def summary_of(context: Run, step: str) -> StepSummary:
     """The summary of a step that must be complete."""
     summary = context.folder.read_summary(step)
     assert summary is not None, step

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dredge.gc.policy.model import RetentionPolicy
+from dredge.gc.retention.policy.model import RetentionPolicy
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.committed.entries import Entry

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from dredge.gc import recheck
+from dredge.gc.bulk_delete import recheck
 from tests.support.gc import World
 
 

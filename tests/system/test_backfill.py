@@ -21,8 +21,8 @@ import lakefs
 import pytest
 
 from dredge.gc import steps
-from dredge.gc.context import open_state
 from dredge.gc.plan import RUNS
+from dredge.gc.run import open_state
 from dredge.gc.state.coverage import BEGINNING, Coverage
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore

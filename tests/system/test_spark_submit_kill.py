@@ -18,7 +18,7 @@ from dredge.gc import steps
 from dredge.gc.config import GCConfig, Tuning
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
-from operators.slice_listing import LakeFSSliceListingOperator
+from operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from operators.spark import LakeFSSparkOperator, job_file, submit_conf
 from spark_jobs.archive import spark_home
 from spark_jobs.session import close_session, open_session, with_session_id
@@ -205,7 +205,7 @@ def waiting_run(tmp_path: Path) -> Iterator[tuple[PlantedLake, str, dict[str, st
             repository="lake", dry_run=False, unsafe_min_age_seconds=1, tuning=Tuning(delete_keys=1)
         )
         plan = steps.plan_run(config, None, client)
-        context = steps.Context.open(plan.run_uri, None, client)
+        context = steps.Run.open(plan.run_uri, None, client)
         runner = LocalRunner()
         steps.slice_listing(context, runner)
         steps.mark_uncommitted(context)
@@ -250,7 +250,7 @@ def test_job_killed_in_the_middle_of_deleting_goes_on_from_its_ledger(
     said, _ = again.communicate(timeout=180)
     assert again.returncode == 0, said
     planted.assert_swept()
-    summary = steps.Context.open(run_uri).folder.read_summary("ledger")
+    summary = steps.Run.open(run_uri).folder.read_summary("bulk_delete")
     assert summary is not None
     assert summary.counts["failed_objects"] == 0
     assert summary.counts["deleted_objects"] + summary.counts["missing_objects"] >= len(all_garbage)

@@ -17,11 +17,11 @@ def test_every_import_contract_is_kept() -> None:
 
 
 def test_only_the_sweeps_open_a_deleter() -> None:
-    # The one of own files takes no other names; tests/unit/gc/test_lifetimes.py.
+    # The one of own files takes no other names; tests/unit/gc/save_report/test_lifetimes.py.
     allowed = {
         "dredge/storage/",
-        "dredge/gc/sweep.py",
-        "dredge/gc/own_files.py",
+        "dredge/gc/bulk_delete/step.py",
+        "dredge/gc/save_report/own_files.py",
         "dredge/icechunk/collection/sweeping.py",
     }
     openers = [
@@ -30,7 +30,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "open_deleter" in path.read_text()
     ]
-    assert "dredge/gc/sweep.py" in openers
+    assert "dredge/gc/bulk_delete/step.py" in openers
     strangers = [path for path in openers if not any(path.startswith(place) for place in allowed)]
     assert strangers == []
 
@@ -42,4 +42,4 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "OwnFilesDeleter" in path.read_text()
     }
-    assert users == {"dredge/gc/own_files.py", "dredge/gc/lifetimes.py"}
+    assert users == {"dredge/gc/save_report/own_files.py", "dredge/gc/save_report/lifetimes.py"}

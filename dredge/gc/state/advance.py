@@ -17,17 +17,17 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.gc.bulk_delete.reconcile import stem_of
 from dredge.gc.chain import RUN
-from dredge.gc.context import Context
-from dredge.gc.counted import CountedSet
-from dredge.gc.known import YOUNG
-from dredge.gc.live import LocatedSet
 from dredge.gc.plan import Plan
-from dredge.gc.settle import stem_of
+from dredge.gc.run import Run
+from dredge.gc.sets.live import LocatedSet
+from dredge.gc.sets.refcounts import CountedSet
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import Current, StateStore
+from dredge.gc.subtract.earlier_runs import YOUNG
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain
 from dredge.runs.folder import RunFolder
@@ -41,7 +41,7 @@ SAVED = "_lakefs/retention/gc/uncommitted"
 """Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
 
 
-def advance_state(context: Context) -> StepSummary:
+def advance_state(run: Run) -> StepSummary:
     """Write what this run leaves for the next one, and let the pointer name it.
 
     Raises:
@@ -49,19 +49,19 @@ def advance_state(context: Context) -> StepSummary:
         ConflictError: another run has moved the state on.
         LeaseHeldError: another run has taken over.
     """
-    return context.step(STEP, INPUTS, lambda record: _advance(context, record))
+    return run.step(STEP, INPUTS, lambda record: _advance(run, record))
 
 
-def _advance(context: Context, record: StepRecord) -> None:
-    check_chain(context.folder, STEP, RUN, record.inputs)
-    plan, base = context.plan, base_of(context)
-    carry = list(_carry(context, record))
+def _advance(run: Run, record: StepRecord) -> None:
+    check_chain(run.folder, STEP, RUN, record.inputs)
+    plan, base = run.plan, base_of(run)
+    carry = list(_carry(run, record))
     record.parts.extend(carry)
-    carry += record.inputs["candidates"].parts_below(YOUNG)
+    carry += record.inputs["subtract"].parts_below(YOUNG)
     state = _state(plan, base, record, carry)
     before = Current(plan.state_etag, plan.state, None)
-    version = StateStore(context.state, context.options).advance(state, before, record.attempt.number)
-    _save_for_people(context, record, state)
+    version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
+    _save_for_people(run, record, state)
     record.counts.update(
         carried_objects=sum(part.rows for part in carry),
         optimized_runs=state.optimized_runs,
@@ -71,7 +71,9 @@ def _advance(context: Context, record: StepRecord) -> None:
 
 
 def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
-    listing, staged, committed = (record.inputs[name] for name in ("listing", "staged", "committed"))
+    listing, staged, committed = (
+        record.inputs[name] for name in ("slice_listing", "mark_uncommitted", "list_committed")
+    )
     since = _since_clean(plan, base)
     begin, end = plan.window
     covered = (
@@ -79,7 +81,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
     )
 
     def part(kind: str) -> PartInfo:
-        return committed.part(f"committed/{kind}-00000.parquet")
+        return committed.part(f"list_committed/{kind}-00000.parquet")
 
     deleted = record.inputs[ledger.STEP].counts.get("deleted_objects", 0)
     listed = listing.counts["old_objects"] + listing.counts["young_objects"]
@@ -98,7 +100,7 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         all_commits=committed.details["all_commits"],
         first_slice=listing.details["first_slice"],
         objects=listed - deleted if base is None else base.state.objects,
-        staged=tuple(staged.parts_below("staged/addresses-")),
+        staged=tuple(staged.parts_below("mark_uncommitted/addresses-")),
         commits=part("commits"),
         ranges=part("ranges"),
         named_ranges=part("named-ranges"),
@@ -125,12 +127,12 @@ def _since_clean(plan: Plan, base: Base | None) -> _SinceClean:
     return _SinceClean(base.state.clean_run_id, base.state.clean_at, base.state.optimized_runs + 1)
 
 
-def _carry(context: Context, record: StepRecord) -> Iterator[PartInfo]:
+def _carry(run: Run, record: StepRecord) -> Iterator[PartInfo]:
     """Candidates that were not deleted, whatever the reason, one file after the other."""
-    folder = context.folder
+    folder = run.folder
     settled = {part.name: part for part in record.inputs[ledger.STEP].parts}
     gone = pa.array([ledger.DELETED, ledger.MISSING])
-    for index, part in enumerate(record.inputs["candidates"].parts_below("candidates/part-")):
+    for index, part in enumerate(record.inputs["subtract"].parts_below("subtract/part-")):
         rows = folder.read_part(part, ["address", "size", "last_modified", "etag", "reason"])
         outcomes = folder.read_part(settled[f"{ledger.STEP}/{stem_of(part)}.parquet"], ["address", "outcome"])
         deleted = outcomes.filter(pc.is_in(outcomes["outcome"], gone))["address"]
@@ -139,7 +141,7 @@ def _carry(context: Context, record: StepRecord) -> Iterator[PartInfo]:
             yield folder.write_table(STEP, index, left, "carry")
 
 
-def _save_for_people(context: Context, record: StepRecord, state: RunState) -> None:
+def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
     """Put the saved information where the design of uncommitted collection has it."""
     saved = {
         "run_id": state.run_id,
@@ -151,8 +153,8 @@ def _save_for_people(context: Context, record: StepRecord, state: RunState) -> N
         "covered_slices": Coverage.to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    server_run = record.inputs["staged"].details["server_runs"][-1]
-    uri = f"{context.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
-    RunFolder(open_writer(uri, context.options), state.run_id).writer.put(
+    server_run = record.inputs["mark_uncommitted"].details["server_runs"][-1]
+    uri = f"{run.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
+    RunFolder(open_writer(uri, run.options), state.run_id).writer.put(
         "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()
     )

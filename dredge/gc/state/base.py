@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.collect import Roles
 from dredge.gc.config import CLEAN
-from dredge.gc.context import Context
-from dredge.gc.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
+from dredge.gc.list_committed.collect import Roles
+from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
 from dredge.gc.state.version import Version
@@ -59,25 +59,25 @@ class Base:
         )
 
 
-def base_of(context: Context) -> Base | None:
+def base_of(run: Run) -> Base | None:
     """Open the state that a run builds on; None for a clean run.
 
     Raises:
         FormatError: the state that the plan names is not as it was.
     """
-    plan = context.plan
+    plan = run.plan
     if plan.mode == CLEAN or plan.state is None:
         return None
-    return open_base(context, plan.state)
+    return open_base(run, plan.state)
 
 
-def open_base(context: Context, version: Version) -> Base:
+def open_base(run: Run, version: Version) -> Base:
     """Open a version of the state; raises FormatError when it is not as it was."""
     try:
-        state = StateStore(context.state, context.options).load(version)
+        state = StateStore(run.state, run.options).load(version)
     except (NotFoundError, KeyError, TypeError, ValueError) as error:
         raise FormatError(
             f"{version.name}, which the run builds on, is not as it was: {error}. Nothing was deleted. Start"
             " a clean run."
         ) from None
-    return Base(state, RunFolder(open_writer(state.run_uri, context.options), state.run_id))
+    return Base(state, RunFolder(open_writer(state.run_uri, run.options), state.run_id))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dredge.gc.counted import CountedSet
-from dredge.gc.live import LocatedSet
+from dredge.gc.sets.live import LocatedSet
+from dredge.gc.sets.refcounts import CountedSet
 from dredge.gc.state.coverage import Coverage
 from dredge.runs.summary import PartInfo
 

@@ -18,8 +18,8 @@ import pytest
 import urllib3
 
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
 from dredge.gc.planning import plan_run
+from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
@@ -167,7 +167,7 @@ def test_exactly_the_truths_garbage_of_a_real_servers_repository_goes(
     lakefs = LakeFSClient(server.endpoint, "key", "secret")
     config = GCConfig(repository=REPOSITORY, dry_run=False, unsafe_min_age_seconds=0, keep_tags=keep_tags)
     plan = plan_run(config, None, lakefs)
-    context = Context.open(plan.run_uri, None, lakefs)
+    context = Run.open(plan.run_uri, None, lakefs)
     report = run_steps(context, LocalRunner())
     assert before - keys(client) == garbage
     assert everything - all_keys(client) == garbage  # lakeFS's own files are all there

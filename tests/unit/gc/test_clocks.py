@@ -121,7 +121,7 @@ def test_answers_without_a_date_are_told_and_the_run_goes_on_with_its_margin() -
     context = world.plan()
     assert context.plan.server_ahead_seconds is None
     world.run(context)
-    assert any("no Date" in text for text in summary_of(context, "guard").warnings)
+    assert any("no Date" in text for text in summary_of(context, "check_limits").warnings)
 
 
 @pytest.mark.parametrize(("off", "passes"), [(-299, True), (303, False), (-303, False)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.steps import Context, bulk_delete, run_steps
+from dredge.gc.steps import Run, bulk_delete, run_steps
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import memory_store, open_deleter
 from tests.support.gc import busy_world, summary_of
@@ -15,7 +15,7 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     world, kept, gone = busy_world()
     context = world.plan()
     world.mark(context)
-    name = next(part.key for part in summary_of(context, "candidates").parts if "/part-" in part.name)
+    name = next(part.key for part in summary_of(context, "subtract").parts if "/part-" in part.name)
     data = context.folder.writer.get(name)
     context.folder.writer.put(name, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(FormatError, match="not those that were written"):
@@ -23,7 +23,9 @@ def test_candidates_that_changed_after_the_guards_are_not_swept() -> None:
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize("step", ["listing", "staged", "committed", "candidates", "guard"])
+@pytest.mark.parametrize(
+    "step", ["slice_listing", "mark_uncommitted", "list_committed", "subtract", "check_limits"]
+)
 def test_an_edited_summary_is_not_believed(step: str) -> None:
     world, kept, gone = busy_world()
     context = world.plan()
@@ -36,7 +38,15 @@ def test_an_edited_summary_is_not_believed(step: str) -> None:
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize("kind", ["listing/part-", "staged/hashes-", "staged/addresses-", "committed/live-"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "slice_listing/part-",
+        "mark_uncommitted/hashes-",
+        "mark_uncommitted/addresses-",
+        "list_committed/live-",
+    ],
+)
 def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
     for damage in ("gone", "short"):
         world, kept, gone = busy_world()
@@ -51,13 +61,13 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
             open_deleter(context.folder.uri).delete([name])
         else:
             context.folder.writer.put(name, context.folder.writer.get(name)[:-8])
-        fresh = Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+        fresh = Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
         open_deleter(context.folder.uri).delete(
-            ["committed/_SUCCESS.json", "candidates/_SUCCESS.json", "guard/_SUCCESS.json"]
-            if not kind.startswith("committed")
-            else ["candidates/_SUCCESS.json", "guard/_SUCCESS.json"]
+            ["list_committed/_SUCCESS.json", "subtract/_SUCCESS.json", "check_limits/_SUCCESS.json"]
+            if not kind.startswith("list_committed")
+            else ["subtract/_SUCCESS.json", "check_limits/_SUCCESS.json"]
         )
-        if kind == "staged/addresses-":
+        if kind == "mark_uncommitted/addresses-":
             # Nothing but the report's sample reads these again.
             run_steps_expecting(fresh, FormatError, at="verify")
             assert world.data() == kept
@@ -67,7 +77,7 @@ def test_a_part_that_is_gone_or_damaged_stops_the_run(kind: str) -> None:
         assert world.data() == kept | gone
 
 
-def run_steps_expecting(context: Context, error: type[Exception], at: str) -> None:
+def run_steps_expecting(context: Run, error: type[Exception], at: str) -> None:
     """Do the steps; the one named must fail."""
     with pytest.raises(error):
         run_steps(context, LocalRunner())

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, PartialError, RefusedError, UnavailableError
-from dredge.gc import sweep
+from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
-from dredge.gc.steps import Context, bulk_delete, run_steps, save_report, verify
-from dredge.gc.verify import still_there
+from dredge.gc.steps import Run, bulk_delete, run_steps, save_report, verify
+from dredge.gc.verify.step import still_there
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, open_reader, open_writer
 from tests.support.gc import busy_world, deleting
@@ -34,7 +34,7 @@ def test_a_run_killed_before_any_write_goes_on_and_ends_the_same() -> None:
         with killed_at(number), pytest.raises(Killed):
             world.run(context)
         assert kept <= world.data(), f"killed at write {number}"
-        again = Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+        again = Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
         report = run_steps(again, LocalRunner())
         assert world.data() == kept, f"killed at write {number}"
         # An object whose request was answered but not written down is asked for again, and is gone already.
@@ -70,7 +70,7 @@ def test_objects_that_cannot_be_deleted_make_the_run_partial_and_are_tried_again
 
     world.age(minutes=5)
     with deleting() as requests:
-        run_steps(Context.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
+        run_steps(Run.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
     assert {key for keys in requests.made for key in keys} == denied
     assert world.data() == kept
     report = context.folder.read_json("report.json")
@@ -105,10 +105,10 @@ def test_credentials_that_end_while_deleting_are_no_promise_that_nothing_was_tou
         world.run(context)
     assert caught.value.exit_code == 9
     assert len(world.data() - kept) == len(gone) - 2
-    failure = context.folder.read_failure("ledger")
+    failure = context.folder.read_failure("bulk_delete")
     assert failure is not None
     assert failure["kind"] == "partial"
-    run_steps(Context.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
+    run_steps(Run.open(context.plan.run_uri, None, world.client, world.lake.clock), LocalRunner())
     assert world.data() == kept
 
 
@@ -339,7 +339,7 @@ def test_when_nobody_looks_at_branches_any_more_workers_stop_by_themselves() -> 
 
     with deleting(before=hang) as requests:
         bulk_delete(context, LocalRunner())
-    ledger = context.folder.read_summary("ledger")
+    ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None
     # Stopped after the first request, and went on after a new check.
     assert len(ledger.details["rechecks"]) == 2
@@ -364,7 +364,7 @@ def test_a_branch_that_moved_between_check_and_sweep_is_noticed_before_the_first
     world.client.before = before
     with deleting() as requests:
         bulk_delete(context, LocalRunner())
-    ledger = context.folder.read_summary("ledger")
+    ledger = context.folder.read_summary("bulk_delete")
     assert ledger is not None
     assert len(ledger.details["rechecks"]) == 2
     assert {key for keys in requests.made for key in keys} == gone

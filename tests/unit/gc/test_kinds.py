@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.context import Context
+from dredge.gc.run import Run
 from dredge.storage import open_deleter
 from tests.support.gc import World, make_world, summary_of
 
@@ -46,7 +46,7 @@ def grow_old(world: World) -> None:
     world.age(days=40)
 
 
-def kinds(world: World, context: Context) -> dict[str, tuple[int, int]]:
+def kinds(world: World, context: Run) -> dict[str, tuple[int, int]]:
     """What the report says of garbage."""
     rows = context.folder.read_json("report.json")["rows"]
     verdict = "would be deleted" if context.plan.dry_run else "deleted"
@@ -120,7 +120,7 @@ def test_the_report_says_of_which_commits_it_speaks() -> None:
     grow_old(world)
     context = world.plan(mode="clean")
     world.run(context)
-    counts = summary_of(context, "committed").counts
+    counts = summary_of(context, "list_committed").counts
     heads_and_history = {commit.id for commit in world.lake.catalog.log("lake", "main", amount=100).results}
     assert counts["reachable_commits"] == len(heads_and_history)
     assert counts["active_commits"] == 1

@@ -50,7 +50,7 @@ def test_a_lease_whose_holder_died_is_taken_over_after_its_expiry_and_the_old_ho
     assert new.plan.lease.fencing == late.plan.lease.fencing + 1
     with pytest.raises(LeaseHeldError, match="lost"):
         bulk_delete(late, LocalRunner())
-    open_deleter(late.folder.uri).delete(["candidates/_SUCCESS.json"])
+    open_deleter(late.folder.uri).delete(["subtract/_SUCCESS.json"])
     with pytest.raises(LeaseHeldError, match="lost"):
         subtract(late, LocalRunner())
     assert kept | gone <= world.data()

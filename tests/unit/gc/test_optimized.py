@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, RefusedError
-from dredge.gc.context import Context
 from dredge.gc.planning import release_lease
+from dredge.gc.run import Run
 from dredge.gc.state.advance import advance_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
@@ -43,7 +43,7 @@ def state_of(world: World) -> RunState:
     return state
 
 
-def run(world: World, **settings: Any) -> Context:
+def run(world: World, **settings: Any) -> Run:
     """A whole run; gives its context."""
     context = world.plan(**settings)
     world.run(context)
@@ -58,7 +58,7 @@ def test_only_slices_that_no_run_is_done_with_are_listed() -> None:
     world.age(days=2)
     context = run(world)
     assert context.plan.mode == "optimized"
-    listing = summary_of(context, "listing").counts
+    listing = summary_of(context, "slice_listing").counts
     assert (listing["slices"], listing["covered_slices"]) == (2, 1)
     assert listing["old_objects"] == 2
     assert gone not in world.data()
@@ -84,7 +84,7 @@ def test_only_new_ranges_and_metaranges_are_read() -> None:
         world.run(context)
     finally:
         type(context.reader).get = honest  # type: ignore[method-assign]
-    counts = summary_of(context, "committed").counts
+    counts = summary_of(context, "list_committed").counts
     assert counts["ranges_decoded"] == 1
     assert counts["dropped_ranges"] == 0
     assert counts["active_commits"] == 3
@@ -92,12 +92,12 @@ def test_only_new_ranges_and_metaranges_are_read() -> None:
     assert len(new) <= 2, "one metarange, one range"
 
 
-def known_files(world: World, context: Context) -> set[str]:
+def known_files(world: World, context: Run) -> set[str]:
     """Ranges and metaranges that were active in the run before."""
     version = context.plan.state
     assert version is not None
     state = StateStore(context.state).load(version)
-    before = Context.open(state.run_uri, None, world.client, world.lake.clock)
+    before = Run.open(state.run_uri, None, world.client, world.lake.clock)
     ranges = before.folder.read_part(state.ranges)["range_id"].to_pylist()
     named = before.folder.read_part(state.named)["metarange_id"].to_pylist()
     return {*ranges, *named}
@@ -123,7 +123,7 @@ def test_what_only_dropped_ranges_named_goes_and_what_others_name_too_stays() ->
     world.age(days=10)
     context = run(world, mode="optimized")
     assert context.plan.mode == "optimized"
-    assert summary_of(context, "committed").counts["dropped_ranges"] >= 1
+    assert summary_of(context, "list_committed").counts["dropped_ranges"] >= 1
     assert once not in world.data()
     assert twice in world.data()
     assert world.lake.read("shared", "side") == b"shared"
@@ -142,13 +142,15 @@ def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
     world.age(days=35)
     # The file of the range that is dropped now goes away.
     folder = context.folder
-    ranges = folder.read_part(summary_of(context, "committed").part("committed/ranges-00000.parquet"))
+    ranges = folder.read_part(
+        summary_of(context, "list_committed").part("list_committed/ranges-00000.parquet")
+    )
     for range_id in ranges["range_id"].to_pylist():
         if not is_in_head(world, range_id):
             world.lake.objects.put(f"_lakefs/{range_id}", b"damaged")
     context = run(world, mode="optimized")
     assert context.plan.mode == "optimized"
-    assert any("cannot be read" in text for text in summary_of(context, "committed").warnings)
+    assert any("cannot be read" in text for text in summary_of(context, "list_committed").warnings)
     assert lost in world.data()
     assert state_of(world).run_id == context.plan.run_id
 
@@ -214,7 +216,7 @@ def test_a_damaged_state_means_a_clean_run(damage: str, caplog: pytest.LogCaptur
         data[0] ^= 1
         context.state.put(part.name, bytes(data))
     else:
-        before = Context.open(state.run_uri, None, world.client, world.lake.clock)
+        before = Run.open(state.run_uri, None, world.client, world.lake.clock)
         before.folder.writer.put(state.ranges.key, b"nothing")
     gone = world.orphan("data/slice/orphan")
     world.age(days=2)
@@ -292,7 +294,7 @@ def test_what_was_kept_by_a_run_is_looked_at_again_by_the_next() -> None:
     world.upload("a0", b"other")
     world.age(days=2)
     context = run(world)
-    assert summary_of(context, "listing").counts["covered_slices"] >= 2
+    assert summary_of(context, "slice_listing").counts["covered_slices"] >= 2
     assert copy not in world.data()
 
 
@@ -326,7 +328,7 @@ def test_a_clean_run_tells_what_optimized_runs_had_missed_and_why() -> None:
     found = world.orphan("data/slice/orphan")
     world.age(days=2)
     context = run(world, mode="clean", dry_run=True)
-    drift = summary_of(context, "candidates").details["drift"]
+    drift = summary_of(context, "subtract").details["drift"]
     assert drift["samples"] == [late]
     assert (drift["objects"], drift["late_objects"], drift["unexplained_objects"]) == (1, 1, 0)
     facts = dict(context.folder.read_json("report.json")["facts"])
@@ -336,7 +338,7 @@ def test_a_clean_run_tells_what_optimized_runs_had_missed_and_why() -> None:
     assert late in world.data()
     run(world, mode="clean")
     assert late not in world.data()
-    assert summary_of(run(world, mode="clean"), "candidates").details["drift"]["objects"] == 0
+    assert summary_of(run(world, mode="clean"), "subtract").details["drift"]["objects"] == 0
 
 
 def test_what_was_staged_for_long_and_is_reset_goes() -> None:
@@ -348,7 +350,7 @@ def test_what_was_staged_for_long_and_is_reset_goes() -> None:
     world.lake.catalog.reset_branch(REPOSITORY, "main")
     world.age(hours=1)
     context = run(world)
-    listing = summary_of(context, "listing").counts
+    listing = summary_of(context, "slice_listing").counts
     assert listing["slices"] == listing["covered_slices"]
     assert address not in world.data()
 
@@ -364,7 +366,7 @@ def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None
     assert state_of(world).carry
     world.age(days=1)
     context = run(world)
-    listing = summary_of(context, "listing").counts
+    listing = summary_of(context, "slice_listing").counts
     assert listing["slices"] == listing["covered_slices"]
     assert late not in world.data()
 

@@ -13,8 +13,8 @@ import pytest
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
 from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient, transport
 from dredge.runs.summary import StepSummary
@@ -29,12 +29,12 @@ def client_of(lake: Lake) -> LakeFSClient:
 
 
 @contextmanager
-def planned(lake: Lake, **settings: object) -> Iterator[Context]:
+def planned(lake: Lake, **settings: object) -> Iterator[Run]:
     """Plan a run that deletes and trusts every object to be old."""
     client = client_of(lake)
     wanted = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 0, **settings}
     plan = plan_run(GCConfig.from_json(wanted), None, client)
-    context = Context.open(plan.run_uri, None, client)
+    context = Run.open(plan.run_uri, None, client)
     try:
         yield context
     finally:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
-from dredge.gc import report, sweep
+from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
-from dredge.gc.context import Context
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease
+from dredge.gc.run import Run
+from dredge.gc.save_report import report
 from dredge.gc.state.advance import advance_state
 from dredge.gc.steps import (
     bulk_delete,
@@ -38,27 +39,27 @@ from dredge.storage.model import MaySend, always
 from tests.support.gc import World, busy_world, deleting, stage_again, summary_of
 from tests.support.orphans import MOMENTS, Moment, Recorder, sleep_once, unchanged
 
-type Step = Callable[[Context, TaskRunner], StepSummary]
+type Step = Callable[[Run, TaskRunner], StepSummary]
 
 STEPS: dict[str, Step] = {
-    "listing": slice_listing,
-    "staged": mark_uncommitted,
-    "committed": list_committed,
-    "candidates": subtract,
-    "guard": check_limits,
-    "ledger": bulk_delete,
+    "slice_listing": slice_listing,
+    "mark_uncommitted": mark_uncommitted,
+    "list_committed": list_committed,
+    "subtract": subtract,
+    "check_limits": check_limits,
+    "bulk_delete": bulk_delete,
     "verify": verify,
     "state": lambda context, _: advance_state(context),
 }
 HERE = LocalRunner()
 
 
-def driver(world: World, context: Context) -> Context:
+def driver(world: World, context: Run) -> Run:
     """Another driver of the same run, as a retry in another process has it."""
-    return Context.open(context.plan.run_uri, None, world.client, world.lake.clock)
+    return Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
 
 
-def come_to(context: Context, name: str, runner: TaskRunner = HERE) -> None:
+def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
     """Do the steps before one."""
     for before, step in STEPS.items():
         if before == name:
@@ -66,7 +67,7 @@ def come_to(context: Context, name: str, runner: TaskRunner = HERE) -> None:
         step(context, runner)
 
 
-def undo(context: Context, *steps: str) -> None:
+def undo(context: Run, *steps: str) -> None:
     """Let steps have to be done again."""
     open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
 
@@ -87,7 +88,7 @@ def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
     world, kept, gone = busy_world()
     orphan = world.plan()
     retry = driver(world, orphan)
-    come_to(orphan, "committed")
+    come_to(orphan, "list_committed")
     late = min(gone)
 
     def retry_and_commit() -> None:
@@ -113,7 +114,7 @@ def test_sweep_refuses_a_mark_that_its_candidates_were_not_compared_with() -> No
     world.mark(context)
     stage_again(world, min(gone), size_bytes=2)
     world.lake.commit()
-    undo(context, "committed")
+    undo(context, "list_committed")
     list_committed(context, HERE)
     with pytest.raises(RefusedError, match="another result of committed"):
         bulk_delete(context, HERE)
@@ -307,7 +308,7 @@ def test_a_try_that_wakes_up_after_its_run_has_ended_disturbs_no_later_run(name:
     orphan = world.plan()
     retry = driver(world, orphan)
     come_to(orphan, name)
-    later: list[Context] = []
+    later: list[Run] = []
     before: dict[str, bytes] = {}
 
     def ended_and_another_began() -> None:
@@ -340,7 +341,9 @@ def test_a_sweep_does_not_take_back_a_lease_that_its_run_gave_back() -> None:
     assert world.data() == kept | gone
 
 
-@pytest.mark.parametrize("name", ["listing", "staged", "committed", "candidates", "guard"])
+@pytest.mark.parametrize(
+    "name", ["slice_listing", "mark_uncommitted", "list_committed", "subtract", "check_limits"]
+)
 def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
     """Each result that is made again, however equal, must be followed by all after it."""
     world, kept, gone = busy_world()
@@ -350,7 +353,7 @@ def test_sweep_accepts_one_unbroken_chain_only(name: str) -> None:
     with pytest.raises(RefusedError):  # it is missing
         bulk_delete(context, HERE)
     STEPS[name](context, HERE)
-    if name != "guard":
+    if name != "check_limits":
         with pytest.raises(RefusedError, match="do not belong together"):
             bulk_delete(context, HERE)
     assert world.data() == kept | gone
@@ -417,7 +420,7 @@ def test_a_state_that_was_moved_on_before_its_summary_was_written_can_be_moved_o
 
 
 @pytest.mark.parametrize("seconds", [-7200, -2, 2, 7200])
-@pytest.mark.parametrize("name", ["listing", "staged", "committed"])
+@pytest.mark.parametrize("name", ["slice_listing", "mark_uncommitted", "list_committed"])
 def test_clocks_of_workers_do_not_refuse_a_right_run(name: str, seconds: float) -> None:
     world, kept, _ = busy_world()
     context = world.plan()
@@ -437,7 +440,7 @@ def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
     slice_listing(context, HERE)
     world.age(seconds=1)
     mark_uncommitted(context, HERE)
-    undo(context, "listing")
+    undo(context, "slice_listing")
     elsewhere = driver(world, context)
     elsewhere.clock = lambda: world.lake.clock() + timedelta(seconds=seconds)
     slice_listing(elsewhere, HERE)
@@ -477,7 +480,7 @@ def test_a_dry_run_does_not_count_what_its_guards_did_not_see() -> None:
     world, _, _ = busy_world(dry_run=True)
     context = world.plan(dry_run=True)
     world.mark(context)
-    undo(context, "candidates")
+    undo(context, "subtract")
     subtract(context, HERE)
     with pytest.raises(RefusedError, match="guard was made from another result of candidates"):
         bulk_delete(context, HERE)

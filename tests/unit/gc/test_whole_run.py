@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.steps import Context, check_limits, save_report
+from dredge.gc.steps import Run, check_limits, save_report
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer
 from tests.support.gc import Parallel, World, make_world
 
 
-def report_of(context: Context) -> dict:
+def report_of(context: Run) -> dict:
     found: dict = context.folder.read_json("report.json")
     return found
 
@@ -207,7 +207,7 @@ def test_the_index_is_filled_once_and_read_afterwards() -> None:
     world.age(hours=1)
     second = world.plan()
     world.run(second)
-    summaries = [context.folder.read_summary("committed") for context in (first, second)]
+    summaries = [context.folder.read_summary("list_committed") for context in (first, second)]
     assert [summary.counts["ranges_decoded"] for summary in summaries if summary] == [1, 0]
     assert summaries[1] is not None
     assert summaries[1].counts["live_addresses"] == 1
@@ -323,7 +323,7 @@ def test_the_driver_hands_tasks_and_gets_results_that_are_small_and_plain() -> N
     world.orphan("data/orphan")
     world.age(days=2)
     assert world.collect().counts["deleted_objects"] == 1
-    assert {name for name, _ in seen} >= {"listing", "committed", "candidates", "ledger"}
+    assert {name for name, _ in seen} >= {"slice_listing", "list_committed", "subtract", "bulk_delete"}
     addresses = world.data()
     for name, text in seen:
         assert not any(address in text for address in addresses), f"rows of {name} went through the driver"

@@ -24,7 +24,7 @@ def _in_this_process(operator: LakeFSSparkOperator, context: Any, secrets: Mappi
     if operator.step == "subtract" and marker.exists() and marker.read_text() in context["run_id"]:
         raise RefusedError("stopped for the test")
     os.environ.update(secrets)
-    getattr(steps, operator.step)(steps.Context.open(operator.run_uri), LocalRunner())
+    getattr(steps, operator.step)(steps.Run.open(operator.run_uri), LocalRunner())
 
 
 LakeFSSparkOperator.submit = _in_this_process  # type: ignore[method-assign]

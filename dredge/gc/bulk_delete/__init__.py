@@ -1,0 +1,1 @@
+"""Step bulk_delete: look again, then delete the candidates and write down what became of each."""

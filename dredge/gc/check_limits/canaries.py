@@ -1,0 +1,244 @@
+"""Canaries: objects that are known to live because a branch shows them. None of them may be a candidate.
+
+They are asked of the server's ordinary object listing, which reads staging and commits together. So they are
+independent of everything the marks were made from, and catch what a completeness proof cannot: wrong
+addresses, a wrong live set, rows that a server lost. Where to look comes from anywhere (the keys of a head's ranges,
+lists of changes); which address lies there only the server's answer says.
+
+They are spread over the whole key space, by seed of the run, so that other runs look at other places:
+
+    committed   places all over the head of each chosen branch: a range by chance, weighted by its records, and a
+                record of it by chance; some objects are listed from there
+    staged      of each chosen branch, some of its first changes by chance, and the changes behind those places
+    the ends    the first objects of each chosen branch
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.gc.index.ranges import METADATA
+from dredge.gc.run import Run
+from dredge.gc.sets.hashes import contains, read_hashes
+from dredge.graveler.addresses import AddressType, address_readings
+from dredge.graveler.committed.metaranges import read_metarange
+from dredge.graveler.committed.ranges import RangeInfo
+from dredge.graveler.sstable import read_table
+from dredge.hashing import hash64
+from dredge.lakefs import Change, ObjectStats, Ref
+from dredge.runs.summary import PartInfo
+
+_AT_ONCE = 16
+_FROM_A_PLACE = 4
+"""Objects that are listed from each place."""
+_CHANGES = 1000
+_DECODED_BYTES = 4 << 20
+"""Ranges are read to choose among their records until they have this size together; of others only the ends are
+known, and places between them are guessed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A living object.
+
+    Attributes:
+        address: key relative to the namespace.
+        branch: that shows it.
+        path: under which it does.
+    """
+
+    address: str
+    branch: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Somewhere behind a path of a branch."""
+
+    branch: str
+    after: str
+    amount: int
+
+
+def sample(run: Run, seed: str) -> list[Canary]:
+    """Take living objects of some branches from all over their key space.
+
+    Args:
+        run: of the run.
+        seed: makes the choice repeatable, together with the run's id.
+    """
+    plan = run.plan
+    safety = plan.config.safety
+    chance = random.Random(f"{plan.run_id}-{seed}")
+    branches = _choose(run, chance)
+    # What few branches leave of the number of looks goes to those that there are.
+    each = safety.canary_objects * max(1, safety.canary_branches) // max(1, len(branches))
+    each = max(1, min(each, 20 * safety.canary_objects) // 3)
+    places = [_Place(branch.id, "", each if each < _CHANGES else _CHANGES) for branch in branches]
+    places += _places(run, branches, each, chance)
+    shown = _spread(lambda place: _list(run, place), places)
+    changed = _changed(run, branches, places, each, chance)
+    found = [(place.branch, stats) for place, answer in zip(places, shown, strict=True) for stats in answer]
+    for branch, answer in zip(
+        (branch for branch, _ in changed), _spread(lambda item: _stat(run, *item), changed), strict=True
+    ):
+        found.extend((branch, stats) for stats in answer)
+    return list(_canaries(found, plan.namespace))
+
+
+def _choose(run: Run, chance: random.Random) -> list[Ref]:
+    """The default branch, and others by chance."""
+    plan = run.plan
+    branches = run.client.branches(plan.repository)
+    main = [branch for branch in branches if branch.id == plan.default_branch]
+    others = [branch for branch in branches if branch.id != plan.default_branch]
+    count = min(len(others), max(0, plan.config.safety.canary_branches - len(main)))
+    return [*main, *chance.sample(others, count)]
+
+
+def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random) -> list[_Place]:
+    """Places all over the heads of branches."""
+    heads = dict(zip(branches, _spread(lambda branch: _head(run, branch), branches), strict=True))
+    chosen = [
+        (branch, item)
+        for branch, ranges in heads.items()
+        if ranges
+        for item in chance.choices(ranges, [max(1, item.count) for item in ranges], k=each)
+    ]
+    keys = _keys(run, [item for _, item in chosen], chance)
+    places = []
+    for branch, item in chosen:
+        known = keys.get(item.id)
+        if known:
+            number = chance.randrange(len(known))
+            after = known[number - 1] if number else item.min_key[:-1]
+        else:
+            after = _between(item.min_key, item.max_key, chance)
+        places.append(_Place(branch.id, after.decode("utf-8", "ignore"), _FROM_A_PLACE))
+    return places
+
+
+def _head(run: Run, branch: Ref) -> tuple[RangeInfo, ...]:
+    """The ranges of a branch's head; none when it cannot be read, which is for others to say."""
+    try:
+        metarange_id = run.client.commit(run.plan.repository, branch.commit_id).metarange_id
+        if not metarange_id:
+            return ()
+        key = METADATA + metarange_id
+        return read_metarange(run.reader.get(key), key).ranges
+    except (NotFoundError, FormatError):
+        return ()
+
+
+def _keys(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[str, list[bytes]]:
+    """The keys of some of the ranges, by id."""
+    distinct = list({item.id: item for item in ranges}.values())
+    chance.shuffle(distinct)
+    left, small = _DECODED_BYTES, []
+    for item in distinct:
+        if item.estimated_size <= left:
+            left -= item.estimated_size
+            small.append(item.id)
+    found = {}
+    try:
+        for key, data in run.reader.get_many([METADATA + item for item in small]):
+            found[key.removeprefix(METADATA)] = [record.key for record in read_table(data, key).records]
+    except (NotFoundError, FormatError):
+        pass  # the places are guessed; what is wrong with the file is for others to say
+    return found
+
+
+def _between(first: bytes, last: bytes, chance: random.Random) -> bytes:
+    """Some key between two, which need not be in the right order."""
+    length = max(len(first), len(last), 1)
+    ends = sorted(int.from_bytes(key.ljust(length, b"\0"), "big") for key in (first, last))
+    return chance.randint(*ends).to_bytes(length, "big")
+
+
+def _changed(
+    run: Run, branches: Sequence[Ref], places: Sequence[_Place], each: int, chance: random.Random
+) -> list[tuple[str, str]]:
+    """Branch and path of some uncommitted objects."""
+    repository = run.plan.repository
+
+    def changes(branch: str, amount: int, after: str) -> list[Change]:
+        try:
+            return run.client.changes(repository, branch, amount, after)
+        except NotFoundError:
+            return []  # the branch went away meanwhile
+
+    found: list[tuple[str, str]] = []
+    answers = _spread(lambda branch: changes(branch.id, _CHANGES, ""), branches)
+    more: list[_Place] = []
+    for branch, answer in zip(branches, answers, strict=True):
+        paths = [change.path for change in answer if change.type != "removed"]
+        found.extend((branch.id, path) for path in chance.sample(paths, min(len(paths), each)))
+        if len(answer) == _CHANGES:
+            behind = [
+                place for place in places if place.branch == branch.id and place.after > answer[-1].path
+            ]
+            more += [*behind, _Place(branch.id, answer[-1].path, _FROM_A_PLACE)]
+    behind_places = _spread(lambda place: changes(place.branch, _FROM_A_PLACE, place.after), more)
+    for place, answer in zip(more, behind_places, strict=True):
+        found.extend((place.branch, change.path) for change in answer if change.type != "removed")
+    return list(dict.fromkeys(found))
+
+
+def _list(run: Run, place: _Place) -> list[ObjectStats]:
+    try:
+        return run.client.objects(run.plan.repository, place.branch, place.after, place.amount)
+    except NotFoundError:
+        return []  # the branch went away meanwhile
+
+
+def _stat(run: Run, branch: str, path: str) -> list[ObjectStats]:
+    try:
+        return [run.client.stat(run.plan.repository, branch, path)]
+    except NotFoundError:
+        return []  # removed since
+
+
+def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Iterable[Canary]:
+    """Each address once."""
+    canaries: dict[str, Canary] = {}
+    for branch, stats in found:
+        for address in address_readings(stats.address, AddressType.FULL, namespace):
+            if not any(
+                "\ud800" <= letter <= "\udfff" for letter in address
+            ):  # else no store lists such a key
+                canaries.setdefault(address, Canary(address, branch, stats.path))
+    return canaries.values()
+
+
+def _spread[T, R](ask: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Ask about some items at once; the first error ends it without beginning the rest."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="canaries") as pool:
+        try:
+            return list(pool.map(ask, items))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def among(run: Run, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[Canary]:
+    """Find the canaries that would be deleted.
+
+    Args:
+        run: of the run.
+        canaries: living objects.
+        hash_parts: files with the hashes of what would be deleted.
+    """
+    if not canaries:
+        return []
+    hashes = hash64(pa.array([canary.address for canary in canaries], pa.string()))
+    hit = np.zeros(len(canaries), bool)
+    for part in hash_parts:
+        hit |= contains(read_hashes(run.folder, part), hashes)
+    return [canary for canary, found in zip(canaries, hit, strict=True) if found]

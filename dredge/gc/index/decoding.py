@@ -1,0 +1,138 @@
+"""From a range file to what a collection compares: hashes of the addresses it names, sizes, and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError
+from dredge.gc.index.ranges import METADATA, Ranges
+from dredge.gc.sets.hashes import Hashes, unite
+from dredge.graveler.addresses import AddressType, address_readings
+from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
+from dredge.hashing import hash64
+
+_COLUMNS = ("address_type", "address_hash", "size")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeHashes:
+    """What the committed index keeps of a range. All are sorted and distinct.
+
+    Attributes:
+        range_id: its name.
+        count: records, verified.
+        outside: records whose address lies outside the namespace, and so has no hash.
+        addresses: hash of every key of the namespace that its entries may mean.
+        sizes: bytes, as the entries state them.
+    """
+
+    range_id: str
+    count: int
+    outside: int
+    addresses: Hashes
+    sizes: Hashes
+
+
+def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -> Iterator[RangeHashes]:
+    """Decode range files.
+
+    Args:
+        files: key below the namespace, and content; best sorted by their first keys.
+        ranges: what the metaranges say of each.
+        namespace: URI.
+
+    Raises:
+        FormatError: damaged, or not the range that its name and metarange promise.
+    """
+    expected = {
+        METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
+    }
+    # Each file is needed twice when some of its addresses are not relative, so it is kept while it is
+    # decoded.
+    latest: dict[str, bytes] = {}
+
+    def remembering() -> Iterator[tuple[str, bytes]]:
+        for key, data in files:
+            latest.clear()
+            latest[key] = data
+            yield key, data
+
+    for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
+        addresses, outside = rows["address_hash"].to_numpy(), 0
+        if pc.any(pc.not_equal(rows["address_type"], AddressType.RELATIVE)).as_py():
+            addresses, outside = _resolved(latest[key], key, namespace, addresses)
+        yield RangeHashes(
+            key.removeprefix(METADATA),
+            rows.num_rows,
+            outside,
+            unite([addresses]),
+            unite([rows["size"].to_numpy().astype(np.uint64)]),
+        )
+
+
+def _resolved(data: bytes, key: str, namespace: str, hashes: Hashes) -> tuple[Hashes, int]:
+    """Replace hashes of addresses that are not relative by those of the keys they may mean."""
+    rows = read_addresses(data, key)
+    relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
+    keys, outside = _other_keys(rows.filter(pc.invert(relative)), namespace)
+    return np.concatenate([hashes[relative.to_numpy(False)], hash64(keys)]), outside
+
+
+def keys_of(data: bytes, key: str, namespace: str) -> pa.Array:
+    """Every key of the namespace that the entries of a range may mean.
+
+    Args:
+        data: the file.
+        key: what to call it in errors.
+        namespace: URI.
+
+    Raises:
+        FormatError: damaged.
+    """
+    rows = read_addresses(data, key)
+    relative = pc.equal(rows["address_type"], AddressType.RELATIVE)
+    others = rows.filter(pc.invert(relative))
+    return pa.concat_arrays([rows["address"].filter(relative), _other_keys(others, namespace)[0]])
+
+
+def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
+    """Keys that addresses may mean which are not relative; and how many of them lie outside the
+    namespace."""
+    pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
+    readings = [address_readings(address, kind, namespace) for address, kind in pairs]
+    return pa.array([key for found in readings for key in found], pa.string()), readings.count(())
+
+
+@dataclass(frozen=True, slots=True)
+class HeadEntries:
+    """Entries of a range as columns, in key order.
+
+    Attributes:
+        paths: raw bytes; a path need not be UTF-8.
+        sizes: bytes, as the entries state them.
+    """
+
+    paths: pa.BinaryArray
+    sizes: Hashes
+
+
+def entries_of(data: bytes, key: str, expected_count: int) -> HeadEntries:
+    """Decode a range with its paths.
+
+    Args:
+        data: the file.
+        key: what to call it in errors.
+        expected_count: records that the metarange promises.
+
+    Raises:
+        FormatError: damaged.
+    """
+    rows = read_addresses(data, key, ("key", "size"))
+    if rows.num_rows != expected_count:
+        raise FormatError(f"{key} has {rows.num_rows} records, its metarange says {expected_count}")
+    return HeadEntries(rows["key"], rows["size"].to_numpy().astype(np.uint64))

@@ -1,0 +1,302 @@
+"""The committed index: what every range names, as hashes and sizes, kept for the life of the repository.
+
+    <namespace>/_lakefs/retention/gc/dredge/index/
+        parts/<run>-<step>-<task>-<n>.addresses.parquet    range_id, count, hashes
+        parts/<run>-<step>-<task>-<n>.sizes.parquet        range_id, sizes
+        manifests/<run>-<step>-<digest>.parquet            range_id, count, part; the parts' digests beside
+        them
+        checkpoints/<run>-<digest>.parquet                 the same, for all manifests it names
+
+A range is immutable and named by its content, so what it names is worked out once. Parts and manifests are
+never changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer
+manifest names the new part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.index.decoding import RangeHashes
+from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.sets.hashes import NONE, Hashes
+from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectReader, ObjectWriter
+
+log = logging.getLogger("dredge")
+
+FORMAT = 2
+"""Changes whenever the same range would give other hashes."""
+PARTS = "index/parts"
+MANIFESTS = "index/manifests"
+CHECKPOINTS = "index/checkpoints"
+_MANIFEST = pa.schema(
+    [
+        pa.field("range_id", pa.string(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("part", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """Two files about the same ranges.
+
+    Attributes:
+        name: common beginning of their names.
+        addresses: the file of address hashes.
+        sizes: the file of entries' sizes.
+    """
+
+    name: str
+    addresses: PartInfo
+    sizes: PartInfo
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of both files."""
+        return self.addresses.size_bytes + self.sizes.size_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"name": self.name, "addresses": self.addresses.to_json(), "sizes": self.sizes.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> IndexPart:
+        """From the object that `to_json` made."""
+        return cls(value["name"], PartInfo.from_json(value["addresses"]), PartInfo.from_json(value["sizes"]))
+
+
+def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> IndexPart:
+    """Write what ranges name as a part of the index.
+
+    Args:
+        state: the folder of lease and index.
+        name: of the part; the same task must always give the same.
+        ranges: decoded.
+    """
+    ids = pa.array([item.range_id for item in ranges], pa.string())
+    addresses = pa.table(
+        {
+            "range_id": ids,
+            "count": pa.array([item.count for item in ranges], pa.int64()),
+            "outside": pa.array([item.outside for item in ranges], pa.int64()),
+            "hashes": _lists([item.addresses for item in ranges], pa.uint64()),
+        }
+    )
+    sizes = pa.table({"range_id": ids, "sizes": _lists([item.sizes for item in ranges], pa.uint64())})
+    return IndexPart(
+        name,
+        _write(state, f"{PARTS}/{name}.addresses.parquet", addresses),
+        _write(state, f"{PARTS}/{name}.sizes.parquet", sizes),
+    )
+
+
+def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:
+    """Read what a part knows.
+
+    Args:
+        reader: of the folder of lease and index.
+        part: of the index.
+        with_sizes: says of which ranges the sizes are wanted; when of none, their file is not read.
+
+    Raises:
+        FormatError: missing or damaged; decode its ranges again.
+    """
+    table = _read(reader, part.addresses)
+    ids = table["range_id"].to_pylist()
+    sizes = [NONE] * len(ids)
+    if any(map(with_sizes, ids)):
+        more = _read(reader, part.sizes)
+        if more["range_id"].to_pylist() != ids:
+            raise FormatError(f"{part.name}: its two files are about different ranges")
+        sizes = _arrays(more["sizes"])
+    counts, outside = table["count"].to_pylist(), table["outside"].to_pylist()
+    columns = zip(ids, counts, outside, _arrays(table["hashes"]), sizes, strict=True)
+    return [RangeHashes(*values) for values in columns]
+
+
+class CommittedIndex:
+    """Which ranges the index knows, and in which part.
+
+    Attributes:
+        parts: by name.
+        places: the part that counts for each range, and the range's records. Ask `part_of` and `group`.
+        distrusted: manifests and checkpoints that were left out.
+        superseded: manifests that the newest checkpoint stands for, and older checkpoints.
+
+    Args:
+        state: the folder of lease and index.
+        namespace: URI that addresses were resolved against. What was worked out for another one (a bucket
+            that was copied) says nothing here.
+    """
+
+    def __init__(self, state: ObjectWriter, namespace: str) -> None:
+        self._state = state
+        self._made_for = {"format": FORMAT, "namespace": canonical_namespace(namespace)}
+        self.parts: dict[str, IndexPart] = {}
+        self.places: dict[str, tuple[str, int]] = {}
+        self.distrusted: list[str] = []
+        self.superseded: set[str] = set()
+        self._manifests: set[str] = set()
+
+    @classmethod
+    def load(cls, state: ObjectWriter, namespace: str) -> CommittedIndex:
+        """Read all manifests. One that cannot be trusted is left out: its ranges are decoded again."""
+        index = cls(state, namespace)
+        index._take_checkpoint()
+        names = sorted((info.key for info in state.list_level(f"{MANIFESTS}/").objects), reverse=True)
+        # Run ids sort newest first, so this goes from old to new, and the newest part of a range counts.
+        for name, data in state.get_many([name for name in names if name not in index._manifests]):
+            try:
+                index._take(name, data)
+            except DredgeError as error:
+                log.warning("the index's manifest %s is left out: %s", name, error)
+                index.distrusted.append(name)
+        return index
+
+    def part_of(self, range_id: str, count: int | None = None) -> str | None:
+        """The part that counts for a range; None when the index lacks it, and it must be decoded.
+
+        Args:
+            range_id: of any range.
+            count: records that the range has; a part that knows another number is not believed.
+        """
+        name, known = self.places.get(range_id, ("", -1))
+        return name if name in self.parts and count in (None, known) else None
+
+    def group(self, ranges: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+        """Group ranges by the part that counts for each.
+
+        An index can be lost or damaged at any time, so whoever asks for ranges has to say what becomes of those
+        that it lacks.
+
+        Args:
+            ranges: ids.
+
+        Returns:
+            Sorted ids by part, parts in name order, and the sorted ids of the ranges that the index lacks.
+        """
+        groups: dict[str, list[str]] = defaultdict(list)
+        lacking: list[str] = []
+        for range_id in sorted(ranges):
+            name = self.part_of(range_id)
+            (lacking if name is None else groups[name]).append(range_id)
+        return dict(sorted(groups.items())), lacking
+
+    def add(self, label: str, found: Iterable[tuple[IndexPart, Sequence[str], Sequence[int]]]) -> None:
+        """Record new parts in a manifest of their own.
+
+        Args:
+            label: run id and step; must be new or have the same content as before.
+            found: part, its range ids, their counts.
+        """
+        rows: list[tuple[str, int, str]] = []
+        parts = []
+        for part, ids, counts in found:
+            parts.append(part.to_json())
+            rows.extend((range_id, count, part.name) for range_id, count in zip(ids, counts, strict=True))
+        if not rows:
+            return
+        columns = list(zip(*rows, strict=True))
+        table = pa.table([pa.array(column) for column in columns], schema=_MANIFEST)
+        table = table.replace_schema_metadata(
+            {"parts": json.dumps(parts), "made_for": json.dumps(self._made_for)}
+        )
+        data = parquet_bytes(table)
+        name = f"{MANIFESTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet"
+        self._state.put(name, data)
+        self._take(name, data)
+
+    def checkpoint(self, label: str) -> None:
+        """Write everything that is known into one file, so that older manifests need not be read again.
+
+        Args:
+            label: run id; newer ones sort first.
+        """
+        rows = [(range_id, count, part) for range_id, (part, count) in sorted(self.places.items())]
+        if not rows:
+            return
+        table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_MANIFEST)
+        used = sorted({part for _, _, part in rows})
+        facts = {
+            "parts": json.dumps([self.parts[name].to_json() for name in used]),
+            "made_for": json.dumps(self._made_for),
+            "manifests": json.dumps(sorted(self._manifests)),
+        }
+        data = parquet_bytes(table.replace_schema_metadata(facts))
+        self._state.put(f"{CHECKPOINTS}/{label}-{hashlib.sha256(data).hexdigest()}.parquet", data)
+
+    def _take_checkpoint(self) -> None:
+        """Read the newest checkpoint that can be trusted, if there is one."""
+        names = sorted(info.key for info in self._state.list_level(f"{CHECKPOINTS}/").objects)
+        for place, name in enumerate(names):
+            try:
+                data = self._state.get(name)
+                self._take(name, data)
+                self.superseded = set(json.loads(read_parquet(data).schema.metadata[b"manifests"]))
+                self._manifests |= self.superseded
+            except DredgeError as error:
+                log.warning("the index's checkpoint %s is left out: %s", name, error)
+                self.distrusted.append(name)
+            else:
+                self.superseded.update(names[place + 1 :])
+                return
+
+    def _take(self, name: str, data: bytes) -> None:
+        digest = name.removesuffix(".parquet").rpartition("-")[2]
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise FormatError("its bytes do not fit the digest in its name")
+        table = read_parquet(data)
+        facts = table.schema.metadata or {}
+        if json.loads(facts.get(b"made_for", b"{}")) != self._made_for:
+            raise FormatError("it was made for another namespace, or by another version")
+        for value in json.loads(facts[b"parts"]):
+            part = IndexPart.from_json(value)
+            self.parts[part.name] = part
+        self._manifests.add(name)
+        columns = [table[column].to_pylist() for column in _MANIFEST.names]
+        for range_id, count, part_name in zip(*columns, strict=True):
+            self.places[range_id] = (part_name, count)
+
+
+def _write(state: ObjectWriter, name: str, table: pa.Table) -> PartInfo:
+    data = parquet_bytes(table)
+    state.put(name, data)
+    return PartInfo(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _read(reader: ObjectReader, part: PartInfo) -> pa.Table:
+    try:
+        data = reader.get(part.name)
+    except LookupError:
+        raise FormatError(f"{part.name} is gone") from None
+    check_digest(part, data, "committed index")
+    return read_parquet(data)
+
+
+def _lists(arrays: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+    values = np.concatenate(arrays) if arrays else np.empty(0, kind.to_pandas_dtype())
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values, kind))
+
+
+def _arrays(column: pa.ChunkedArray) -> list[Hashes]:
+    arrays: list[Hashes] = []
+    for chunk in column.chunks:
+        values = chunk.values.to_numpy()
+        bounds = chunk.offsets.to_numpy()
+        arrays.extend(values[low:high] for low, high in pairwise(bounds))
+    return arrays

@@ -1,0 +1,189 @@
+"""Keeping the committed index in order: small parts are compacted, damaged ones found and made anew.
+
+Nothing here deletes: old parts and manifests stay where they are and are not read any more, until
+`dredge.gc.save_report.lifetimes` removes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.index.decoding import RangeHashes, decode
+from dredge.gc.index.ranges import METADATA, RangeFacts, Ranges
+from dredge.gc.index.store import CommittedIndex, IndexPart, read_part, write_part
+from dredge.graveler.sstable.envelope import read_envelope
+from dredge.storage import ObjectReader, ObjectWriter
+
+log = logging.getLogger("dredge")
+
+_PART_VALUES = 2_000_000
+_SMALL_BYTES = _PART_VALUES * 8 // 4
+
+
+def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
+    """Unite the small parts that some ranges lie in, when there are too many of them, and write one manifest
+    that stands for all.
+
+    Args:
+        state: the folder of lease and index.
+        namespace: URI that addresses were resolved against.
+        label: of the run; makes the names.
+        ranges: ids of those that runs still look up; what only others have stays where it is.
+        parts_max: nothing is done as long as there are no more small parts than this.
+
+    Returns:
+        How many parts were united.
+    """
+    index = CommittedIndex.load(state, namespace)
+    groups, _ = index.group(ranges)
+    small = [name for name in groups if index.parts[name].size_bytes < _SMALL_BYTES]
+    if len(small) <= parts_max:
+        return 0
+    found: list[tuple[IndexPart, list[str], list[int]]] = []
+    united = 0
+    for batch, names in _batches(state, index, groups, small):
+        part = write_part(state, f"{label}-compacted-{len(found):04d}", batch)
+        found.append((part, [item.range_id for item in batch], [item.count for item in batch]))
+        united += names
+    index.add(f"{label}-", found)
+    index.checkpoint(label)
+    log.info("committed index: %d parts united into %d", united, len(found))
+    return united
+
+
+def _batches(
+    state: ObjectReader, index: CommittedIndex, groups: dict[str, list[str]], names: Sequence[str]
+) -> Iterator[tuple[list[RangeHashes], int]]:
+    """The wanted ranges of some parts, in lists that make a part each; a damaged part is left as it is."""
+    batch: list[RangeHashes] = []
+    values = count = 0
+    for name in names:
+        wanted = set(groups[name])
+        try:
+            ranges = read_part(state, index.parts[name], wanted.__contains__)
+        except FormatError as error:
+            log.warning("%s is not compacted: %s", name, error)
+            continue
+        taken = [item for item in ranges if item.range_id in wanted]
+        batch += taken
+        count += 1
+        values += sum(len(item.addresses) + len(item.sizes) for item in taken)
+        if values >= _PART_VALUES:
+            yield batch, count
+            batch, values, count = [], 0, 0
+    if batch:
+        yield batch, count
+
+
+@dataclass(slots=True)
+class Verified:
+    """What verifying the index found.
+
+    Attributes:
+        ranges: how many it knows.
+        parts: how many files of addresses they lie in.
+        damaged: names of parts that are gone or not as they were written.
+        wrong: ids of ranges whose hashes are not what the range names.
+        unread: ids of ranges that are not there any more or damaged, so that nothing can be said.
+    """
+
+    ranges: int = 0
+    parts: int = 0
+    damaged: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the index may be believed as it is."""
+        return not self.damaged and not self.wrong
+
+
+def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, against_ranges: bool) -> Verified:
+    """Read every part of the index and compare it with its digest.
+
+    Args:
+        reader: on the storage namespace.
+        state: the folder of lease and index.
+        namespace: URI.
+        against_ranges: decode every range again and compare, too.
+    """
+    index = CommittedIndex.load(state, namespace)
+    groups, _ = index.group(index.places)
+    verified = Verified(ranges=len(index.places), parts=len(groups))
+    for name, ids in groups.items():
+        try:
+            known = {item.range_id: item for item in read_part(state, index.parts[name], lambda _: True)}
+            if missing := set(ids) - known.keys():
+                raise FormatError(f"{name} lacks {len(missing)} ranges")
+        except FormatError as error:
+            log.warning("%s", error)
+            verified.damaged.append(name)
+            continue
+        if against_ranges:
+            for range_id in ids:
+                _compare(reader, namespace, known[range_id], verified)
+    return verified
+
+
+def rebuild_index(
+    reader: ObjectReader, state: ObjectWriter, namespace: str, label: str, verified: Verified
+) -> int:
+    """Decode the ranges again whose part is damaged or wrong.
+
+    Args:
+        reader: on the storage namespace.
+        state: the folder of lease and index.
+        namespace: URI.
+        label: makes the names of the new parts; a new run id.
+        verified: what was found.
+
+    Returns:
+        How many ranges were decoded.
+    """
+    index = CommittedIndex.load(state, namespace)
+    groups, _ = index.group(index.places)
+    damaged = (item for name in verified.damaged for item in groups.get(name, ()))
+    # What another run has lost or replaced since needs nothing: a range that is lacking is decoded when needed.
+    todo = sorted({*verified.wrong, *damaged} & index.places.keys())
+    found: list[tuple[IndexPart, list[str], list[int]]] = []
+    batch: list[RangeHashes] = []
+    done = 0
+    for number, range_id in enumerate(todo, 1):
+        try:
+            batch.append(_decode(reader, namespace, range_id, index.places[range_id][1]))
+            done += 1
+        except DredgeError as error:
+            log.warning("range %s is left out of the index: %s", range_id, error)
+        if batch and (number == len(todo) or len(batch) >= 256):
+            part = write_part(state, f"{label}-rebuilt-{len(found):04d}", batch)
+            found.append((part, [item.range_id for item in batch], [item.count for item in batch]))
+            batch = []
+    index.add(f"{label}-", found)
+    return done
+
+
+def _compare(reader: ObjectReader, namespace: str, known: RangeHashes, verified: Verified) -> None:
+    try:
+        fresh = _decode(reader, namespace, known.range_id, known.count)
+    except DredgeError as error:
+        log.warning("range %s cannot be compared: %s", known.range_id, error)
+        verified.unread.append(known.range_id)
+        return
+    same = (fresh.count, fresh.outside) == (known.count, known.outside) and all(
+        np.array_equal(getattr(fresh, name), getattr(known, name)) for name in ("addresses", "sizes")
+    )
+    if not same:
+        verified.wrong.append(known.range_id)
+
+
+def _decode(reader: ObjectReader, namespace: str, range_id: str, count: int) -> RangeHashes:
+    key = METADATA + range_id
+    data = reader.get(key)
+    facts: Ranges = {range_id: RangeFacts(count, b"", read_envelope(data, key, None, None).max_key)}
+    return next(iter(decode([(key, data)], facts, namespace)))

@@ -1,0 +1,1 @@
+"""Step mark_uncommitted: everything that branches have staged, read to the end."""

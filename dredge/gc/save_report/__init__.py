@@ -1,0 +1,1 @@
+"""Step save_report: the end of a run, good or bad: state, own files, and the report."""

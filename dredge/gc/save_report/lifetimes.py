@@ -1,0 +1,274 @@
+"""How long Dredge's own files live: what superseded ones and old run folders a complete run removes at its end.
+
+    run folders                     older than `keep_runs_days`
+    versions of the state           superseded for a week
+    layers of counts                named by no version that is left
+    parts of the committed index    superseded by compaction a week ago, or of a run that died before it named them
+
+What may still be read stays: whatever a version of the state names that was the newest one at any time during the
+last week. A run that is at work, waits for an approval, or was cleared and goes on, was planned on one of them:
+its mark can be swept for hours only. A file that no version of the state names is never named again, because each
+version names files of the one before it and new ones. So nothing that is old and named by none of those
+versions can be needed, also when the run that removes it has been overtaken by another one.
+
+Folders are removed only where a plan proves that they are runs of this repository in this namespace; those of
+lakeFS's own collector, of other repositories, of unknown formats, and in a run root that a user named stay. The plan
+is removed last, so that what an interrupted removal leaves is found again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import batched
+
+import pyarrow.compute as pc
+
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.gc.clocks import check_clocks
+from dredge.gc.config import KEEP_DAYS_MIN
+from dredge.gc.history import run_ids
+from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
+from dredge.gc.list_committed.collect_tasks import COUNTED
+from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.plan import PLAN, Plan
+from dredge.gc.run import Run
+from dredge.gc.save_report.own_files import OWN, OWN_RUNS, ROOT, OwnFilesDeleter
+from dredge.gc.state.model import RunState
+from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
+from dredge.graveler.xid import descending_time
+from dredge.runs.folder import read_json
+from dredge.runs.perform import StepRecord
+from dredge.storage import ObjectReader, open_reader
+from dredge.storage.parallel import ordered_map
+
+log = logging.getLogger("dredge")
+
+STEP = "own_files"
+_FOLDERS_MAX = 200
+"""Old run folders that one run looks into; what is left, the next runs remove."""
+_KEYS = 1000
+
+
+@dataclass(slots=True)
+class Superseded:
+    """What may be removed, as keys relative to `own_files.ROOT`.
+
+    Attributes:
+        bookkeeping: files of state, counts and index.
+        runs: files of each run folder, its plan last.
+        size_bytes: of all of them together.
+        folders_left: old folders that were not looked into this time.
+    """
+
+    bookkeeping: list[str] = field(default_factory=list)
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    size_bytes: int = 0
+    folders_left: int = 0
+
+    @property
+    def keys(self) -> list[str]:
+        """All of them, in the order in which they are removed."""
+        return [*self.bookkeeping, *(key for keys in self.runs.values() for key in keys)]
+
+
+def clean_up(run: Run) -> None:
+    """Remove what nothing needs any more; in a dry run only say what that is.
+
+    Whatever goes wrong is a warning: a run is none the worse for files that stay.
+
+    Args:
+        run: of a complete run.
+    """
+    if run.plan.config.keep_runs_days is None:
+        return
+    try:
+        run.step(STEP, ["verify" if run.plan.dry_run else "state"], lambda record: _clean_up(run, record))
+    except DredgeError as error:
+        log.warning("Dredge's own files were not cleaned up; a later run does it: %s", error)
+
+
+def _clean_up(run: Run, record: StepRecord) -> None:
+    found = find_superseded(run)
+    record.counts.update(
+        own_files=len(found.keys),
+        own_bytes=found.size_bytes,
+        own_run_folders=len(found.runs),
+        folders_left=found.folders_left,
+    )
+    if run.plan.dry_run:
+        record.status = "dry_run"
+        return
+    outcomes: Counter[str] = Counter()
+    deleter = OwnFilesDeleter(run.plan.namespace, run.options)
+    for keys in batched(found.keys, _KEYS):
+        run.lease.check(run.plan.lease, run.store_now())
+        outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
+    removed = outcomes["deleted"] + outcomes["missing"]
+    record.counts["own_files_removed"] = removed
+    if removed < len(found.keys):
+        record.warn(
+            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could"
+            " not be removed; a later run tries again"
+        )
+
+
+def find_superseded(run: Run) -> Superseded:
+    """Find what nothing needs any more; removes nothing.
+
+    Args:
+        run: of the run.
+
+    Raises:
+        RefusedError: the store's clock and this machine's differ too much.
+        DredgeError: the state, or a listing, cannot be read, so that nothing can be said.
+    """
+    reader = open_reader(f"{run.plan.namespace.rstrip('/')}/{ROOT}", run.options)
+    now = run.store_now()
+    # By a clock that jumped, everything would be old.
+    check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
+    week_ago = now - timedelta(days=KEEP_DAYS_MIN)
+    # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
+    files = _Files.of(reader, f"{OWN}/", week_ago)
+    versions = _versions(run, files)
+    found = Superseded()
+    kept = {f"{OWN}/{name}" for name in versions}
+    kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
+    # A note on a version goes with it.
+    kept |= {f"{OWN}/{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions}
+    for place in (VERSIONS, DISTRUSTED, COUNTED):
+        found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
+    found.bookkeeping += _superseded_index(run, files)
+    found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
+    _find_runs(run, reader, now, versions.values(), found)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """A listing.
+
+    Attributes:
+        sizes: of every file.
+        aged: those last modified more than a week ago.
+    """
+
+    sizes: dict[str, int]
+    aged: frozenset[str]
+
+    @classmethod
+    def of(cls, reader: ObjectReader, prefix: str, week_ago: datetime) -> _Files:
+        sizes: dict[str, int] = {}
+        aged: set[str] = set()
+        for batch in reader.list(prefix):
+            keys = batch["key"].to_pylist()
+            sizes.update(zip(keys, batch["size"].to_pylist(), strict=True))
+            is_old = pc.less(batch["last_modified"], week_ago).to_pylist()
+            aged.update(key for key, old in zip(keys, is_old, strict=True) if old)
+        return cls(sizes, frozenset(aged))
+
+    def below(self, prefix: str) -> list[str]:
+        return sorted(key for key in self.sizes if key.startswith(prefix))
+
+    def old(self, prefix: str) -> list[str]:
+        return [key for key in self.below(prefix) if key in self.aged]
+
+
+def _versions(run: Run, files: _Files) -> dict[str, RunState]:
+    """The versions of the state that were the newest at some time during the last week: those written since, and
+    the last one before. The newest of all must be readable; another one that is not, no run can build on."""
+    store = StateStore(run.state, run.options)
+    newest = store.newest()
+    names = [key.removeprefix(f"{OWN}/") for key in files.below(f"{OWN}/{VERSIONS}/")]
+    young = [name for name in names if f"{OWN}/{name}" not in files.aged]
+    # Run ids sort newest first.
+    wanted = dict.fromkeys([*young, *(name for name in names if name not in young)][: len(young) + 1])
+    found = {} if newest is None else {newest.name: _load(store, newest.name, newest.sha256)}
+    for name in wanted:
+        if name in found:
+            continue
+        try:
+            found[name] = _load(store, name, None)
+        except FormatError as error:
+            log.info("%s", error)
+    return found
+
+
+def _load(store: StateStore, name: str, sha256: str | None) -> RunState:
+    try:
+        return store.read(name, sha256)
+    except (NotFoundError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"the version {name} of the state cannot be read: {error}") from None
+
+
+def _superseded_index(run: Run, files: _Files) -> Iterator[str]:
+    """Files of the committed index that no run reads: parts none of whose ranges counts any more, manifests that
+    the newest checkpoint stands for, and older checkpoints."""
+    index = CommittedIndex.load(run.state, run.plan.namespace)
+    counting = {name for name, _ in index.places.values()}
+    for name, part in index.parts.items():
+        if name not in counting:
+            yield from ({f"{OWN}/{part.addresses.name}", f"{OWN}/{part.sizes.name}"} & files.aged)
+    if index.distrusted:
+        return  # what these name is unknown
+    named = {item.name for part in index.parts.values() for item in (part.addresses, part.sizes)}
+    for key in files.old(f"{OWN}/{PARTS}/"):
+        if key.removeprefix(f"{OWN}/") not in named:
+            yield key
+    for place in (MANIFESTS, CHECKPOINTS):
+        for key in files.old(f"{OWN}/{place}/"):
+            if key.removeprefix(f"{OWN}/") in index.superseded:
+                yield key
+
+
+def _find_runs(
+    run: Run,
+    reader: ObjectReader,
+    now: datetime,
+    versions: Iterable[RunState],
+    found: Superseded,
+) -> None:
+    """Find the folders of old runs of this repository that no version of the state names."""
+    days = run.plan.config.keep_runs_days
+    assert days is not None
+    oldest = now - timedelta(days=days)
+    states = list(versions)
+    named = {state.run_uri for state in states}
+    named |= {located.uri for state in states for located in state.sizes}
+    kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
+    root = f"{OWN_RUNS}/"
+    runs = open_reader(f"{reader.uri}/{OWN_RUNS}", run.options)
+    old = [run_id for run_id in run_ids(runs) if run_id not in kept and descending_time(run_id) < oldest]
+    # Chosen at random, so that folders that stay for ever do not keep others from being looked into.
+    chosen = random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX))
+    found.folders_left = len(old) - len(chosen)
+    threads = run.plan.config.tuning.threads
+    ours = ordered_map(partial(_is_ours, run, runs), chosen, threads)
+    for run_id, is_ours in zip(chosen, ours, strict=True):
+        if not is_ours:
+            continue
+        files = _Files.of(reader, f"{root}{run_id}/", oldest)
+        if len(files.aged) < len(files.sizes):
+            continue  # somebody went on with it
+        plan = f"{root}{run_id}/{PLAN}"
+        found.runs[run_id] = [*(key for key in files.below("") if key != plan), plan]
+        found.size_bytes += sum(files.sizes.values())
+
+
+def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
+    """Whether a folder is proved by its plan to be of a run of this repository, in this namespace."""
+    try:
+        plan = Plan.from_json(read_json(runs, f"{run_id}/{PLAN}"))
+    except (ConfigError, FormatError, NotFoundError):
+        return False  # another collector's, or of another version
+    return (
+        plan.run_id == run_id
+        and plan.repository == run.plan.repository
+        and canonical_namespace(plan.namespace) == canonical_namespace(run.plan.namespace)
+        and canonical_namespace(plan.run_uri) == canonical_namespace(f"{runs.uri}/{run_id}")
+    )

@@ -1,0 +1,89 @@
+"""The end of a run, good or bad: when all went well the state moves on and old files of our own are removed; the
+report is written in any case."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from dredge.errors import DredgeError, FormatError
+from dredge.gc.config import OPTIMIZED
+from dredge.gc.index.upkeep import compact
+from dredge.gc.run import Run
+from dredge.gc.save_report.lifetimes import clean_up
+from dredge.gc.save_report.report import save_report
+from dredge.gc.state.advance import INPUTS, advance_state
+from dredge.gc.state.store import StateStore
+from dredge.runs.summary import StepSummary
+
+log = logging.getLogger("dredge")
+
+_READ_THE_STATE = ("list_committed", "subtract")
+
+
+def finish_run(run: Run) -> StepSummary:
+    """Let the state move on when the run is complete, and write the report.
+
+    Args:
+        run: of the run.
+
+    Returns:
+        The summary of the report.
+
+    Raises:
+        DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
+    """
+    error: DredgeError | None = None
+    try:
+        if not run.plan.dry_run and _is_complete(run):
+            advance_state(run)
+            _compact_index(run)
+        if _is_complete(run):
+            clean_up(run)
+    except DredgeError as found:
+        log.exception("the state was not moved on")
+        error = found
+    _distrust(run)
+    summary = save_report(run)
+    if error is not None:
+        raise error
+    return summary
+
+
+def _is_complete(run: Run) -> bool:
+    try:
+        return all(run.folder.read_summary(step) is not None for step in INPUTS)
+    except FormatError:
+        return False
+
+
+def _compact_index(run: Run) -> None:
+    """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
+    try:
+        committed = run.folder.read_summary("list_committed")
+        if committed is not None:
+            ranges = run.folder.read_part(committed.part("list_committed/ranges-00000.parquet"), ["range_id"])
+            ids = ranges["range_id"].to_pylist()
+            plan = run.plan
+            label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
+            compact(run.state, plan.namespace, label, ids, plan.config.tuning.index_parts_max)
+    except DredgeError:
+        log.exception("the committed index was not compacted")
+
+
+def _distrust(run: Run) -> None:
+    """Let no run build on a state again that one could not read."""
+    plan = run.plan
+    if plan.mode != OPTIMIZED or plan.state is None:
+        return
+    for step in _READ_THE_STATE:
+        failure = run.folder.read_failure(step)
+        if (
+            failure is not None
+            and failure["kind"] == FormatError.kind
+            and run.folder.read_summary(step) is None
+        ):
+            log.error(
+                "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name
+            )
+            StateStore(run.state, run.options).distrust(plan.state, failure["message"])

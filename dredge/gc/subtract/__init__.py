@@ -1,0 +1,1 @@
+"""Step subtract: the candidates, which are what is listed and nothing live names."""

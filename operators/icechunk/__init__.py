@@ -1,0 +1,1 @@
+"""Operators of Icechunk expiration and collection."""

@@ -1,0 +1,1 @@
+"""Operators of the trash cleaner for lakeFS's key-value store."""

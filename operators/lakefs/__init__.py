@@ -1,0 +1,1 @@
+"""Operators of a lakeFS collection, a module a task."""

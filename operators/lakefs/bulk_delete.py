@@ -1,0 +1,55 @@
+"""The step that deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dredge.gc import steps
+from dredge.runs import ledger
+from dredge.runs.tasks import LocalRunner
+from operators.failures import reported
+from operators.hooks.kv import kv_env
+from operators.lakefs.base import open_run, tasks_environment, told
+from operators.spark import LakeFSSparkOperator, PlannedRun
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
+    """Check the candidates of a run again, then delete them.
+
+    The only step that deletes. The check reads staging and the commits made since the mark once more, and
+    the deletion stops when a branch head turns up that the mark did not know. Killed or failed, it goes on
+    from its ledger. A dry run only says what would go, and starts no Spark.
+
+    :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
+    :param kv_conn_id: connection of lakeFS's key-value store, for the check: the same as the plan step's
+        (templated)
+
+    Further parameters are those of ``LakeFSSparkOperator``.
+    """
+
+    step = "bulk_delete"
+    folder = ledger.STEP
+    template_fields: Sequence[str] = (*LakeFSSparkOperator.template_fields, "kv_conn_id")
+
+    def __init__(self, *, kv_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kv_conn_id = kv_conn_id
+
+    def secrets(self, run: PlannedRun) -> dict[str, str]:
+        """Return what lets the job reach the server, the object store and the key-value store."""
+        return super().secrets(run) | kv_env(self.kv_conn_id)
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Delete the candidates, or in a dry run say how many would go."""
+        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        if run.plan.dry_run:
+            self.log.info("Dry run: nothing is deleted")
+            with tasks_environment(run):
+                return told(self.step, steps.bulk_delete(run, LocalRunner()), run.plan.repository)
+        return super().execute(context)

@@ -1,0 +1,72 @@
+"""The step that writes what became of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperatorLink
+from airflow.sdk.execution_time.xcom import XCom
+
+from dredge.errors import RefusedError
+from dredge.gc import steps
+from dredge.gc.save_report.report import REPORT as REPORT_JSON
+from operators.failures import first_failure, reported
+from operators.lakefs.base import LakeFSRunOperator, open_run, told
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
+
+REPORT = "report_uri"
+
+
+class ReportLink(BaseOperatorLink):
+    """Link from the task to the run's report."""
+
+    name = "Report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the report's address, empty before there is one."""
+        return XCom.get_value(ti_key=ti_key, key=REPORT) or ""
+
+
+class LakeFSSaveReportOperator(LakeFSRunOperator):
+    """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
+    not complete.
+
+    A run with a failed step is never a success, so give this task the trigger rule ``all_done``. Its outlet
+    events carry the figures.
+
+    :param run_uri: folder of the run, as the plan step returned it (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    step = "save_report"
+    operator_extra_links = (ReportLink(),)
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Write the report; raise when a step is missing."""
+        if not self.run_uri:
+            raise RefusedError(
+                f"the run came to no plan, so there is nothing to report and nothing was deleted."
+                f" {first_failure(self, context)}"
+            )
+        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+        summary = steps.finish_run(run)
+        # When only failed tasks were cleared, the last task has run before and will not run again, but the
+        # tasks that went on took the right back.
+        steps.release_lease(run)
+        report, outcome = str(summary.details["page"]), summary.details["outcome"]
+        context["ti"].xcom_push(REPORT, report)
+        figures = told(self.step, summary, run.plan.repository)
+        if outcome not in ("success", "dry_run"):
+            problems = run.folder.read_json(REPORT_JSON)["problems"] or [
+                "a task ended before it could say why"
+            ]
+            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
+        facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
+        return {**figures, **facts, REPORT: report}

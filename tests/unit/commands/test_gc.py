@@ -1,0 +1,161 @@
+"""`dredge gc`: the list of runs, and reports of good, failed and foreign ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dredge.commands.gc import command
+from dredge.errors import ConfigError, RefusedError
+from dredge.gc.history import previous
+from dredge.gc.planning import release_lease
+from dredge.gc.run import Run
+from dredge.graveler.xid import new_descending_xid
+from tests.support.gc import World, make_world
+
+
+def ask(*arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments))
+
+
+def world_with_runs() -> World:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/orphan")
+    world.age(days=2)
+    world.collect(dry_run=True)
+    world.age(hours=1)
+    world.collect()
+    return world
+
+
+def test_runs_are_listed_newest_first() -> None:
+    world = world_with_runs()
+    found = [json.loads(line) for line in ask("runs", world.lake.namespace, "--json").output.splitlines()]
+    assert [row["outcome"] for row in found] == ["success", "dry_run"]
+    assert [row["deleted_objects"] for row in found] == [1, None]
+    text = ask("runs", world.lake.namespace).output
+    assert text.index("success") < text.index("dry_run")
+
+
+def test_runs_of_a_run_root_are_found_too() -> None:
+    world = make_world(run_root="memory://a-run-root/gc")
+    world.upload("a", b"1")
+    world.collect()
+    assert len(ask("runs", "memory://a-run-root/gc", "--json").output.splitlines()) == 1
+
+
+def test_runs_of_another_tool_are_shown_as_such() -> None:
+    world = make_world()
+    run_id = new_descending_xid(world.lake.clock())
+    world.lake.objects.put(f"_lakefs/retention/gc/unified/{run_id}/summary.json", b"{}")
+    found = json.loads(ask("runs", world.lake.namespace, "--json").output)
+    assert found["outcome"] == "other tool"
+
+
+def test_a_run_of_an_earlier_version_is_told_of_and_not_carried_out() -> None:
+    world = world_with_runs()
+    world.age(hours=1)
+    context = world.plan()
+    world.mark(context)
+    plan = context.folder.read_json("plan.json")
+    plan["config"] |= {"min_age_hours": 24.0, "warn_on_foreign_overlaps": False}
+    context.folder.write_json("plan.json", plan | {"format": 1})
+    found = json.loads(ask("runs", world.lake.namespace, "--json").output.splitlines()[0])
+    assert (found["repository"], found["outcome"]) == ("lake", "unfinished")
+    with pytest.raises(ConfigError, match="Start a new run"):
+        Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
+    release_lease(context)
+    world.age(hours=1)
+    later = world.plan()
+    staged = previous(later, "mark_uncommitted")
+    assert staged is not None
+    assert staged.run_id == context.plan.run_id
+
+
+def test_no_runs_are_no_error() -> None:
+    result = ask("runs", "memory://nothing-here")
+    assert (result.exit_code, "no runs" in result.output) == (0, True)
+
+
+def test_a_limit_shows_only_the_newest() -> None:
+    world = world_with_runs()
+    assert len(ask("runs", world.lake.namespace, "--json", "--limit", "1").output.splitlines()) == 1
+
+
+def test_a_report_is_shown_as_text_and_as_json() -> None:
+    world = world_with_runs()
+    run = json.loads(ask("runs", world.lake.namespace, "--json").output.splitlines()[0])
+    text = ask("report", run["folder"])
+    assert text.exit_code == 0
+    assert "1 objects (6 bytes) were deleted" in text.output
+    assert json.loads(ask("report", run["folder"], "--json").output)["outcome"] == "success"
+
+
+def test_a_held_run_has_its_exit_code_and_says_why() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan(max_delete_objects=0)
+    with pytest.raises(RefusedError):
+        world.run(context)
+    result = ask("report", context.plan.run_uri)
+    assert result.exit_code == 3
+    assert "max_objects" in result.output
+
+
+def test_a_failed_run_has_its_exit_code_and_says_what_to_do() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    context = world.plan()
+
+    def broken(*_: object) -> None:
+        raise RefusedError("the server said no")
+
+    world.client.prepare_uncommitted = broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(RefusedError):
+        world.run(context)
+    result = ask("report", context.plan.run_uri)
+    assert result.exit_code == 1
+    assert "the server said no" in result.output
+    assert "mark uncommitted" in result.output
+
+
+def test_a_folder_that_is_no_run_is_bad_input() -> None:
+    result = ask("report", "memory://nothing-here")
+    assert isinstance(result.exception, ConfigError)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["runs", "--help"], ["report", "--help"]])
+def test_help_explains_and_names_exit_codes(words: list[str]) -> None:
+    result = ask(*words)
+    assert result.exit_code == 0
+    assert words == ["--help"] or "Exit codes" in result.output
+
+
+def test_the_index_is_verified_and_rebuilt() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    world.lake.commit()
+    world.age(days=2)
+    world.collect()
+    good = ask("index", "verify", world.lake.namespace)
+    assert (good.exit_code, "all is well" in good.output) == (0, True)
+    part = next(
+        key for key in world.lake.keys("_lakefs/retention/gc/dredge/index/parts/") if "addresses" in key
+    )
+    world.lake.objects.put(part, b"damaged")
+    bad = ask("index", "verify", world.lake.namespace, "--json")
+    assert bad.exit_code == 1
+    assert len(json.loads(bad.output)["damaged_parts"]) == 1
+    assert "1 ranges were decoded again" in ask("index", "rebuild", world.lake.namespace).output
+    good = ask("index", "verify", world.lake.namespace, "--against-ranges", "--json")
+    assert (good.exit_code, json.loads(good.output)["good"]) == (0, True)
+
+
+def test_a_repository_that_never_had_a_run_has_a_good_index() -> None:
+    result = ask("index", "verify", "memory://nothing-here", "--json")
+    assert (result.exit_code, json.loads(result.output)["ranges"]) == (0, 0)

@@ -1,0 +1,106 @@
+"""Canaries come from all over what branches show, and stop a run that would delete one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dredge.errors import NotFoundError, RefusedError
+from dredge.gc.check_limits import canaries
+from tests.support.gc import World, make_world, stage_again
+
+
+def skewed_world(count: int = 1000) -> World:
+    """Most names share a long beginning; one lies far behind, so that a place between the ends tells little."""
+    world = make_world()
+    for number in range(count):
+        world.upload(f"table/year=2026/month=01/part-{number:05d}", b"%d" % number)
+    world.upload("zz", b"far away")
+    return world
+
+
+def tenths(paths: set[str], count: int = 1000) -> set[int]:
+    return {int(path[-5:]) * 10 // count for path in paths if path.startswith("table")}
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "staged"])
+def test_canaries_come_from_every_tenth_of_the_key_space(committed: bool) -> None:
+    world = skewed_world()
+    if committed:
+        world.lake.commit()
+    birds = canaries.sample(world.plan(), "check_limits")
+    assert tenths({bird.path for bird in birds}) == set(range(10))
+    assert 200 < len(birds) <= 1001
+    served = world.served()
+    assert all(served[bird.path] == bird.address for bird in birds)
+
+
+def test_canaries_of_many_changes_come_from_behind_the_first_page_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(canaries, "_CHANGES", 100)
+    world = skewed_world()
+    world.lake.commit()
+    for number in range(0, 1000, 2):
+        world.upload(f"table/year=2026/month=01/part-{number:05d}", b"new %d" % number)
+    served = world.served()
+    world.client.objects = lambda *_, **__: []  # type: ignore[method-assign]
+    birds = canaries.sample(world.plan(), "check_limits")
+    assert len(tenths({bird.path for bird in birds})) >= 5
+    assert all(served[bird.path] == bird.address for bird in birds)
+
+
+def test_another_run_looks_at_other_places_and_the_same_at_the_same() -> None:
+    world = skewed_world()
+    world.lake.commit()
+    context = world.plan()
+    first, again = canaries.sample(context, "check_limits"), canaries.sample(context, "check_limits")
+    assert first == again
+    assert canaries.sample(context, "verify") != first
+
+
+def test_of_large_ranges_only_the_ends_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canaries, "_DECODED_BYTES", 0)
+    world = make_world()
+    for number in range(300):
+        world.upload(f"{number:03d}", b"%d" % number)
+    world.lake.commit()
+    birds = canaries.sample(world.plan(), "check_limits")
+    assert len({bird.path[0] for bird in birds}) == 3
+
+
+def test_branches_that_go_meanwhile_give_no_canaries() -> None:
+    world = make_world()
+    kept = world.upload("a", b"1")
+    world.lake.commit()
+    for number in range(5):
+        world.lake.catalog.create_branch("lake", f"b{number}", "main")
+
+    def go(name: str, arguments: tuple[object, ...]) -> None:
+        if name in ("objects", "changes") and str(arguments[1]).startswith("b"):
+            raise NotFoundError("branch not found")
+
+    context = world.plan()
+    world.client.before = go
+    assert {bird.address for bird in canaries.sample(context, "check_limits")} == {kept}
+
+
+def test_a_run_that_would_delete_canaries_names_ten_of_them() -> None:
+    world = make_world()
+    for number in range(200):
+        world.upload(f"{number:03d}", b"%d" % number)
+    world.lake.commit()
+    orphans = [world.orphan(f"data/slice/orphan{number:02d}") for number in range(30)]
+    world.age(days=2)
+
+    def stage() -> None:
+        for number, orphan in enumerate(orphans):
+            stage_again(world, orphan, f"{number * 6:03d}-again")
+
+    # Right before the guards ask what branches show; a wrong mark would look the same.
+    context = world.plan()
+    with pytest.raises(RefusedError, match="canaries") as caught, world.during("repositories", stage):
+        world.run(context)
+    assert len(set(re.findall(r"data/slice/orphan\d\d", str(caught.value)))) == 10
+    assert set(orphans) <= world.data()

@@ -1,0 +1,175 @@
+"""Traps about identical content: live on its branch, and in no answer about uncommitted objects."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from dredge.graveler.errors import NoChangesError
+from dredge.storage import memory
+from tests.support.gc import make_world, stage_again, summary_of
+
+
+@pytest.mark.parametrize("after", ["upload", "a failed commit", "a reset of the object"])
+def test_trap_06_45_the_same_bytes_uploaded_again_stay(after: str) -> None:
+    """Vendor: prepare_uncommitted does not list them, so the object that the branch reads is deleted."""
+    world = make_world()
+    first = world.upload("a", b"same")
+    world.lake.commit()
+    second = world.upload("a", b"same")
+    if after == "a failed commit":
+        with pytest.raises(NoChangesError):
+            world.lake.commit()
+    if after == "a reset of the object":
+        world.lake.catalog.reset_branch(world.lake.repository, "main", kind="object", path="a")
+    assert world.served()["a"] == second
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert {first, second} <= world.data()
+    world.assert_readable()
+    guard = context.folder.read_json("guard.json")
+    assert [item["address"] for item in guard["identical_live"]] == [second]
+
+
+def test_trap_06_an_equal_object_that_no_branch_serves_goes() -> None:
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    orphan = world.orphan("data/orphan", b"same")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert orphan not in world.data()
+    guard = context.folder.read_summary("check_limits")
+    assert guard is not None
+    assert (guard.counts["suspects"], guard.counts["suspects_cleared"]) == (1, 1)
+
+
+@pytest.mark.parametrize("bound", ["identical_suspects_max", "identical_requests_max"])
+def test_trap_06_too_many_to_ask_are_held_back(bound: str) -> None:
+    world = make_world(safety={bound: 1})
+    for number in range(3):
+        world.upload(f"a{number}", b"same")
+    world.lake.commit()
+    twins = {world.upload(f"a{number}", b"same") for number in range(3)}
+    other = world.orphan("data/other", b"other")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert twins <= world.data()
+    assert other not in world.data()
+    guard = context.folder.read_summary("check_limits")
+    assert guard is not None
+    assert guard.counts["suspects_held"] == 3
+    assert any("held back" in text for text in guard.warnings)
+
+
+def test_trap_06_a_linked_object_of_equal_size_is_looked_into() -> None:
+    """The uploader of a linked object names any checksum, so its ETag says nothing."""
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+
+    def link(content: bytes) -> str:
+        full = catalog.get_physical_address(name, "main", "linked")
+        world.lake.objects.put(full.removeprefix(world.lake.namespace + "/"), content)
+        catalog.link_physical_address(
+            name, "main", "linked", physical_address=full, checksum="claimed", size_bytes=len(content)
+        )
+        return full.removeprefix(world.lake.namespace + "/")
+
+    first = link(b"12345678")
+    world.lake.commit()
+    second = link(b"87654321")
+    assert world.served()["linked"] == second
+    world.age(days=2)
+    world.collect()
+    assert {first, second} <= world.data()
+
+
+def test_trap_06_a_linked_object_that_claims_the_committed_checksum_is_looked_into() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    first = world.upload("a", b"12345678")
+    world.lake.commit()
+    full = catalog.get_physical_address(name, "main", "a")
+    second = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"87654321")
+    checksum = world.lake.objects.stat(first).etag
+    assert checksum is not None
+    catalog.link_physical_address(
+        name,
+        "main",
+        "a",
+        physical_address=full,
+        checksum=checksum,
+        size_bytes=8,
+        content_type="application/octet-stream",
+    )
+    assert world.served()["a"] == second
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert {first, second} <= world.data()
+    assert [item["address"] for item in context.folder.read_json("guard.json")["identical_live"]] == [second]
+
+
+def test_trap_06_a_copy_over_itself_of_an_entry_with_another_checksum_stays() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    first = world.orphan("data/slice/staged", b"12345678")
+    stage_again(world, first, "a", size_bytes=8)
+    world.lake.commit()
+    second = world.lake.address(catalog.copy_object(name, "main", "a", "a"))
+    assert world.served()["a"] == second
+    world.age(days=2)
+    world.collect()
+    assert {first, second} <= world.data()
+
+
+def test_trap_06_where_etags_are_no_hashes_of_the_content_the_second_upload_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An encrypted bucket: its ETags look like MD5s and are none, and no configuration says so."""
+    monkeypatch.setattr(memory, "_etag", lambda data: hashlib.md5(b"salt" + data).hexdigest())
+    world = make_world()
+    first = world.upload("a", b"same")
+    world.lake.commit()
+    second = world.upload("a", b"same")
+    orphan = world.orphan("data/slice/orphan", b"else")
+    world.age(days=2)
+    world.collect()
+    assert world.data() == {first, second}
+    assert orphan not in world.data()
+
+
+def test_trap_06_questions_are_counted_over_all_branches() -> None:
+    world = make_world(safety={"identical_requests_max": 3})
+    world.upload("a", b"same")
+    world.lake.commit()
+    for number in range(4):
+        world.lake.catalog.create_branch(world.lake.repository, f"b{number}", "main")
+    twin = world.upload("a", b"same", "b3")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert twin in world.data()
+    guard = summary_of(context, "check_limits")
+    assert (guard.counts["suspects_held"], guard.counts["questions"]) == (1, 0)
+
+
+def test_trap_46_entries_that_survive_a_hard_reset_stay() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    world.upload("a", b"same")
+    first = world.lake.commit("first")
+    world.upload("a", b"other")
+    world.lake.commit("second")
+    staged = world.upload("a", b"same")
+    # Against the first commit the staged entry is no change any more, but the branch still reads it.
+    catalog.hard_reset(name, "main", first.id)
+    assert world.served()["a"] == staged
+    world.age(days=2)
+    world.collect()
+    assert staged in world.data()
+    world.assert_readable()

@@ -1,0 +1,296 @@
+"""Traps about addresses and namespaces: one name in two spellings, and one place with two owners."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+
+from dredge.errors import ConfigError, RefusedError
+from dredge.gc.location import key_of
+from dredge.gc.namespaces import canonical_namespace, check_namespaces, overlaps
+from dredge.graveler.addresses import AddressType
+from dredge.graveler.committed.entries import Entry
+from tests.support.gc import World, make_world
+
+
+def stage_full(world: World, uri: str, path: str) -> None:
+    """Stage an address as a client words it."""
+    world.lake.catalog.stage_object(
+        world.lake.repository, "main", path, physical_address=uri, checksum="c", size_bytes=1
+    )
+
+
+def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_one() -> None:
+    world = make_world()
+    # Outside data/ of the namespace as staging words it, so that the server stores the whole URI.
+    scheme_twin = world.lake.namespace.replace("memory://", "mem://")
+    committed, staged = world.orphan("data/slice/full-1"), world.orphan("data/slice/full-2")
+    stage_entry(world, "committed", Entry(f"{scheme_twin}/{committed}", AddressType.FULL, 1, "c"))
+    world.lake.commit()
+    stage_entry(world, "staged", Entry(f"{world.lake.namespace}/{staged}", AddressType.FULL, 1, "c"))
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    world.collect()
+    assert {committed, staged} <= world.data()
+    assert orphan not in world.data()
+
+
+def stage_entry(world: World, path: str, entry: Entry) -> None:
+    """Stage an entry as it is, past the rules of today's server: old servers wrote such ones."""
+    catalog = world.lake.catalog
+    found = catalog._repositories.get(world.lake.repository)
+    catalog._stage(found, "main", path.encode(), entry, if_absent=False)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_trap_12_type_0_addresses_of_old_repositories_are_live(inside: bool) -> None:
+    world = make_world()
+    key = world.orphan("data/slice/old")
+    address = f"{world.lake.namespace}/{key}" if inside else key
+    stage_entry(world, "old", Entry(address, AddressType.BY_PREFIX_DEPRECATED, 6, "c"))
+    world.lake.commit()
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    world.collect()
+    assert world.data() == {key}
+    assert orphan not in world.data()
+
+
+def test_trap_12_a_sibling_namespace_with_the_same_beginning_is_another_place() -> None:
+    world = make_world()
+    twin = world.orphan("data/slice/x")
+    stage_full(world, f"{world.lake.namespace}2/data/slice/x", "elsewhere")
+    world.lake.commit()
+    world.age(days=2)
+    world.collect()
+    assert twin not in world.data()
+
+
+def test_trap_13_signed_addresses_keep_their_comma() -> None:
+    world = make_world()
+    catalog, name = world.lake.catalog, world.lake.repository
+    full = catalog.get_physical_address(name, "main", "linked")
+    key = world.orphan(full.removeprefix(world.lake.namespace + "/"))
+    assert "," in key
+    catalog.link_physical_address(name, "main", "linked", physical_address=full, checksum="c", size_bytes=6)
+    bare = world.orphan(key.partition(",")[0])
+    world.age(days=2)
+    world.collect()
+    assert world.data() == {key}
+    assert bare not in world.data()
+    world.lake.commit()
+    world.age(hours=1)
+    world.collect()
+    assert world.data() == {key}
+
+
+def test_trap_14_15_nothing_outside_data_is_touched() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    others = {
+        "0123456789abcdef0123456789abcdef",
+        "dummy",
+        "symlinks/lake/main/symlink.txt",
+        "datax/slice/object",
+        "Data/slice/object",
+        "user-folder/x",
+    }
+    for key in others:
+        world.lake.objects.put(key, b"x")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    before = set(world.lake.keys("")) - world.data()
+    context = world.plan()
+    world.run(context)
+    assert orphan not in world.data()
+    assert before <= set(world.lake.keys(""))
+    summary = context.folder.read_summary("slice_listing")
+    assert summary is not None
+    assert summary.counts["root_objects"] == 1
+    assert any("old layout" in row["kind"] for row in context.folder.read_json("report.json")["rows"])
+
+
+def test_trap_15_a_repository_nested_below_data_stops_the_run() -> None:
+    """Vendor: collecting the outer repository destroys the inner one, metadata included."""
+    world = make_world()
+    world.upload("a", b"1")
+    world.age(days=2)
+    inner = f"{world.lake.namespace}/data/inner"
+    world.lake.catalog.create_repository("inner", inner)
+    before = world.data()
+    world.age(days=2)
+    with pytest.raises(RefusedError, match=r"lake .* contains that of inner"):
+        world.collect()
+    with pytest.raises(RefusedError, match=r"lake .* contains that of inner"):
+        world.collect(repository="inner")
+    assert world.data() == before
+
+
+def test_trap_15_a_nested_repository_of_another_server_is_noticed_by_its_metadata() -> None:
+    world = make_world()
+    world.upload("a", b"1")
+    inner = world.orphan("data/inner/data/slice/object")
+    world.orphan("data/inner/_lakefs/dummy")
+    world.age(days=2)
+    for dry_run in (True, False):  # what cannot be proved stops a dry run too
+        with pytest.raises(RefusedError, match=r"nothing_nested.* data/inner/ .*by hand"):
+            world.collect(dry_run=dry_run)
+    assert inner in world.data()
+
+
+def test_trap_16_two_repositories_on_one_namespace_stop_the_run() -> None:
+    world = make_world()
+    kept = world.upload("a", b"1")
+    honest = world.client.repositories
+    from dredge.lakefs import Repository
+
+    world.client.repositories = lambda: [*honest(), Repository("twin", world.lake.namespace + "/", "main")]
+    world.age(days=2)
+    with pytest.raises(RefusedError, match="equals"):
+        world.collect()
+    assert kept in world.data()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "how"),
+    [
+        ("s3://b/repo", "s3://b/repo", "equals"),
+        ("s3://b/repo", "s3a://b/repo/", "equals"),
+        ("s3://b/repo", "s3n://b/repo/inner", "contains"),
+        ("s3://b", "s3://b/repo", "contains"),
+        ("local:///lake", "file:///lake/x", "contains"),
+        ("https://acc.blob.core.windows.net/c/r", "http://acc.blob.core.windows.net/c/r/", "equals"),
+        ("s3://b/repo", "s3://b/repo2", None),
+        ("s3://b/repo", "s3://c/repo", None),
+        ("s3://b/repo", "gs://b/repo", None),
+        ("s3://b/Repo", "s3://b/repo", None),
+    ],
+)
+def test_trap_15_16_39_namespaces_are_compared_as_places(one: str, other: str, how: str | None) -> None:
+    expected = [] if how is None else [how]
+    assert [found for _, _, found in overlaps({"one": one, "other": other})] == expected
+    assert [found for _, _, found in overlaps({"one": other, "other": one})] == expected
+
+
+OVERLAPPING = {
+    "lake": "s3://b/lake",
+    "x": "s3://b/x",
+    "y": "s3://b/x/data/y",
+    "z": "s3://b/x/data/y/data/z",
+    "apart": "s3://b/apart",
+}
+
+
+def test_trap_15_an_overlap_of_other_repositories_is_a_warning_that_names_every_pair() -> None:
+    (warning,) = check_namespaces("lake", OVERLAPPING)
+    assert [pair in warning for pair in ("of x (", "of y (", "of z (")] == [True] * 3
+    assert warning.count("contains that of") == 3
+    assert check_namespaces("x", {"x": "s3://b/x", "lake": "s3://b/lake"}) == []
+
+
+@pytest.mark.parametrize(("involved", "pairs"), [("x", 2), ("y", 2), ("z", 2)])
+def test_trap_15_an_involved_repository_is_stopped_with_all_its_pairs_at_once(
+    involved: str, pairs: int
+) -> None:
+    with pytest.raises(RefusedError, match=r"Nothing was deleted.*namespace of its own") as stopped:
+        check_namespaces(involved, OVERLAPPING)
+    assert str(stopped.value).count("contains that of") == pairs
+
+
+def test_trap_15_an_overlap_elsewhere_lets_a_whole_run_go_on_and_is_told() -> None:
+    world = make_world()
+    kept, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
+    base = world.lake.namespace.rpartition("/")[0]
+    world.lake.catalog.create_repository("outer", f"{base}/outer")
+    world.lake.catalog.create_repository("inner", f"{base}/outer/data/inner")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert (kept in world.data(), orphan in world.data()) == (True, False)
+    (warning,) = context.folder.read_json("report.json")["warnings"][-1:]
+    assert "outer" in warning
+    assert "inner" in warning
+
+
+def test_a_repository_that_is_not_listed_is_not_collected() -> None:
+    with pytest.raises(RefusedError, match="not in the server's list"):
+        check_namespaces("lake", {"other": "s3://b/other"})
+
+
+def test_many_namespaces_are_all_compared() -> None:
+    names = {f"r{number}": f"s3://b/r{number}" for number in range(50)}
+    names |= {"deep": "s3://b/r7/data/x/y", "deeper": "s3://b/r7/data/x/y/z"}
+    assert {(outer, inner) for outer, inner, _ in overlaps(names)} == {
+        ("r7", "deep"),
+        ("r7", "deeper"),
+        ("deep", "deeper"),
+    }
+
+
+ODD_NAMES = [
+    "a//b",
+    "a/../b",
+    "a/./b",
+    "pct%20x",
+    "pct%2Fx",
+    "plus+x",
+    "quote'\"x",
+    "amp&<>x",
+    "back\\slash",
+    "hash#x",
+    "question?x",
+    "comma,x",
+    "trailing/",
+    " space ",
+    unicodedata.normalize("NFD", "nfd-é"),
+    unicodedata.normalize("NFC", "nfd-é"),
+    "emoji-🪣",
+    "UPPER",
+    "upper",
+    "new\nline",
+    "control\x01x",
+    "%zz",
+]
+
+
+def test_trap_38_44_odd_names_are_told_apart_and_deleted_by_exactly_their_name() -> None:
+    """Half of the names are live, the other half garbage; then the other way round."""
+    for live in (0, 1):
+        world = make_world()
+        kept, gone = set(), set()
+        for number, name in enumerate(ODD_NAMES):
+            key = world.orphan(f"data/slice/{name}")
+            if number % 2 == live:
+                stage_entry(world, f"path{number}", Entry(key, AddressType.RELATIVE, 6, "c"))
+                kept.add(key)
+            else:
+                gone.add(key)
+        if live:
+            world.lake.commit()
+        world.age(days=2)
+        world.collect()
+        assert world.data() == kept
+        assert gone.isdisjoint(world.data())
+
+
+def test_a_location_outside_the_namespace_is_not_read() -> None:
+    assert key_of("s3a://b/repo/_lakefs/x/", "s3://b/repo") == "_lakefs/x/"
+    assert (
+        key_of("s3://b/repo/_lakefs/run_id=1/commits.csv", "s3://b/repo/") == "_lakefs/run_id=1/commits.csv"
+    )
+    for elsewhere in ("s3://b/repo2/_lakefs/x", "s3://c/repo/_lakefs/x", "/repo/_lakefs/x"):
+        with pytest.raises(RefusedError):
+            key_of(elsewhere, "s3://b/repo")
+
+
+def test_canonical_namespaces_change_nothing_but_scheme_and_slash() -> None:
+    assert canonical_namespace("S3A://Bucket/Some//Path%20x///") == "s3://Bucket/Some//Path%20x/"
+
+
+def test_runs_cannot_be_kept_where_a_repository_has_its_data() -> None:
+    world = make_world()
+    with pytest.raises(ConfigError, match="run_root"):
+        world.plan(run_root=f"{world.lake.namespace}/data/runs")
+    with pytest.raises(ConfigError, match="run_root"):
+        world.plan(run_root="runs")

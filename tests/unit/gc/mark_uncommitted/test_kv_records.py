@@ -1,0 +1,345 @@
+"""Staging records: what is read while others write, and how the store is named."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.gc.mark_uncommitted import kv_records as staged_kv
+from dredge.gc.mark_uncommitted import step as staged
+from dredge.gc.mark_uncommitted.kv_records import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.gc.steps import (
+    bulk_delete,
+    check_limits,
+    list_committed,
+    mark_uncommitted,
+    slice_listing,
+    subtract,
+)
+from dredge.graveler.addresses import AddressType
+from dredge.graveler.committed.entries import Entry as EntryOf
+from dredge.graveler.committed.values import Value
+from dredge.graveler.refs.records import (
+    REPOSITORIES_PARTITION,
+    Branch,
+    Repository,
+    branch_key,
+    repository_key,
+)
+from dredge.graveler.staging.area import Staged
+from dredge.kv.dynamodb import AwsKeys
+from dredge.kv.memory import MemoryKV
+from dredge.kv.model import Entry
+from dredge.lakefs import Ref
+from tests.support.gc import World, make_world, seen_with, summary_of
+from tests.support.storms import Storm, old_version, recovery
+
+
+@dataclass
+class WithoutSnapshots:
+    """A store as DynamoDB is: each read sees what is there then.
+
+    Attributes:
+        before: called with the partition before it is scanned.
+    """
+
+    world: World
+    before: Callable[[bytes], None] = lambda _: None
+    location: str = "test://"
+    consistent: bool = False
+    scanned: list[bytes] = field(default_factory=list)
+
+    def open(self) -> contextlib.closing[WithoutSnapshots]:
+        return contextlib.closing(self)
+
+    def close(self) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[WithoutSnapshots]:
+        yield self
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        self.scanned.append(partition)
+        self.before(partition)
+        return self.world.lake.kv.scan(partition, start)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return make_world(read_kv=True, safety={"identical_suspects_max": 0})
+
+
+def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
+    store = WithoutSnapshots(world)
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    return store
+
+
+def branch_of(world: World, change: Callable[[Branch], Branch] = lambda branch: branch) -> Branch:
+    kv, name = world.lake.kv, world.lake.repository
+    partition = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key(name))).partition
+    branch = change(Branch.decode(kv.get(partition, branch_key("main"))))
+    kv.set(partition, branch_key("main"), branch.encode())
+    return branch
+
+
+def test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit drops the token, and an update of metadata has put the old address into the next one."""
+    world.upload("a", b"same")
+    world.lake.commit()
+    second = world.upload("a", b"same")
+    world.age(days=2)
+    store, kv = store_of(world, monkeypatch), world.lake.kv
+    (token,) = world.lake.tokens()
+
+    def move(partition: bytes) -> None:
+        rows = list(kv.scan(token.encode())) if partition == token.encode() else []
+        for row in rows:
+            kv.set(b"lake-main:next", row.key, row.value)
+            kv.delete(token.encode(), row.key)
+        if rows:
+            branch_of(world, lambda branch: replace(branch, staging_token="lake-main:next"))
+
+    context = world.plan()
+    store.before = move
+    world.run(context)
+    assert second in world.data()
+    assert world.served()["a"] == second
+    assert summary_of(context, "mark_uncommitted").counts["kv_tokens"] == 2
+
+
+def test_what_moves_from_a_head_into_a_token_that_was_read_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = old_version(world, "a")
+    store_of(world, monkeypatch)
+    context = world.plan()
+    world.mark(context)
+    with recovery(world, "a"):
+        world.run(context)
+    assert world.served()["a"] == old
+    assert old in world.data()
+
+
+def test_a_branch_whose_tokens_change_all_the_time_stops_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    store, numbers = store_of(world, monkeypatch), iter(range(1000))
+
+    def change(partition: bytes) -> None:
+        if b":" in partition:
+            branch_of(world, lambda branch: replace(branch, staging_token=f"lake-main:{next(numbers)}"))
+
+    store.before = change
+    with pytest.raises(RefusedError, match="changed their staging tokens"):
+        world.collect()
+    assert orphan in world.data()
+
+
+def test_a_branch_that_moves_on_the_server_while_records_are_read_is_no_mistake(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    store, done = store_of(world, monkeypatch), []
+
+    def commit(partition: bytes) -> None:
+        if b":" in partition and not done:
+            done.append(partition)
+            world.lake.commit()
+
+    store.before = commit
+    world.collect()
+    assert orphan not in world.data()
+    world.assert_readable()
+
+
+def test_a_branch_that_the_store_does_not_have_stops_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    store_of(world, monkeypatch)
+    honest = world.client.branches
+    head = honest("lake")[0].commit_id
+    monkeypatch.setattr(world.client, "branches", lambda name: [*honest(name), Ref("more", head)])
+    with pytest.raises(RefusedError, match="not there"):
+        world.collect()
+    assert orphan in world.data()
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [("record", "b"), ("entry", "b"), ("schema", "schema version 5"), ("deletion", "being deleted")],
+)
+def test_what_cannot_be_read_stops_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, where: str, words: str
+) -> None:
+    orphan = world.orphan("data/orphan")
+    world.upload("a", b"1")
+    world.age(days=2)
+    store, kv = store_of(world, monkeypatch), world.lake.kv
+    context = world.plan()
+    (token,) = world.lake.tokens()
+
+    def damage() -> None:
+        if where == "record":
+            kv.set(token.encode(), b"b", b"\xff\xff")
+        if where == "entry":
+            kv.set(token.encode(), b"b", bytes.fromhex("0a0162120169") + b"\x1a\x02\xff\xff")
+        if where == "schema":
+            kv.set(b"kv-internal-metadata", b"kv/schema/version", b"5")
+        if where == "deletion":
+            key = repository_key("lake")
+            record = Repository.decode(kv.get(REPOSITORIES_PARTITION, key))
+            kv.set(REPOSITORIES_PARTITION, key, replace(record, state="in-deletion").encode())
+
+    store.before = lambda partition: damage() if len(store.scanned) == 1 else None
+    with pytest.raises((FormatError, RefusedError), match=words):
+        world.run(context)
+    assert orphan in world.data()
+    assert context.folder.read_failure("mark_uncommitted") is not None
+
+
+def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_of(world, monkeypatch)
+    old = world.orphan("data/slice/old", b"same")
+    (token,) = world.lake.tokens()
+    entry = Staged(
+        b"a", Value(b"i" * 32, EntryOf(f"{world.lake.namespace}/{old}", AddressType.FULL).encode())
+    )
+    world.age(days=2)
+    context = world.plan()
+    # Past the server, which would show it: only the records may keep it.
+    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
+    world.lake.kv.set(token.encode(), b"a", entry.encode())
+    world.run(context)
+    assert old in world.data()
+
+
+def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the server loses rows, and branches come and go all the time."""
+    world = seen_with(world, defects=frozenset({"rows_lost_on_branch_delete"}))
+    store_of(world, monkeypatch)
+    catalog, name = world.lake.catalog, world.lake.repository
+    for branch in ("aa", "zz"):
+        catalog.create_branch(name, branch, "main")
+    living = {world.upload(f"path/{number}", b"%d" % number, "aa") for number in range(5)}
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    asked: list[str] = []
+
+    def count(called: str, _: object) -> None:
+        asked.append(called)
+        if called == "prepare_uncommitted":
+            catalog.create_branch(name, f"new{len(asked)}", "main")
+
+    with Storm(world, ["mm"]):
+        context = world.plan()
+        slice_listing(context, world.runner)
+        world.client.before = count
+        mark_uncommitted(context, world.runner)
+        assert not {"changes", "stat", "objects"} & set(asked)
+        world.run(context)
+    assert living <= world.data()
+    assert orphan not in world.data()
+    counts = summary_of(context, "mark_uncommitted").counts
+    assert (counts["scans"], counts["rows"], counts["kv_rows"]) == (1, 0, 5)
+
+
+def test_many_records_are_written_in_several_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged_kv, "_BATCH_ROWS", 2)
+    store_of(world, monkeypatch)
+    for number in range(5):
+        world.upload(f"a{number}", b"%d" % number)
+    world.lake.commit()
+    twins = {world.upload(f"a{number}", b"%d" % number) for number in range(5)}
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert twins <= world.data()
+    assert orphan not in world.data()
+    summary = summary_of(context, "mark_uncommitted")
+    assert summary.counts["kv_unseen_addresses"] == 5
+    assert len(summary.parts_below("mark_uncommitted/addresses-")) == 3
+
+
+def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> None:
+    access = KVAccess("postgresql://u:secret@h/db", AwsKeys("id", "key", "token"))
+    env = access.to_env()
+    assert env == {
+        URL: "postgresql://u:secret@h/db",
+        ACCESS_KEY: "id",
+        SECRET_KEY: "key",
+        SESSION_TOKEN: "token",
+    }
+    assert KVAccess.from_env(env) == access
+    assert KVAccess.from_env({URL: "sqlite:///x.db"}) == KVAccess("sqlite:///x.db")
+    assert "secret" not in repr(access)
+    assert "key" not in repr(access).replace("keys", "")
+
+
+def test_without_its_variable_the_store_cannot_be_opened() -> None:
+    with pytest.raises(ConfigError, match=URL):
+        KVAccess.from_env({})
+
+
+@dataclass
+class OldCopy(WithoutSnapshots):
+    """The store as it was a while ago, named by mistake."""
+
+    kv: MemoryKV = field(default_factory=MemoryKV)
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        return self.kv.scan(partition, start)
+
+
+def name_old_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = OldCopy(world)
+    store.kv._partitions = copy.deepcopy(world.lake.kv._partitions)  # type: ignore[attr-defined]
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+
+
+def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_the_scan_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copy lacks what the server shows, so branches are asked; they must be asked about the heads that they had
+    when staging was read."""
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    world = make_world(read_kv=True)
+    world.rules(1)
+    catalog, name = world.lake.catalog, world.lake.repository
+    world.upload("a", b"other!")
+    other = world.lake.commit("other")
+    world.age(days=3)
+    world.upload("a", b"same")
+    same = world.lake.commit("same")
+    name_old_copy(world, monkeypatch)
+    again = world.upload("a", b"same")
+    world.upload("b", b"what the server shows")
+    world.age(days=3)
+    context = world.plan()
+    for step in (slice_listing, mark_uncommitted):
+        step(context, world.runner)
+    assert not summary_of(context, "mark_uncommitted").details["kv"]["exact"]
+    catalog.hard_reset(name, "main", other.id)
+    for step in (list_committed, subtract, check_limits):
+        step(context, world.runner)
+    catalog.hard_reset(name, "main", same.id)
+    assert world.served()["a"] == again
+    bulk_delete(context, world.runner)
+    assert again in world.data()
