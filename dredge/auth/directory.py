@@ -6,7 +6,7 @@ a bond without its entity, which would come back to life with the next entity of
 looks again afterwards whether both are still there, and whoever removes looks again for new bonds, so two at
 once leave none either.
 
-Source: seed "lakeFS on KV" (data modeling: IAM); lakeFS pkg/auth, contrib/auth/acl/service.go.
+Source: design "lakeFS on KV" (data modeling: IAM); lakeFS pkg/auth, contrib/auth/acl/service.go.
 """
 
 from __future__ import annotations

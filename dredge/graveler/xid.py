@@ -5,7 +5,7 @@
 An ascending xid counts Unix seconds. A descending one counts the seconds left until the year 4000, cut to 32
 bits, so that newer ids sort first: slices below `data/`, run ids.
 
-Source: facts on lakeFS run ids (pkg/graveler/ref/manager.go, pkg/graveler/retention, rs/xid).
+Source: L57 of docs/lakefs-behaviour.md (pkg/graveler/ref/manager.go, pkg/graveler/retention, rs/xid).
 """
 
 from __future__ import annotations

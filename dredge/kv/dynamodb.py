@@ -10,7 +10,7 @@ otherwise fail on its own success.
 
 Raw access to rows is in `dredge.kv.dynamodb_rows`.
 
-Source: facts on lakeFS, section 6.1 (pkg/kv/dynamodb/store.go).
+Source: L61 of docs/lakefs-behaviour.md (pkg/kv/dynamodb/store.go).
 """
 
 from __future__ import annotations

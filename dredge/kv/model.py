@@ -3,7 +3,7 @@
 The interface is narrow on purpose: ordered keys inside a partition, a conditional write and a conditional
 removal of one key. Partitions exist by having keys. There are no transactions across keys, and no list of partitions.
 
-Source: lakeFS design/accepted/metadata_kv (seed "lakeFS on KV").
+Source: design "lakeFS on KV".
 """
 
 from __future__ import annotations

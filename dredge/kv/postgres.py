@@ -6,7 +6,7 @@
 Every operation is one autocommit statement, as the server's own; a scan reads pages of 1,000 rows, each a
 statement of its own. Raw access to rows is in `dredge.kv.postgres_rows`.
 
-Source: facts on lakeFS, section 6.1 (pkg/kv/postgres/store.go).
+Source: L61 of docs/lakefs-behaviour.md (pkg/kv/postgres/store.go).
 """
 
 from __future__ import annotations

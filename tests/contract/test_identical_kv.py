@@ -1,6 +1,6 @@
 """Identical content uploaded again, with lakeFS's staging records read from each kind of store.
 
-The server's answer does not have what a branch reads after such an upload (traps 6 and 45). Without the
+The server's answer does not have what a branch reads after such an upload (L6 and L45). Without the
 records it is asked for, object by object; with them it is simply live.
 """
 
@@ -139,7 +139,7 @@ def test_trap_22_hidden_branches_have_records_too(world: World) -> None:
 def test_an_old_object_staged_with_committed_content_after_the_mark_is_found_by_the_re_check(
     world: World,
 ) -> None:
-    """Trap 24 and 6 together: neither the server's answer nor a question before the guards shows it."""
+    """L24 and L6 together: neither the server's answer nor a question before the guards shows it."""
     first = world.upload("a", b"same")
     world.lake.commit()
     checksum = world.lake.objects.stat(first).etag

@@ -77,7 +77,7 @@ class BranchCalls(CatalogCore):
         amount: int = 100,
         show_hidden: bool = False,
     ) -> Page[Branch]:
-        """List in name order. Without `show_hidden` some live branches are missing (trap 22)."""
+        """List in name order. Without `show_hidden` some live branches are missing (L22)."""
         found = self._repositories.get(repository)
 
         def scan(start: str) -> Iterator[Branch]:
@@ -112,7 +112,7 @@ class BranchCalls(CatalogCore):
         """Throw uncommitted changes away: all, those of one path, or those below a prefix.
 
         Resetting an object whose staged identity equals the committed one does nothing, as on a real server:
-        the branch keeps reading the newer address (trap 45).
+        the branch keeps reading the newer address (L45).
         """
         found = self._writable(repository, force)
         self._protection.require_writable(found, branch)
@@ -127,7 +127,7 @@ class BranchCalls(CatalogCore):
             raise InvalidValueError(f"unknown reset type {kind!r}: invalid value")
 
     def hard_reset(self, repository: str, branch: str, ref: str, *, force: bool = False) -> None:
-        """Move the head to another commit. What is staged stays staged, on top of the new head (trap 46).
+        """Move the head to another commit. What is staged stays staged, on top of the new head (L46).
 
         Raises:
             DirtyBranchError: 400, a sealed token holds changes.

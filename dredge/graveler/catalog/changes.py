@@ -339,7 +339,7 @@ class ChangeCalls(ObjectCalls):
 
     def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
         """Whether a path of a branch is staged with an entry's address, and prepare shows it: what has the
-        identity of the committed entry is live in no page (traps 6, 45).
+        identity of the committed entry is live in no page (L6, L45).
         """
         present = self._branches.current(repository, branch).branch
         staged = staged_value(self._areas, present.tokens, path)

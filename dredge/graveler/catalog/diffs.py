@@ -26,7 +26,7 @@ def staged_diffs(
 ) -> Iterator[tuple[bytes, Changed]]:
     """What is staged and differs from a commit, in path order.
 
-    An entry of the committed identity is no difference, whatever its address (trap 6).
+    An entry of the committed identity is no difference, whatever its address (L6).
 
     Args:
         areas: staging areas.

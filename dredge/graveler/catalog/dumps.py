@@ -224,7 +224,7 @@ def _commit_id(raw: bytes) -> str:
 
 
 def _check_heads(commits: Container[str], tags: Iterable[Tag], branches: Iterable[Branch]) -> None:
-    """Refuse refs without their commit: a real server dies of such a branch (trap 41)."""
+    """Refuse refs without their commit: a real server dies of such a branch (L41)."""
     heads = [(tag.name, tag.commit_id) for tag in tags]
     heads += [(branch.name, branch.commit_id) for branch in branches]
     for name, commit_id in heads:

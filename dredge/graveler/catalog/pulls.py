@@ -5,7 +5,7 @@
 
 The record is written before its index entry, which decides: of two that are opened at once for the same branches one
 takes its record back. An entry whose pull request is gone or not open any more is replaced. Pull requests keep
-no commit from being collected (trap 18).
+no commit from being collected (L18).
 
 Source: lakeFS pkg/catalog/catalog.go (pull requests; behaviour only); rows of a real server.
 """

@@ -4,9 +4,9 @@ All branches in name order, hidden ones too; of each, what is staged (current to
 newest wins) and differs from the head. Left out, as a real server leaves them out:
 
     tombstones                                   nothing is live there
-    entries of the committed identity            live on the branch all the same (traps 6, 45)
+    entries of the committed identity            live on the branch all the same (L6, L45)
     addresses outside the namespace              not this namespace's objects
-    type 0 entries with a relative address       live on the branch all the same (trap 14)
+    type 0 entries with a relative address       live on the branch all the same (L14)
 
 After all branches come the copies that are written down because they share their bytes (profile `design`, see
 `copies`); read earlier they would miss a rename made while the branches are read.

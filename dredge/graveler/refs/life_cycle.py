@@ -14,7 +14,7 @@ In both, a repository is found only while its record says `active`, and all it o
 record names. A record is changed and removed only as it was read: a deletion that stalled does not touch
 a later life of its name. A create whose record was taken from it meanwhile hands its own rows to the cleaner.
 
-Source: design "Repository operations error handling"; decisions 140 and 141.
+Source: design "Repository operations error handling"; docs/decisions/graveler-repositories.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A leaf that is no head counts as the parent of a child of its own age.
 
 The server stops a walk at a commit that was already walked through with a threshold not later than its own,
 and it asks that *before* it marks: a commit first reached from an old child is not marked when a young child
-leads to it later (trap 19). Here the mark comes first, so the result holds all that the server's holds, and
+leads to it later (L19). Here the mark comes first, so the result holds all that the server's holds, and
 what it loses. The defect `active_walk_early_stop` restores the server's order.
 
 Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).

@@ -30,7 +30,7 @@ def uncommitted_key(run_id: str) -> str:
 
 
 def commits_csv(active: Iterable[Commit]) -> bytes:
-    """Write active commits. The metarange of a repository's first commit is empty (trap 8)."""
+    """Write active commits. The metarange of a repository's first commit is empty (L8)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,7 +1,7 @@
 """Garbage collection rules: how many days commits stay active, by default and by branch.
 
 Kept as a protobuf file in the namespace, whatever its name says. An empty file means "no rules", and so do
-rules that serialise to nothing: default 0 and no branches (trap 29).
+rules that serialise to nothing: default 0 and no branches (L29).
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 """

@@ -66,7 +66,7 @@ class Resets:
     def path(self, repository: Repository, name: str, path: bytes) -> None:
         """Stage what is committed at a path, or a tombstone, on top of what is staged there.
 
-        Nothing happens when nothing is staged there, or something of the committed identity (trap 45).
+        Nothing happens when nothing is staged there, or something of the committed identity (L45).
         """
 
         def write(branch: Branch) -> None:

@@ -1,6 +1,6 @@
 """Traps about what is staged: each of these loses data with a collector that trusts one answer.
 
-Numbers are those of the facts about lakeFS; "vendor" names the failures that lakeFS's own collector has.
+Numbers are those of docs/lakefs-behaviour.md (`test_trap_01_…` is L1); "vendor" is lakeFS's own collector.
 """
 
 from __future__ import annotations

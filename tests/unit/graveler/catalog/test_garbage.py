@@ -134,7 +134,7 @@ def test_addresses_are_listed_relative_or_not_at_all() -> None:
     stage_value(lake, "1", "data/relative", AddressType.RELATIVE)
     stage_value(lake, "2", inside, AddressType.FULL)
     stage_value(lake, "3", outside, AddressType.FULL)
-    stage_value(lake, "4", "0123456789abcdef", AddressType.BY_PREFIX_DEPRECATED)  # trap 14
+    stage_value(lake, "4", "0123456789abcdef", AddressType.BY_PREFIX_DEPRECATED)  # L14
     stage_value(lake, "5", f"{lake.namespace}/old/object", AddressType.BY_PREFIX_DEPRECATED)
     stage_value(lake, "6", "data/odd, name%20/é", AddressType.RELATIVE)
     assert prepared(lake) == {"data/relative", "some/object", "old/object", "data/odd, name%20/é"}
@@ -352,7 +352,7 @@ def test_hidden_branches_are_starting_points_and_tags_are_not() -> None:
     lake.catalog.delete_branch(lake.repository, "tagged")
     found = active(lake, lake.catalog.prepare_commits(lake.repository).commits_location)
     assert commits["hidden"] in found
-    assert commits["tagged"] not in found  # trap 18
+    assert commits["tagged"] not in found  # L18
 
 
 def test_without_rules_the_sync_call_is_404_and_the_task_ends_with_an_error() -> None:
