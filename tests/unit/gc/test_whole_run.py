@@ -268,7 +268,7 @@ def test_steps_out_of_order_are_refused() -> None:
     world = make_world()
     world.upload("a", b"1")
     context = world.plan()
-    with pytest.raises(RefusedError, match="needs the result of listing"):
+    with pytest.raises(RefusedError, match="needs the result of slice_listing"):
         check_limits(context, LocalRunner())
 
 
