@@ -1,0 +1,393 @@
+"""Users, groups, policies and credentials through the SDK, over a real socket."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lakefs
+import lakefs_sdk
+import pytest
+from lakefs_sdk.client import LakeFSClient
+from lakefs_sdk.configuration import Configuration
+from lakefs_sdk.exceptions import ApiException
+
+from dredge.server import ServerSettings, ThreadedServer
+from tests.support.lakefs_server import Lake
+
+READ = lakefs_sdk.Statement(effect="allow", action=["fs:Read*", "fs:List*"], resource="*")
+
+
+@contextmanager
+def refused(status: int, words: str) -> Iterator[None]:
+    with pytest.raises(ApiException) as caught:
+        yield
+    assert caught.value.status == status
+    assert words in str(json.loads(caught.value.body)["message"])
+
+
+def policy(name: str, *statements: lakefs_sdk.Statement) -> lakefs_sdk.Policy:
+    return lakefs_sdk.Policy(id=name, statement=list(statements or (READ,)))
+
+
+def client_of(lake: Lake, user: str) -> LakeFSClient:
+    """A client with new credentials of a user."""
+    made = lake.sdk.auth_api.create_credentials(user)
+    return LakeFSClient(
+        Configuration(host=lake.server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+    )
+
+
+def test_users_are_made_read_listed_and_removed(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    made = auth.create_user(user_creation=lakefs_sdk.UserCreation(id="jane@example.com"))
+    assert made.id == "jane@example.com"
+    assert abs(made.creation_date - time.time()) < 60
+    assert auth.get_user("jane@example.com") == made
+    assert [each.id for each in auth.list_users().results] == ["admin", "jane@example.com"]
+    with refused(409, "already exists"):
+        auth.create_user(user_creation=lakefs_sdk.UserCreation(id="jane@example.com"))
+    with refused(400, "cannot contain '%'"):
+        auth.create_user(user_creation=lakefs_sdk.UserCreation(id="50%"))
+    with refused(400, "validation error"):
+        auth.create_user(user_creation=lakefs_sdk.UserCreation(id="a/b"))
+    auth.delete_user("jane@example.com")
+    for missing in (auth.get_user, auth.delete_user):
+        with refused(404, "user not found"):
+            missing("jane@example.com")
+
+
+def test_groups_and_members(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    made = auth.create_group(group_creation=lakefs_sdk.GroupCreation(id="team", description="us"))
+    assert (made.id, made.name, made.description) == ("team", "team", "us")
+    assert auth.get_group("team") == made
+    assert [each.id for each in auth.list_groups().results] == [
+        "Admins",
+        "Developers",
+        "SuperUsers",
+        "Viewers",
+        "team",
+    ]
+    for user in ("bob", "ann"):
+        auth.create_user(user_creation=lakefs_sdk.UserCreation(id=user))
+        auth.add_group_membership("team", user)
+    with refused(409, "already exists"):
+        auth.add_group_membership("team", "bob")
+    assert [each.id for each in auth.list_group_members("team").results] == ["ann", "bob"]
+    assert [each.id for each in auth.list_user_groups("bob").results] == ["team"]
+    auth.delete_group_membership("team", "bob")
+    assert [each.id for each in auth.list_group_members("team").results] == ["ann"]
+    for call, words in (
+        (lambda: auth.add_group_membership("nobody", "bob"), "group not found"),
+        (lambda: auth.add_group_membership("team", "nobody"), "user not found"),
+        (lambda: auth.delete_group_membership("team", "nobody"), "user not found"),
+        (lambda: auth.list_group_members("nobody"), "group not found"),
+        (lambda: auth.list_user_groups("nobody"), "user not found"),
+        (lambda: auth.get_group("nobody"), "group not found"),
+        (lambda: auth.delete_group("nobody"), "group not found"),
+    ):
+        with refused(404, words):
+            call()
+    auth.delete_group("team")
+    assert auth.list_user_groups("ann").results == []
+    auth.create_group(group_creation=lakefs_sdk.GroupCreation(id="team"))
+    assert auth.list_group_members("team").results == []
+
+
+def test_policies_are_checked_replaced_and_removed(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    made = auth.create_policy(policy=policy("read"))
+    assert made.statement == [READ]
+    assert auth.get_policy("read") == made
+    changed = lakefs_sdk.Statement(effect="deny", action=["fs:*"], resource="arn:lakefs:fs:::repository/x*")
+    assert auth.update_policy("read", policy("read", changed)).statement == [changed]
+    assert auth.get_policy("read").statement == [changed]
+    with refused(400, "can't update policy id"):
+        auth.update_policy("read", policy("other"))
+    with refused(409, "already exists"):
+        auth.create_policy(policy=policy("read"))
+    for missing in (auth.get_policy, auth.delete_policy, lambda name: auth.update_policy(name, policy(name))):
+        with refused(404, "policy not found"):
+            missing("nobody")
+    for statement, words in (
+        ({"effect": "permit", "action": ["fs:*"], "resource": "*"}, "effect 'permit'"),
+        ({"effect": "allow", "action": ["s3:*"], "resource": "*"}, "invalid service name"),
+        ({"effect": "allow", "action": ["fs:*"], "resource": "shop"}, "resource 'shop'"),
+        ({"effect": "allow", "action": [], "resource": "*"}, "needs an action"),
+        ({"effect": "allow", "resource": "*"}, 'property "action" is missing'),
+        (
+            {"effect": "allow", "action": ["fs:*"], "resource": "*",
+             "condition": {"IpAddress": {"SourceIp": ["10.0.0.0/8"]}}},
+            "conditions of statements are not supported",
+        ),
+    ):  # fmt: skip
+        response = lake.http("POST", "/auth/policies", json_body={"id": "bad", "statement": [statement]})
+        assert response.status == 400
+        assert words in json.loads(response.data)["message"]
+    auth.delete_policy("read")
+    assert "read" not in {each.id for each in auth.list_policies().results}
+
+
+def test_policies_of_users_and_groups_and_what_is_effective(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    auth.add_group_membership("Viewers", "bob")
+    auth.create_policy(policy=policy("extra"))
+    auth.attach_policy_to_user("bob", "extra")
+    auth.attach_policy_to_group("Viewers", "extra")
+    with refused(409, "already exists"):
+        auth.attach_policy_to_user("bob", "extra")
+    assert [each.id for each in auth.list_user_policies("bob").results] == ["extra"]
+    assert [each.id for each in auth.list_user_policies("bob", effective=True).results] == [
+        "AuthManageOwnCredentials",
+        "FSReadAll",
+        "extra",
+    ]
+    assert [each.id for each in auth.list_group_policies("Viewers").results] == [
+        "AuthManageOwnCredentials",
+        "FSReadAll",
+        "extra",
+    ]
+    auth.detach_policy_from_user("bob", "extra")
+    assert auth.list_user_policies("bob").results == []
+    assert "extra" in {each.id for each in auth.list_user_policies("bob", effective=True).results}
+    auth.detach_policy_from_group("Viewers", "extra")
+    assert "extra" not in {each.id for each in auth.list_user_policies("bob", effective=True).results}
+    for call, words in (
+        (lambda: auth.attach_policy_to_user("nobody", "extra"), "user not found"),
+        (lambda: auth.attach_policy_to_user("bob", "nobody"), "policy not found"),
+        (lambda: auth.detach_policy_from_user("bob", "nobody"), "policy not found"),
+        (lambda: auth.attach_policy_to_group("nobody", "extra"), "group not found"),
+        (lambda: auth.detach_policy_from_group("nobody", "extra"), "group not found"),
+        (lambda: auth.list_user_policies("nobody"), "user not found"),
+        (lambda: auth.list_user_policies("nobody", effective=True), "user not found"),
+        (lambda: auth.list_group_policies("nobody"), "group not found"),
+    ):
+        with refused(404, words):
+            call()
+
+
+def test_a_policy_made_again_is_nobodys(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    auth.create_policy(policy=policy("mine"))
+    auth.attach_policy_to_user("bob", "mine")
+    auth.attach_policy_to_group("Viewers", "mine")
+    auth.delete_policy("mine")
+    auth.create_policy(policy=policy("mine"))
+    assert auth.list_user_policies("bob").results == []
+    assert "mine" not in {each.id for each in auth.list_group_policies("Viewers").results}
+
+
+def test_credentials_show_their_secret_once_and_work_until_they_are_removed(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    made = auth.create_credentials("bob")
+    assert len(made.access_key_id) == 20
+    assert len(made.secret_access_key) == 40
+    bob = LakeFSClient(
+        Configuration(host=lake.server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+    )
+    assert bob.auth_api.get_current_user().user.id == "bob"
+    listed = lake.http("GET", "/auth/users/bob/credentials")
+    assert b"secret" not in listed.data
+    assert [each["access_key_id"] for each in json.loads(listed.data)["results"]] == [made.access_key_id]
+    got = auth.get_credentials("bob", made.access_key_id)
+    assert got.creation_date == made.creation_date
+    auth.delete_credentials("bob", made.access_key_id)
+    with refused(401, "error authenticating request"):
+        bob.auth_api.get_current_user()
+    for missing in (auth.get_credentials, auth.delete_credentials):
+        with refused(404, "credentials not found"):
+            missing("bob", made.access_key_id)
+    for call in (auth.list_user_credentials, auth.create_credentials):
+        with refused(404, "user not found"):
+            call("nobody")
+
+
+LISTINGS: list[Callable[..., Any]] = [
+    lambda auth, **paging: auth.list_users(**paging),
+    lambda auth, **paging: auth.list_groups(**paging),
+    lambda auth, **paging: auth.list_policies(**paging),
+    lambda auth, **paging: auth.list_group_members("n-0", **paging),
+    lambda auth, **paging: auth.list_user_groups("n-0", **paging),
+    lambda auth, **paging: auth.list_user_policies("n-0", **paging),
+    lambda auth, **paging: auth.list_user_policies("n-0", effective=True, **paging),
+    lambda auth, **paging: auth.list_group_policies("n-0", **paging),
+]
+
+
+def test_every_listing_is_in_order_and_paged(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    names = [f"n-{number}" for number in range(5)]
+    for each in reversed(names):
+        auth.create_user(user_creation=lakefs_sdk.UserCreation(id=each))
+        auth.create_group(group_creation=lakefs_sdk.GroupCreation(id=each))
+        auth.create_policy(policy=policy(each))
+    for each in names:
+        auth.add_group_membership("n-0", each)
+        if each != "n-0":
+            auth.add_group_membership(each, "n-0")
+        auth.attach_policy_to_user("n-0", each)
+        auth.attach_policy_to_group("n-0", each)
+    for listing in LISTINGS:
+        seen: list[str] = []
+        after = ""
+        while True:
+            found = listing(auth, prefix="n-", after=after, amount=2)
+            assert len(found.results) <= 2
+            assert found.pagination.results == len(found.results)
+            seen += [each.id for each in found.results]
+            if not found.pagination.has_more:
+                assert found.pagination.next_offset == ""
+                break
+            after = found.pagination.next_offset
+        assert seen == names
+    for path in ("users", "groups", "policies"):
+        assert lake.http("GET", f"/auth/{path}", query={"amount": 1001}).status == 400
+
+
+def test_a_read_only_user_reads_and_does_not_write(lake: Lake) -> None:
+    lake.repository("shop").branch("main").object("a").upload(b"x")
+    lake.sdk.auth_api.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    bob = client_of(lake, "bob")
+    with refused(401, "insufficient permissions: not allowed to fs:ReadObject"):
+        bob.objects_api.stat_object("shop", "main", "a")
+    lake.sdk.auth_api.add_group_membership("Viewers", "bob")
+    assert bob.objects_api.stat_object("shop", "main", "a").size_bytes == 1
+    assert bob.objects_api.get_object("shop", "main", "a") == b"x"
+    assert [each.id for each in bob.repositories_api.list_repositories().results] == ["shop"]
+    with refused(401, "not allowed to fs:DeleteObject"):
+        bob.objects_api.delete_object("shop", "main", "a")
+    with refused(401, "not allowed to fs:CreateCommit"):
+        bob.commits_api.commit("shop", "main", lakefs_sdk.CommitCreation(message="m"))
+    with refused(401, "not allowed to fs:DeleteRepository"):
+        bob.repositories_api.delete_repository("shop")
+    with refused(401, "not allowed to auth:AttachPolicy"):
+        bob.auth_api.attach_policy_to_user("bob", "FSFullAccess")
+    # its own keys it may manage, and nobody else's
+    bob.auth_api.create_credentials("bob")
+    with refused(401, "not allowed to auth:CreateCredentials"):
+        bob.auth_api.create_credentials("admin")
+    assert lake.sdk.objects_api.stat_object("shop", "main", "a").size_bytes == 1
+
+
+def test_a_user_of_one_folder_writes_there_and_a_denial_wins(lake: Lake) -> None:
+    repository = lake.repository("shop")
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    in_shop = "arn:lakefs:fs:::repository/shop/object/"
+    write = ["fs:WriteObject", "fs:ReadObject"]
+    auth.create_policy(
+        policy=policy(
+            "folder",
+            lakefs_sdk.Statement(effect="allow", action=write, resource=in_shop + "bob/*"),
+            lakefs_sdk.Statement(effect="deny", action=["fs:*"], resource=in_shop + "bob/locked/*"),
+        )
+    )
+    auth.attach_policy_to_user("bob", "folder")
+    made = auth.create_credentials("bob")
+    pair = (made.access_key_id, made.secret_access_key)
+
+    def upload(path: str) -> tuple[int, str]:
+        response = lake.http(
+            "POST",
+            "/repositories/shop/branches/main/objects",
+            query={"path": path},
+            body=b"x" * 100_000,
+            credentials=pair,
+        )
+        return response.status, json.loads(response.data).get("message", "")
+
+    assert upload("bob/a")[0] == 201
+    assert upload("ann/a") == (401, "insufficient permissions: not allowed to fs:WriteObject")
+    assert upload("bob/locked/a") == (401, "insufficient permissions: denied permission to fs:*")
+    auth.attach_policy_to_user("bob", "FSFullAccess")
+    assert upload("ann/a")[0] == 201
+    assert upload("bob/locked/a")[0] == 401
+    assert [each.path for each in repository.branch("main").objects()] == ["ann/a", "bob/a"]
+
+
+def test_a_login_gives_a_token_and_a_session_cookie(lake: Lake) -> None:
+    pair = {
+        "access_key_id": lake.server.access_key_id,
+        "secret_access_key": lake.server.secret_access_key,
+    }
+    response = lake.http("POST", "/auth/login", json_body=pair, credentials=None)
+    token = json.loads(response.data)["token"]
+    cookie = response.headers["Set-Cookie"]
+    assert f"internal_auth_session={token}" in cookie
+    assert "HttpOnly" in cookie
+    for headers in ({"Authorization": f"Bearer {token}"}, {"Cookie": f"internal_auth_session={token}"}):
+        answer = lake.http("GET", "/user", credentials=None, headers=headers)
+        assert json.loads(answer.data)["user"]["id"] == "admin"
+    sdk = LakeFSClient(Configuration(host=lake.server.endpoint, access_token=token))
+    assert sdk.auth_api.get_current_user().user.friendly_name == "admin"
+    with refused(401, "error authenticating request"):
+        lake.sdk.auth_api.login(
+            login_information=lakefs_sdk.LoginInformation(access_key_id="x", secret_access_key="y")
+        )
+
+
+def test_the_committer_is_who_committed(lake: Lake) -> None:
+    lake.repository("shop")
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    auth.add_group_membership("Developers", "bob")
+    made = auth.create_credentials("bob")
+    client = lakefs.Client(
+        host=lake.server.endpoint, username=made.access_key_id, password=made.secret_access_key
+    )
+    branch = lakefs.Repository("shop", client).branch("main")
+    branch.object("a").upload(b"x")
+    assert branch.commit("m").get_commit().committer == "bob"
+
+
+def test_the_servers_own_administrator_stays(lake: Lake) -> None:
+    with refused(403, "own administrator cannot be removed"):
+        lake.sdk.auth_api.delete_user("admin")
+    assert lake.sdk.auth_api.get_current_user().user.id == "admin"
+
+
+def test_setup_makes_a_user_that_outlives_a_restart(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        listen="127.0.0.1:0", kv_url=f"sqlite://{tmp_path}/kv.db", local_base=str(tmp_path / "objects")
+    )
+    body = lakefs_sdk.Setup(username="jane")
+    with ThreadedServer(settings, keep_unset=True) as server:
+        made = LakeFSClient(Configuration(host=server.endpoint)).internal_api.setup(setup=body)
+    with ThreadedServer(settings, keep_unset=True) as server:
+        sdk = LakeFSClient(
+            Configuration(host=server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+        )
+        assert sdk.auth_api.get_current_user().user.id == "jane"
+        assert sdk.internal_api.get_setup_state().state == "initialized"
+        with refused(409, "already initialized"):
+            sdk.internal_api.setup(setup=body)
+        assert [each.id for each in sdk.auth_api.list_user_groups("jane").results] == ["Admins"]
+
+
+def test_users_of_a_data_folder_outlive_a_restart(tmp_path: Path) -> None:
+    settings = ServerSettings.for_folder(tmp_path)
+    with ThreadedServer(settings) as server:
+        sdk = LakeFSClient(
+            Configuration(
+                host=server.endpoint, username=server.access_key_id, password=server.secret_access_key
+            )
+        )
+        sdk.auth_api.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+        made = sdk.auth_api.create_credentials("bob")
+        sdk.auth_api.delete_group("Viewers")
+    assert made.secret_access_key.encode() not in (tmp_path / "kv.db").read_bytes()
+    with ThreadedServer(ServerSettings.for_folder(tmp_path)) as server:
+        bob = LakeFSClient(
+            Configuration(host=server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+        )
+        assert bob.auth_api.get_current_user().user.id == "bob"
+        # what was removed does not come back with a start
+        assert not server.accounts.directory.groups.list(prefix="Viewers", amount=1).results
