@@ -19,9 +19,9 @@ from tests.support.faulty import CrashError, WatchedStore, crash_after_writes
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READ = (Statement("allow", ("fs:Read*",), "*"),)
 BOX = SecretBox("k")
-NAMES = st.sampled_from(["a", "a+"])  # in key order the longer one comes between the shorter one's bonds
+NAMES = st.sampled_from(["a", "a+"])  # in key order the longer one comes between the shorter one's links
 KINDS = st.sampled_from(["user", "group", "policy"])
-BONDS = st.sampled_from(["member", "user-policy", "group-policy"])
+LINKS = st.sampled_from(["member", "user-policy", "group-policy"])
 ENDS = {"member": ("group", "user"), "user-policy": ("user", "policy"), "group-policy": ("group", "policy")}
 
 
@@ -30,19 +30,19 @@ def directory(kv: Store | WatchedStore) -> Directory:
 
 
 class DirectoryMachine(RuleBasedStateMachine):
-    """Entities are (kind, name), bonds (kind, name of the first end, name of the second)."""
+    """Entities are (kind, name), links (kind, name of the first end, name of the second)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kv = open_store("memory://")
         self.there = directory(self.kv)
         self.entities: set[tuple[str, str]] = set()
-        self.bonds: set[tuple[str, str, str]] = set()
+        self.links: set[tuple[str, str, str]] = set()
         self.keys: dict[str, str] = {}
 
     @initialize()
     def begin_with_all_of_them(self) -> None:
-        """Histories that begin with nothing seldom get as far as two things that are bound."""
+        """Histories that begin with nothing seldom get as far as two things that are linked."""
         for kind in ("user", "group", "policy"):
             for name in ("a", "a+"):
                 self.create(kind, name)
@@ -79,33 +79,33 @@ class DirectoryMachine(RuleBasedStateMachine):
         try:
             self.removal(directory(crash_after_writes(self.kv, writes)), kind, name)
         except CrashError:
-            self.no_bond_without_its_ends()
+            self.no_link_without_its_ends()
             self.attempt(lambda: self.removal(self.there, kind, name))
         self.forget(kind, name)
 
-    @rule(bond=BONDS, first=NAMES, second=NAMES)
-    def bind(self, bond: str, first: str, second: str) -> None:
+    @rule(link=LINKS, first=NAMES, second=NAMES)
+    def create_link(self, link: str, first: str, second: str) -> None:
         call = {
             "member": lambda: self.there.groups.add_member(first, second),
             "user-policy": lambda: self.there.policies.attach_to_user(second, first),
             "group-policy": lambda: self.there.policies.attach_to_group(second, first),
-        }[bond]
-        ends = set(zip(ENDS[bond], (first, second), strict=True))
-        possible = ends <= self.entities and (bond, first, second) not in self.bonds
+        }[link]
+        ends = set(zip(ENDS[link], (first, second), strict=True))
+        possible = ends <= self.entities and (link, first, second) not in self.links
         assert self.attempt(call) == possible
         if possible:
-            self.bonds.add((bond, first, second))
+            self.links.add((link, first, second))
 
-    @rule(bond=BONDS, first=NAMES, second=NAMES)
-    def release(self, bond: str, first: str, second: str) -> None:
+    @rule(link=LINKS, first=NAMES, second=NAMES)
+    def remove_link(self, link: str, first: str, second: str) -> None:
         call = {
             "member": lambda: self.there.groups.remove_member(first, second),
             "user-policy": lambda: self.there.policies.detach_from_user(second, first),
             "group-policy": lambda: self.there.policies.detach_from_group(second, first),
-        }[bond]
-        ends = set(zip(ENDS[bond], (first, second), strict=True))
+        }[link]
+        ends = set(zip(ENDS[link], (first, second), strict=True))
         assert self.attempt(call) == (ends <= self.entities)
-        self.bonds.discard((bond, first, second))
+        self.links.discard((link, first, second))
 
     @rule(user=NAMES, key=st.sampled_from(["KEY-1", "KEY-2"]))
     def give_a_key(self, user: str, key: str) -> None:
@@ -123,10 +123,10 @@ class DirectoryMachine(RuleBasedStateMachine):
         assert [each.name for each in self.there.groups.list(amount=9).results] == named("group")
         assert [each.name for each in self.there.policies.list(amount=9).results] == named("policy")
         for user in named("user"):
-            groups = sorted(g for bond, g, member in self.bonds if bond == "member" and member == user)
+            groups = sorted(g for link, g, member in self.links if link == "member" and member == user)
             assert [each.name for each in self.there.groups.list_of_user(user, amount=9).results] == groups
-            own = {p for bond, holder, p in self.bonds if bond == "user-policy" and holder == user}
-            shared = {p for bond, g, p in self.bonds if bond == "group-policy" and g in groups}
+            own = {p for link, holder, p in self.links if link == "user-policy" and holder == user}
+            shared = {p for link, g, p in self.links if link == "group-policy" and g in groups}
             assert [each.name for each in self.there.policies.effective(user)] == sorted(own | shared)
         for key in ("KEY-1", "KEY-2"):
             try:
@@ -137,7 +137,7 @@ class DirectoryMachine(RuleBasedStateMachine):
                 assert (found.user, found.secret) == (self.keys[key], f"secret of {self.keys[key]}")
 
     @invariant()
-    def no_bond_without_its_ends(self) -> None:
+    def no_link_without_its_ends(self) -> None:
         kinds = {"gUsers": ("groups", "users"), "uPolicies": ("users", "policies"),
                  "gPolicies": ("groups", "policies"), "uCredentials": ("users", "")}  # fmt: skip
         keys = {entry.key.decode() for entry in self.kv.scan(PARTITION)}
@@ -156,8 +156,8 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     def forget(self, kind: str, name: str) -> None:
         self.entities.discard((kind, name))
-        self.bonds = {
-            each for each in self.bonds if (kind, name) not in set(zip(ENDS[each[0]], each[1:], strict=True))
+        self.links = {
+            each for each in self.links if (kind, name) not in set(zip(ENDS[each[0]], each[1:], strict=True))
         }
         if kind == "user":
             self.keys = {key: user for key, user in self.keys.items() if user != name}

@@ -228,3 +228,17 @@ def commit_id(record: lakefs_sdk.CommitRecordCreation) -> str:
     parts += [number(record.creation_date), b"\x04" + number(0)]
     parts.append(b"\x05\x00" + number(32) + parents)
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def test_the_committer_is_who_committed(lake: Lake) -> None:
+    lake.repository("shop")
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    auth.add_group_membership("Developers", "bob")
+    made = auth.create_credentials("bob")
+    client = lakefs.Client(
+        host=lake.server.endpoint, username=made.access_key_id, password=made.secret_access_key
+    )
+    branch = lakefs.Repository("shop", client).branch("main")
+    branch.object("a").upload(b"x")
+    assert branch.commit("m").get_commit().committer == "bob"

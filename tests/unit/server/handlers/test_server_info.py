@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -11,6 +14,8 @@ import lakefs_sdk
 import pytest
 import urllib3
 from lakefs_sdk.client import LakeFSClient
+from lakefs_sdk.configuration import Configuration
+from lakefs_sdk.exceptions import ApiException
 
 from dredge.errors import UnavailableError
 from dredge.graveler.catalog import Settings
@@ -125,3 +130,32 @@ def test_a_stopped_server_frees_its_port(tmp_path: Path) -> None:
         listen = server.url.removeprefix("http://")
     with ThreadedServer(dataclasses.replace(settings, listen=listen)) as again:
         assert again.url.endswith(listen)
+
+
+@contextmanager
+def refused(status: int, words: str) -> Iterator[None]:
+    with pytest.raises(ApiException) as caught:
+        yield
+    assert caught.value.status == status
+    assert words in str(json.loads(caught.value.body)["message"])
+
+
+def test_a_login_gives_a_token_and_a_session_cookie(lake: Lake) -> None:
+    pair = {
+        "access_key_id": lake.server.access_key_id,
+        "secret_access_key": lake.server.secret_access_key,
+    }
+    response = lake.http("POST", "/auth/login", json_body=pair, credentials=None)
+    token = json.loads(response.data)["token"]
+    cookie = response.headers["Set-Cookie"]
+    assert f"internal_auth_session={token}" in cookie
+    assert "HttpOnly" in cookie
+    for headers in ({"Authorization": f"Bearer {token}"}, {"Cookie": f"internal_auth_session={token}"}):
+        answer = lake.http("GET", "/user", credentials=None, headers=headers)
+        assert json.loads(answer.data)["user"]["id"] == "admin"
+    sdk = LakeFSClient(Configuration(host=lake.server.endpoint, access_token=token))
+    assert sdk.auth_api.get_current_user().user.friendly_name == "admin"
+    with refused(401, "error authenticating request"):
+        lake.sdk.auth_api.login(
+            login_information=lakefs_sdk.LoginInformation(access_key_id="x", secret_access_key="y")
+        )

@@ -1,7 +1,7 @@
-"""Every call of the API with every code that it promises, through the generated SDK.
+"""Every call of the API with every status code that it promises, through the generated SDK.
 
-A case names a call as the API's table does, a code, and what to do for it. The first test holds the cases
-against the table (`PROMISED`), the last against the server's routes: a call or a code without a case fails.
+A case is a call as in the API's specification, a status code, and a function that provokes it. For a new call add its
+codes to `PROMISED` and a case per code: a route without codes fails, and so does a code without a case.
 
 Source of the table: lakeFS api/swagger.yml and a running server.
 """
@@ -37,7 +37,7 @@ R = "/repositories/{repository}"
 B = R + "/branches/{branch}"
 REF = R + "/refs/{ref}"
 
-# The codes that each call promises beyond 401, which `test_auth_permissions` tries on all.
+# Status codes of each call except 401, which `test_permissions` tries on all calls.
 PROMISED: dict[str, set[int]] = {
     "GET /healthcheck": {204},
     "GET /setup_lakefs": {200},
@@ -115,7 +115,7 @@ PROMISED: dict[str, set[int]] = {
     f"GET {R}/metadata/object/meta_range/{{id}}": {200, 410},
     f"GET {R}/metadata/object/range/{{id}}": {410},
 }
-# Tested call by call in a file of their own.
+# Parts of the API with tests of their own.
 ELSEWHERE = ("/auth/", "/refs/dump", "/refs/restore", "/dump", "/restore", "/staging/pmpu", "/pulls")
 
 
