@@ -1,17 +1,22 @@
-"""prepare_commits: one question, many odd answers.
+"""The call prepare_commits and the many responses that real servers give to it.
 
-    async 202 → poll: completed with result → done · completed with error "get gc rules: not found" → no rules
-                      completed with another error → refused · 404 (record gone) → refused · never completed →
-                      deadline
-    async 404 or 500 "invalid API endpoint" → a server without that endpoint: ask the sync one
-    sync 201 → done · 404 "get gc rules: not found" → no rules · another 404 → refused
-    sync 400 with two JSON documents → the second one is the result (pre-signing is off; the file was written)
-    501 → refused: this server will never do it
-    connection dropped, or somebody else answered (an ingress whose server died says 502) → refused: a branch head
-    without its commit ends the server's process, and asking again ends it again. Only a 404 of somebody else is
-    "unavailable": the request did not get to a server
+    async  202                                        poll the task
+           404 or 500 "invalid API endpoint"          server without this endpoint: use the sync call
+    task   completed with a result                    done
+           completed, "get gc rules: not found"       no rules
+           completed with another error               refused
+           404, the task record is gone               refused
+           not completed by the deadline              unavailable
+    sync   201                                        done
+           404 "get gc rules: not found"              no rules
+           another 404                                refused
+           400 with two JSON documents                done: the second is the result (pre-signing is off)
+    any    501                                        refused: the server does not offer the call
+           connection dropped, or a proxy's response   refused: a branch head without its commit record ends the
+                                                      server's process, and another request would end it again
+           a proxy's 404                              unavailable: the request did not reach a server
 
-Source: pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention
+Source: lakeFS pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention.
 """
 
 from __future__ import annotations
@@ -44,20 +49,20 @@ def prepare_commits(
     deadline_seconds: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> PreparedCommits | None:
-    """Let the server compute the active commits and write them.
+    """Have the server compute the active commits and write them to a file.
 
     Args:
-        transport: to the server.
-        repository: name.
+        transport: sends requests to the server.
+        repository: repository name.
         deadline_seconds: how long to wait for the result.
-        sleep: between polls.
+        sleep: function that waits between polls, in seconds.
 
     Returns:
-        Where they are, or None when the repository has no rules, so that every commit is active.
+        The location of the file; None if the repository has no rules, so that every commit is active.
 
     Raises:
-        RefusedError: an answer that is neither, or none; never read it as "nothing is committed".
-        UnavailableError: busy, not reached, or not finished in time.
+        RefusedError: no response, or one without a result; it never means "nothing is committed".
+        UnavailableError: the server is busy or unreachable, or did not finish in time.
     """
     names = {"repository": repository}
     try:
@@ -69,9 +74,9 @@ def prepare_commits(
         answer = _ask(transport, _PATH, names, (), deadline_seconds)
     except DroppedError as error:
         raise RefusedError(
-            f"prepare_commits of {repository}: {error}. lakeFS ends like this when a branch head has no"
-            " commit record; it may have restarted. Nothing was deleted, and it is not asked again. Read"
-            " the lakeFS log; repair a broken branch by a hard reset to a sound ref."
+            f"prepare_commits of {repository}: {error}. lakeFS terminates like this when a branch head has no"
+            " commit record; it may have restarted. Nothing was deleted, and the request is not repeated. Read"
+            " the lakeFS log; repair a broken branch with a hard reset to an intact ref."
         ) from None
     return _sync_result(answer, repository)
 
@@ -83,7 +88,7 @@ def _ask(
     members: Sequence[str],
     read_seconds: float = READ_SECONDS,
 ) -> Answer:
-    """Send the request once, on a connection of its own."""
+    """Send the request once, on a new connection."""
     try:
         return transport.call(
             "POST",
@@ -142,7 +147,7 @@ def _poll(
             raise DroppedError(f"while it computed the active commits: {error}") from None
         if answer.status == 404:
             raise RefusedError(
-                f"{what}: lakeFS knows the task no more ({answer.message!r}). That is no result. Nothing"
+                f"{what}: lakeFS no longer has the task ({answer.message!r}), so there is no result. Nothing"
                 " was deleted; start a new run."
             )
         if answer.status != 200:
@@ -174,5 +179,5 @@ def _task_result(status: Mapping[str, Any], what: str) -> PreparedCommits | None
 def _result(value: Mapping[str, Any], what: str) -> PreparedCommits:
     location = value.get("gc_commits_location")
     if not location:
-        raise FormatError(f"{what}: the answer names no file. Nothing was deleted.")
+        raise FormatError(f"{what}: the response names no file. Nothing was deleted.")
     return PreparedCommits(str(value.get("run_id", "")), location)
