@@ -1,8 +1,8 @@
 """The embedded lakeFS: a real server's HTTP API over `dredge.graveler`, for demos, tests and small lakes.
 
 Start at `routes/` (every call, and how to add one), then `handlers/`. Handlers only translate between HTTP and
-`dredge.graveler`, which decides what a call means. `running.py` starts a server, `fault_injection.py` lets tests fail
-its requests.
+`dredge.graveler`, which decides what a call means. `service.py` builds a server and `running.py` runs it;
+`fault_injection.py` lets tests fail its requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A running embedded lakeFS for tests, the two Python clients for it, and doors to stand in its way.
+"""A running embedded lakeFS for tests, with clients for it and injected faults.
 
 with lakefs_server(tmp_path) as lake:                      # memory KV, objects in a folder
     repository = lake.repository("shop")                   # created, high-level package

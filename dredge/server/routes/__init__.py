@@ -9,8 +9,9 @@ schema. To add a call:
    in `request_schemas.py`, a new JSON object a function in `serializers.py`.
 3. Graveler: what the call means is a method of `dredge.graveler.catalog`, tested there without HTTP. Its errors
    already carry their HTTP status.
-4. Test: add a case per status code to `tests/unit/server/routes/test_status_codes.py`. Tests that walk the table cover
-   the rest: credentials, the permission, error bodies, unknown repositories, malformed bodies.
+4. Test: add the call's status codes and a case for each to `tests/unit/server/routes/test_status_codes.py`. Tests that
+   walk the table cover the rest: credentials, the permission, error bodies, unknown repositories, malformed bodies. A
+   call without a permission (`PUBLIC`, `AUTHENTICATED`) is also named in `tests/unit/server/test_permissions.py`.
 
 If the call was listed in `UNIMPLEMENTED`, remove it there.
 

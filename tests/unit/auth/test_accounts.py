@@ -1,4 +1,4 @@
-"""What a request asks of accounts, and for how long an answer holds."""
+"""The accounts cache: what a request asks, and how long a result is used."""
 
 from __future__ import annotations
 

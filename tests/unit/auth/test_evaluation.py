@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Policy evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that go away, come at once, or do not say how much they send."""
+"""Clients that disconnect, connect in parallel, or do not state the length of a body."""
 
 from __future__ import annotations
 

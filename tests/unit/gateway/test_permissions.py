@@ -1,4 +1,4 @@
-"""Every operation asks for the right it needs: a viewer changes nothing, a stranger sees nothing."""
+"""Every operation checks its permission: a viewer changes nothing, a user without policies sees nothing."""
 
 from __future__ import annotations
 

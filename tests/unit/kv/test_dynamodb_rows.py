@@ -1,4 +1,4 @@
-"""Raw rows of DynamoDB: every partition within a rate, and deletion of nothing but the very bytes."""
+"""Raw rows of DynamoDB: the rate limit holds, and a delete removes exactly the given rows."""
 
 from __future__ import annotations
 

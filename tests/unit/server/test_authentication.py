@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Authentication by key pair and by token."""
 
 from __future__ import annotations
 

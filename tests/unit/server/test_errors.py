@@ -1,4 +1,4 @@
-"""The error body of every route: one shape, the right code, lakeFS's words."""
+"""Error bodies of every route: one form, the right status, lakeFS's messages."""
 
 from __future__ import annotations
 

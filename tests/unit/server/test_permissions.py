@@ -1,4 +1,4 @@
-"""What each call needs: walked through the route table, so that no call is forgotten."""
+"""Every route checks its permission, tried on each row of the route table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies are checked against the API's description before a handler sees them."""
+"""Request bodies are checked against their schema before a handler sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any history of changes, against sets and dicts; some changes die at one of their writes."""
+"""Random histories of changes against a model of sets and dicts; some changes crash at a write."""
 
 from __future__ import annotations
 

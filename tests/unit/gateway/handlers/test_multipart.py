@@ -1,4 +1,4 @@
-"""Objects in parts: complete, aborted, copied, listed; nothing of them is an object before the end."""
+"""Multipart uploads: complete, abort, copy, list; no part is visible as an object before completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What garbage collection asks of a server, over HTTP."""
+"""The server side of garbage collection, over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server finds when it starts on a store that another one left."""
+"""A server that starts on a store which another one has left."""
 
 from __future__ import annotations
 
