@@ -93,9 +93,9 @@ class TableAddress:
     @property
     def location(self) -> str:
         """The table's URL for reports."""
-        words = [f"region={self.region}"] if self.region else []
-        words += [f"endpoint={self.endpoint}"] if self.endpoint else []
-        return f"dynamodb://{self.table}" + (f"?{'&'.join(words)}" if words else "")
+        options = [f"region={self.region}"] if self.region else []
+        options += [f"endpoint={self.endpoint}"] if self.endpoint else []
+        return f"dynamodb://{self.table}" + (f"?{'&'.join(options)}" if options else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +160,16 @@ class DynamoStore:
             KeyNotFoundError: the service answered and the table does not have the key.
             UnavailableError: the service did not answer.
         """
-        answer = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
-        if "Item" not in answer:
+        response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
+        if "Item" not in response:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
-        value: bytes = answer["Item"][VALUE]["B"]
+        value: bytes = response["Item"][VALUE]["B"]
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
-        for answer in self.pages(partition, start):
-            for item in answer["Items"]:
+        for response in self.pages(partition, start):
+            for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
@@ -187,7 +187,7 @@ class DynamoStore:
             condition += " AND #k >= :k"
         page: dict[str, Any] = {}
         while True:
-            answer = self.call(
+            response = self.call(
                 "query",
                 repeat=True,
                 KeyConditionExpression=condition,
@@ -198,10 +198,10 @@ class DynamoStore:
                 **more,
                 **page,
             )
-            yield answer
-            if "LastEvaluatedKey" not in answer:
+            yield response
+            if "LastEvaluatedKey" not in response:
                 return
-            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
         """Write a value unconditionally."""
@@ -270,8 +270,8 @@ class DynamoStore:
                 longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
                 self._sleep(random.uniform(longest / 2, longest))
             try:
-                answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
-                return answer
+                response: dict[str, Any] = getattr(self.client, operation)(**arguments)
+                return response
             except ClientError as error:
                 failure, again = self._classify(error, repeat)
                 cause: Exception = error
@@ -280,7 +280,7 @@ class DynamoStore:
             except BotoCoreError as error:
                 # The message of a lost connection contains the endpoint and no secrets.
                 failure, again = (
-                    UnavailableError(f"{self.location}: {operation} got no answer: {error}"),
+                    UnavailableError(f"{self.location}: {operation} got no response: {error}"),
                     repeat,
                 )
                 cause = error

@@ -105,8 +105,8 @@ class DynamoRows:
 
     def clock(self) -> datetime | None:
         """Return the service's time from the Date of a response, in whole seconds."""
-        answer = self._store.call("describe_table", repeat=True)
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        response = self._store.call("describe_table", repeat=True)
+        date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date).astimezone(UTC) if date else None
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
@@ -177,9 +177,9 @@ class DynamoView:
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Yield the rows of a partition; the queries count towards the rate limit."""
-        for answer in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
-            self._limiter.consume(_units(answer))
-            for item in answer["Items"]:
+        for response in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
+            self._limiter.consume(_units(response))
+            for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def _segment(self, number: int) -> set[bytes]:
@@ -187,7 +187,7 @@ class DynamoView:
         limit = _FIRST_PAGE_ITEMS
         page: dict[str, Any] = {}
         while True:
-            answer = self._store.call(
+            response = self._store.call(
                 "scan",
                 repeat=True,
                 Segment=number,
@@ -199,12 +199,12 @@ class DynamoView:
                 ReturnConsumedCapacity="TOTAL",
                 **page,
             )
-            found.update(item[PARTITION]["B"] for item in answer["Items"])
-            units = _units(answer)
+            found.update(item[PARTITION]["B"] for item in response["Items"])
+            units = _units(response)
             self._limiter.consume(units)
-            if "LastEvaluatedKey" not in answer:
+            if "LastEvaluatedKey" not in response:
                 return found
-            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
             limit = self._next_limit(limit, units)
 
     def _next_limit(self, limit: int, units: float) -> int:
@@ -215,9 +215,9 @@ class DynamoView:
         return max(1, min(_LARGEST_PAGE_ITEMS, int(limit * share / units)))
 
 
-def _units(answer: dict[str, Any]) -> float:
+def _units(response: dict[str, Any]) -> float:
     """Return the read capacity units that a request used."""
-    units: float = answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
+    units: float = response.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
     return units
 
 

@@ -83,11 +83,11 @@ class LakeFSClient:
         It uses a new connection, so that a load balancer may choose another server. None if the response has no valid
         Date.
         """
-        answer = self._transport.call("GET", "/repositories", query={"amount": 1}, own_connection=True)
-        if answer.status != 200:
-            raise refuse(answer, "the first repository")
+        response = self._transport.call("GET", "/repositories", query={"amount": 1}, own_connection=True)
+        if response.status != 200:
+            raise refuse(response, "the first repository")
         try:
-            found = parsedate_to_datetime(answer.date)
+            found = parsedate_to_datetime(response.date)
         except ValueError:
             return None
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
@@ -153,20 +153,20 @@ class LakeFSClient:
         """Return the garbage collection rules; None if there are none."""
         names = {"repository": repository}
         for path in ("/repositories/{repository}/settings/gc_rules", "/repositories/{repository}/gc/rules"):
-            answer = self._transport.call("GET", path, names=names, members=("default_retention_days",))
-            if answer.status == 200:
-                value = answer.json()
+            response = self._transport.call("GET", path, names=names, members=("default_retention_days",))
+            if response.status == 200:
+                value = response.json()
                 branches = value.get("branches") or []  # the server writes null for none
                 return Rules(
                     int(value["default_retention_days"]),
                     {item["branch_id"]: int(item["retention_days"]) for item in branches},
                 )
-            if answer.status == 404 and answer.message != NO_SUCH_CALL:
+            if response.status == 404 and response.message != NO_SUCH_CALL:
                 self.repository(repository)  # a missing repository does not mean "no rules"
                 return None
-            if answer.status not in (404, 500):
-                raise refuse(answer, f"rules of {repository}")
-        raise refuse(answer, f"rules of {repository}")
+            if response.status not in (404, 500):
+                raise refuse(response, f"rules of {repository}")
+        raise refuse(response, f"rules of {repository}")
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
         """Have the server write one page of uncommitted addresses; without a token it starts a new scan.
@@ -174,7 +174,7 @@ class LakeFSClient:
         Retried if the server is busy: requesting a page twice only writes its file twice.
         """
         what = f"prepare_uncommitted of {repository}"
-        answer = self._transport.call(
+        response = self._transport.call(
             "POST",
             "/repositories/{repository}/gc/prepare_uncommited",
             names={"repository": repository},
@@ -183,9 +183,9 @@ class LakeFSClient:
             read_seconds=PREPARE_READ_SECONDS,
             members=("run_id",),
         )
-        if answer.status != 201:
-            raise refuse(answer, what)
-        value = answer.json()
+        if response.status != 201:
+            raise refuse(response, what)
+        value = response.json()
         if not value["run_id"]:
             raise FormatError(f"{what}: the response names no run. Nothing was deleted.")
         return UncommittedPage(
@@ -260,11 +260,11 @@ class LakeFSClient:
                 lakeFS.
             members: keys that the object must have.
         """
-        answer = self._transport.call("GET", path, names=names, query=query, members=members)
-        if answer.status == 200:
-            return answer.json()
-        error = refuse(answer, what)
-        if isinstance(error, NotFoundError) and absent is not None and answer.message not in absent:
+        response = self._transport.call("GET", path, names=names, query=query, members=members)
+        if response.status == 200:
+            return response.json()
+        error = refuse(response, what)
+        if isinstance(error, NotFoundError) and absent is not None and response.message not in absent:
             raise RefusedError(f"{error}, which does not mean that it does not exist. Nothing was deleted.")
         raise error
 

@@ -30,9 +30,9 @@ from dredge.lakefs.model import PreparedCommits
 from dredge.lakefs.transport import (
     NO_SUCH_CALL,
     READ_SECONDS,
-    Answer,
     DroppedError,
-    ForeignAnswerError,
+    ForeignResponseError,
+    Response,
     Transport,
     refuse,
 )
@@ -71,14 +71,14 @@ def prepare_commits(
             return _poll(transport, repository, started.json()["id"], deadline_seconds, sleep)
         if started.message != NO_SUCH_CALL:
             raise _no_result(started, f"prepare_commits of {repository}")
-        answer = _ask(transport, _PATH, names, (), deadline_seconds)
+        response = _ask(transport, _PATH, names, (), deadline_seconds)
     except DroppedError as error:
         raise RefusedError(
             f"prepare_commits of {repository}: {error}. lakeFS terminates like this when a branch head has no"
             " commit record; it may have restarted. Nothing was deleted, and the request is not repeated. Read"
             " the lakeFS log; repair a broken branch with a hard reset to an intact ref."
         ) from None
-    return _sync_result(answer, repository)
+    return _sync_result(response, repository)
 
 
 def _ask(
@@ -87,7 +87,7 @@ def _ask(
     names: Mapping[str, str],
     members: Sequence[str],
     read_seconds: float = READ_SECONDS,
-) -> Answer:
+) -> Response:
     """Send the request once, on a new connection."""
     try:
         return transport.call(
@@ -99,30 +99,30 @@ def _ask(
             read_seconds=read_seconds,
             members=members,
         )
-    except ForeignAnswerError as error:
+    except ForeignResponseError as error:
         if error.status == 404:
             raise
         raise DroppedError(str(error)) from None
 
 
-def _sync_result(answer: Answer, repository: str) -> PreparedCommits | None:
+def _sync_result(response: Response, repository: str) -> PreparedCommits | None:
     what = f"prepare_commits of {repository}"
-    if answer.status == 201:
-        return _result(answer.json(), what)
-    if answer.status == 404 and answer.message == _NO_RULES:
+    if response.status == 201:
+        return _result(response.json(), what)
+    if response.status == 404 and response.message == _NO_RULES:
         return None
-    if answer.status == 400:
-        for document in answer.documents:
+    if response.status == 400:
+        for document in response.documents:
             if document.get("gc_commits_location"):
                 return _result(document, what)
-    raise _no_result(answer, what)
+    raise _no_result(response, what)
 
 
-def _no_result(answer: Answer, what: str) -> DredgeError:
-    if answer.status != 404:
-        return refuse(answer, what)
+def _no_result(response: Response, what: str) -> DredgeError:
+    if response.status != 404:
+        return refuse(response, what)
     return RefusedError(
-        f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It does not mean"
+        f"{what}: lakeFS answered 404 {response.message!r}, which is neither a result nor 'no rules'. It does not mean"
         " that nothing is committed. Nothing was deleted. Check that the endpoint is a lakeFS server and reaches this"
         " repository."
     )
@@ -136,7 +136,7 @@ def _poll(
     pause, longest = _POLL_SECONDS
     while True:
         try:
-            answer = transport.call(
+            response = transport.call(
                 "GET",
                 f"{_PATH}/status",
                 names={"repository": repository},
@@ -145,14 +145,14 @@ def _poll(
             )
         except UnavailableError as error:
             raise DroppedError(f"while it computed the active commits: {error}") from None
-        if answer.status == 404:
+        if response.status == 404:
             raise RefusedError(
-                f"{what}: lakeFS no longer has the task ({answer.message!r}), so there is no result. Nothing"
+                f"{what}: lakeFS no longer has the task ({response.message!r}), so there is no result. Nothing"
                 " was deleted; start a new run."
             )
-        if answer.status != 200:
-            raise refuse(answer, what)
-        status = answer.json()
+        if response.status != 200:
+            raise refuse(response, what)
+        status = response.json()
         if status.get("completed"):
             return _task_result(status, what)
         if running_seconds() >= deadline:

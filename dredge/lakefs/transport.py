@@ -4,9 +4,9 @@ Only lakeFS's own responses count. Ingresses, gateways and login pages stand bet
 is redeployed they answer in its place: `default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's
 responses are recognized by their form: a success is one JSON object with the requested keys, an error is a JSON object
 with a text `message`, and the message of a 404 ends in `not found` or is `invalid API endpoint`. Anything else raises
-`ForeignAnswerError`, whatever its status: it says nothing about the repository, and the request is retried like after a
-503 if that is safe. The same holds for a cached response, which has an `Age` header (lakeFS never sends one): it may be
-out of date.
+`ForeignResponseError`, whatever its status: it says nothing about the repository, and the request is retried like
+after a 503 if that is safe. The same holds for a cached response, which has an `Age` header (lakeFS never sends one):
+it may be out of date.
 
 The SDK's generated models are not used: they reject responses that real servers give (`"branches": null`, two JSON
 documents in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
@@ -45,7 +45,7 @@ _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A response.
 
     Attributes:
@@ -112,24 +112,24 @@ class DroppedError(UnavailableError):
     """The connection ended without a response: it is unknown what the server did."""
 
 
-class ForeignAnswerError(UnavailableError):
+class ForeignResponseError(UnavailableError):
     """The response is not lakeFS's own, so nothing is known.
 
     Args:
         call: the request, for the message.
-        answer: the response.
+        response: the response.
 
     Attributes:
         status: HTTP status of the response.
     """
 
-    def __init__(self, call: str, answer: Answer) -> None:
-        self.status = answer.status
-        body = f"{answer.text[:200]!r}" if answer.text else "an empty body"
-        if answer.age not in ("", "0"):
-            body = f"{body} from a cache, {answer.age} s old"
+    def __init__(self, call: str, response: Response) -> None:
+        self.status = response.status
+        body = f"{response.text[:200]!r}" if response.text else "an empty body"
+        if response.age not in ("", "0"):
+            body = f"{body} from a cache, {response.age} s old"
         super().__init__(
-            f"{call}: the response ({answer.status}, {body}) is not lakeFS's own, so it says nothing about the"
+            f"{call}: the response ({response.status}, {body}) is not lakeFS's own, so it says nothing about the"
             " repository. Something in front of lakeFS sent it (an ingress, a gateway, a login page, a cache), or the"
             " endpoint is not a lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when"
             " the server is back."
@@ -171,7 +171,7 @@ class Transport:
         read_seconds: float = READ_SECONDS,
         own_connection: bool = False,
         members: Sequence[str] = (),
-    ) -> Answer:
+    ) -> Response:
         """Send a request.
 
         Args:
@@ -191,7 +191,7 @@ class Transport:
 
         Raises:
             UnavailableError: no response; DroppedError if the connection broke after the request was sent,
-                ForeignAnswerError if the response is not lakeFS's.
+                ForeignResponseError if the response is not lakeFS's.
             RefusedError: 501.
         """
         retry = method == "GET" if retry is None else retry
@@ -199,20 +199,20 @@ class Transport:
         for attempt in range(1, TRIES + 1):
             last = not retry or attempt == TRIES
             try:
-                answer = self._once(client, method, path, names, query, body, read_seconds)
+                response = self._once(client, method, path, names, query, body, read_seconds)
             except UnavailableError as error:
                 if last:
                     raise
                 log.info("%s %s: %s; retrying", method, path, error)
             else:
-                if answer.status == NOT_IMPLEMENTED:
-                    raise refuse(answer, f"{method} {path}")
-                own = answer.is_lakefs(members)
+                if response.status == NOT_IMPLEMENTED:
+                    raise refuse(response, f"{method} {path}")
+                own = response.is_lakefs(members)
                 if last and not own:
-                    raise ForeignAnswerError(f"{method} {path}", answer)
-                if last or (own and (answer.status not in _BUSY or answer.message == NO_SUCH_CALL)):
-                    return answer
-                log.info("%s %s: %d %s; retrying", method, path, answer.status, answer.message)
+                    raise ForeignResponseError(f"{method} {path}", response)
+                if last or (own and (response.status not in _BUSY or response.message == NO_SUCH_CALL)):
+                    return response
+                log.info("%s %s: %d %s; retrying", method, path, response.status, response.message)
             time.sleep(min(10.0, 0.2 * 2**attempt) * (0.5 + random.random() / 2))
         raise AssertionError("unreachable")
 
@@ -225,7 +225,7 @@ class Transport:
         query: Mapping[str, Any] | None,
         body: Mapping[str, Any] | None,
         read_seconds: float,
-    ) -> Answer:
+    ) -> Response:
         import urllib3.exceptions as net
         from lakefs_sdk.exceptions import ApiException
 
@@ -248,7 +248,7 @@ class Transport:
         except ApiException as error:
             if not error.status:
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error.reason}") from None
-            return Answer(int(error.status), _text(error.body), *_headers(error.headers))
+            return Response(int(error.status), _text(error.body), *_headers(error.headers))
         except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
             raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
         except net.ReadTimeoutError:
@@ -259,7 +259,7 @@ class Transport:
             if _never_sent(error):
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
             raise DroppedError(f"lakeFS at {self.base} dropped the connection: {error}") from None
-        return Answer(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
+        return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
 
     def _client(self) -> Any:
         import urllib3
@@ -274,36 +274,36 @@ class Transport:
         return client
 
 
-def refuse(answer: Answer, what: str) -> DredgeError:
+def refuse(response: Response, what: str) -> DredgeError:
     """Create the error for an unsuccessful response; its type says what the caller should do.
 
     Args:
-        answer: response with a status of 400 or more.
+        response: response with a status of 400 or more.
         what: what was requested, for the message.
     """
-    text = f"{what}: lakeFS answered {answer.status} {answer.message!r}"
-    if answer.status == NOT_IMPLEMENTED:
+    text = f"{what}: lakeFS answered {response.status} {response.message!r}"
+    if response.status == NOT_IMPLEMENTED:
         return RefusedError(
             f"{text}. This server does not implement that call, so the request is not retried."
             " Nothing was deleted. Use a lakeFS server that offers garbage collection (prepare_commits and"
             " prepare_uncommited) and its object calls, or switch on what its configuration leaves out; a server that"
             " only resembles lakeFS cannot be collected."
         )
-    if answer.status == 401:
+    if response.status == 401:
         return ConfigError(f"{text}. Check the access key and secret of the lakeFS connection.")
-    if answer.status in (403, 410):
+    if response.status in (403, 410):
         # Read-only, protected, or being deleted: retrying is useless, and it does not mean "empty".
         return RefusedError(f"{text}. Nothing was deleted.")
-    if answer.status == 404 and answer.message == NO_SUCH_CALL:
+    if response.status == 404 and response.message == NO_SUCH_CALL:
         return ConfigError(
             f"{text}: the server does not have that call. Check the endpoint of the lakeFS connection, and that the"
             " server's version has the call."
         )
-    if answer.status == 404:
+    if response.status == 404:
         return NotFoundError(text)
-    if answer.status in (409, 412):
+    if response.status in (409, 412):
         return ConflictError(text)
-    if answer.status in _BUSY or answer.status >= 500:
+    if response.status in _BUSY or response.status >= 500:
         return UnavailableError(f"{text}. Nothing was deleted; try again later.")
     return ConfigError(text)
 
