@@ -1,4 +1,4 @@
-"""One server for a module, a repository for a test."""
+"""One server per module, one repository per test."""
 
 from __future__ import annotations
 

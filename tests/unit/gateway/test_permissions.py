@@ -1,4 +1,4 @@
-"""Every operation asks for the right it needs: a viewer changes nothing, a stranger sees nothing."""
+"""Every operation checks its permission: a viewer changes nothing, a user without policies sees nothing."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def shop(lake: Lake) -> Lake:
     lake.server.catalog.upload_object("shop", "main", "a/b", b"x")
     directory = lake.server.accounts.directory
     for user, pair in (("viewer", VIEWER), ("nobody", NOBODY), ("folder", FOLDER)):
-        directory.create_user(user)
-        directory.add_credential(user, *pair)
-    directory.add_member("Viewers", "viewer")
+        directory.users.create(user)
+        directory.credentials.add(user, *pair)
+    directory.groups.add_member("Viewers", "viewer")
     resource = "arn:lakefs:fs:::repository/shop/object/mine/*"
     actions = ("fs:ReadObject", "fs:WriteObject", "fs:DeleteObject")
-    directory.create_policy("folder", (Statement("allow", actions, resource),))
-    directory.attach_to_user("folder", "folder")
+    directory.policies.create("folder", (Statement("allow", actions, resource),))
+    directory.policies.attach_to_user("folder", "folder")
     return lake
 
 
