@@ -19,10 +19,12 @@ from typing import Literal
 from dredge.errors import DredgeError
 from dredge.graveler import messages
 from dredge.graveler.addresses import AddressType
-from dredge.graveler.catalog.core import CatalogCore, CommitWords
+from dredge.graveler.catalog.background import Background
+from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
 from dredge.graveler.catalog.merges import STRATEGY_KEY
-from dredge.graveler.committed import Entry, Strategy, Value
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
+from dredge.graveler.committed import Entry, SplitRule, Strategy, Value
 from dredge.graveler.committed.replace import replace_below
 from dredge.graveler.errors import (
     InvalidValueError,
@@ -32,7 +34,7 @@ from dredge.graveler.errors import (
 )
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.xid import new_xid
-from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.storage import ObjectReader
 
 log = logging.getLogger(__name__)
@@ -84,8 +86,36 @@ class ImportCompletedError(NotUniqueError):
     default = "conflict found"
 
 
-class ImportCalls(CatalogCore):
-    """Start, watch, cancel."""
+class ImportService:
+    """Starts, watches and cancels imports.
+
+    Args:
+        kv: status records.
+        refs: records of repositories, branches and commits.
+        namespaces: committed entries.
+        commit_writer: writes commits.
+        rule: where ranges end.
+        background: runs the imports.
+        clock: the time in status records.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        refs: Refs,
+        namespaces: Namespaces,
+        commit_writer: CommitWriter,
+        rule: SplitRule,
+        background: Background,
+        clock: Clock,
+    ) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
+        self._commit_writer = commit_writer
+        self._rule = rule
+        self._background = background
+        self._clock = clock
 
     def import_start(
         self,
@@ -120,33 +150,30 @@ class ImportCalls(CatalogCore):
                 was imported from it.
             ProtectedBranchError: 403.
         """
-        found = self._writable(repository, force)
-        self._branches.current(found, branch)
-        self._protection.require_committable(found, branch)
-        others = [each for each in self._repositories.listed("") if each.name != found.name]
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.branches.current(found, branch)
+        self._refs.protection.require_committable(found, branch)
+        others = [each for each in self._refs.repositories.listed("") if each.name != found.name]
         for each in paths:
             for owner in (found, *others):
                 _check(owner, each)
-        words = CommitWords(
+        info = CommitInfo(
             committer,
             message or DEFAULT_MESSAGE,
             {**(metadata or {}), STRATEGY_KEY: Strategy.SOURCE_WINS.value},
         )
-        status = messages.ImportStatusData(id=new_xid(self.clock()))
+        status = messages.ImportStatusData(id=new_xid(self._clock()))
         self._put_status(found, status)
 
         def work() -> None:
             try:
-                self._import(found, branch, paths, open_source, words, status)
+                self._import(found, branch, paths, open_source, info, status)
             except Exception as error:
                 log.warning("import %s of %s failed: %s", status.id, found.name, error)
                 status.error = str(error) if isinstance(error, DredgeError) else "internal error"
                 self._put_status(found, status)
 
-        if self.settings.background:
-            self._start(work)
-        else:
-            work()
+        self._background.start(work)
         return status.id
 
     def import_status(self, repository: str, import_id: str) -> ImportStatus:
@@ -155,7 +182,7 @@ class ImportCalls(CatalogCore):
         Raises:
             TaskNotFoundError: 404.
         """
-        status, _ = self._status(self._repositories.get(repository), import_id)
+        status, _ = self._status(self._refs.repositories.get(repository), import_id)
         commit = None
         if status.HasField("commit"):
             commit = Commit.decode(messages.encode(status.commit))
@@ -176,13 +203,13 @@ class ImportCalls(CatalogCore):
             TaskNotFoundError: 404.
             ImportCompletedError: 409.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         while True:
             status, raw = self._status(found, import_id)
             if status.completed:
                 raise ImportCompletedError
             status.error = CANCELED
-            status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+            status.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
             try:
                 self._kv.set_if(found.partition, _key(import_id), messages.encode(status), raw)
             except PredicateFailedError:
@@ -195,7 +222,7 @@ class ImportCalls(CatalogCore):
         branch: str,
         paths: Sequence[ImportPath],
         open_source: OpenSource,
-        words: CommitWords,
+        info: CommitInfo,
         status: messages.ImportStatusData,
     ) -> None:
         records: dict[bytes, Value] = {}
@@ -209,19 +236,16 @@ class ImportCalls(CatalogCore):
         replaced = [_folder(each.destination).encode() for each in paths if each.type == "common_prefix"]
 
         def build(head: str) -> Commit:
-            parent = self._commits.get(repository, head)
-            ranges = self._namespace(repository).ranges
+            parent = self._refs.commits.get(repository, head)
+            ranges = self._namespaces.of(repository).ranges
             made = replace_below(ranges, parent.metarange_id, replaced, ordered, self._rule)
             self._go_on(repository, status, len(ordered))
-            return self._add_commit(repository, words, made.id, (parent,))
+            return self._commit_writer.add(repository, info, made.id, (parent,))
 
-        done = self._protocol.commit_tree(
-            repository, branch, build, lambda present: self._is_dirty(repository, present)
-        )
-        self._dropper.queue(done.dropped)
+        commit = self._commit_writer.commit_tree(repository, branch, build)
         status.completed = True
-        status.metarange_id = done.commit.metarange_id
-        status.commit.ParseFromString(done.commit.encode())
+        status.metarange_id = commit.metarange_id
+        status.commit.ParseFromString(commit.encode())
         self._put_status(repository, status)
 
     def _go_on(self, repository: Repository, status: messages.ImportStatusData, progress: int) -> None:
@@ -234,14 +258,14 @@ class ImportCalls(CatalogCore):
         if before.error:
             raise ImportCanceledError
         status.progress = progress
-        status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+        status.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
         try:
             self._kv.set_if(repository.partition, _key(status.id), messages.encode(status), raw)
         except PredicateFailedError:
             raise ImportCanceledError from None
 
     def _put_status(self, repository: Repository, status: messages.ImportStatusData) -> None:
-        status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+        status.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
         self._kv.set(repository.partition, _key(status.id), messages.encode(status))
 
     def _status(self, repository: Repository, import_id: str) -> tuple[messages.ImportStatusData, bytes]:

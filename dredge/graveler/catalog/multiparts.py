@@ -1,4 +1,4 @@
-"""Calls for objects that come in parts.
+"""API calls for objects that are uploaded in parts.
 
 What is known of an upload is one record under `multiparts/<upload id>`, as a real server keeps it, with two
 fields of our own: which repository and branch it is for. The parts are the store's own (see
@@ -16,14 +16,17 @@ from datetime import datetime
 
 from dredge.errors import NotFoundError
 from dredge.graveler import messages
-from dredge.graveler.catalog.addresses import AddressCalls
+from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.entries import object_stats
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.slices import PathProvider
+from dredge.graveler.catalog.staged_writes import StagedWrites
 from dredge.graveler.committed import Entry
 from dredge.graveler.errors import MissingError, PreconditionError
 from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Repository
-from dredge.kv import KeyNotFoundError
+from dredge.kv import KeyNotFoundError, Store
 from dredge.storage.uploads import Part, Uploads, open_uploads
 
 PARTITION = b"multiparts"
@@ -52,8 +55,36 @@ class MultipartUpload:
     begun: datetime
 
 
-class MultipartCalls(AddressCalls):
-    """Begin, write parts, complete, abort, list."""
+class MultipartService:
+    """Begins, completes, aborts and lists uploads in parts.
+
+    Args:
+        kv: records of uploads.
+        refs: records of repositories and branches.
+        namespaces: where the parts are.
+        contents: what paths hold.
+        writes: stages entries.
+        paths: names of new objects.
+        clock: the time an upload began.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        refs: Refs,
+        namespaces: Namespaces,
+        contents: Contents,
+        writes: StagedWrites,
+        paths: PathProvider,
+        clock: Clock,
+    ) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
+        self._contents = contents
+        self._writes = writes
+        self._paths = paths
+        self._clock = clock
 
     def create_multipart(
         self,
@@ -69,10 +100,10 @@ class MultipartCalls(AddressCalls):
         Returns:
             Its id.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         check_path(path)
-        self._protection.require_writable(found, branch)
-        self._branches.current(found, branch)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
         address = self._paths.new_address()
         upload_id = self._uploads(found).begin(address)
         record = messages.UploadData(
@@ -84,7 +115,7 @@ class MultipartCalls(AddressCalls):
             repository=repository,
             branch=branch,
         )
-        record.creation_date.FromDatetime(self.clock())
+        record.creation_date.FromDatetime(self._clock())
         self._kv.set(PARTITION, upload_id.encode(), messages.encode(record))
         return upload_id
 
@@ -96,7 +127,7 @@ class MultipartCalls(AddressCalls):
         Raises:
             UploadNotFoundError: 404.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
             return self._uploads(found).put_part(record.physical_address, upload_id, number, chunks)
@@ -109,7 +140,7 @@ class MultipartCalls(AddressCalls):
         Raises:
             UploadNotFoundError: 404.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
             return self._uploads(found).parts(record.physical_address, upload_id)
@@ -144,12 +175,12 @@ class MultipartCalls(AddressCalls):
             PreconditionError: 412.
             UploadRefusedError: the parts are not these.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         raw = check_path(path)
-        self._protection.require_writable(found, branch)
-        present = self._branches.current(found, branch).branch
+        self._refs.protection.require_writable(found, branch)
+        present = self._refs.branches.current(found, branch).branch
         record = self._upload_record(repository, branch, path, upload_id)
-        if if_none_match and self._value_on(found, present, raw):
+        if if_none_match and self._contents.value_on(found, present, raw):
             raise PreconditionError
         try:
             done = self._uploads(found).complete(record.physical_address, upload_id, parts)
@@ -163,7 +194,7 @@ class MultipartCalls(AddressCalls):
             metadata=dict(record.metadata),
             content_type=record.content_type,
         )
-        self._stage(found, branch, raw, entry, if_absent=if_none_match)
+        self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
         self._kv.delete(PARTITION, upload_id.encode())
         return object_stats(found, path, entry), done.etag
 
@@ -173,7 +204,7 @@ class MultipartCalls(AddressCalls):
         Raises:
             UploadNotFoundError: 404.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
             self._uploads(found).abort(record.physical_address, upload_id)
@@ -183,7 +214,7 @@ class MultipartCalls(AddressCalls):
 
     def list_multiparts(self, repository: str) -> list[MultipartUpload]:
         """Open uploads of a repository, by branch, path and id: those that have both parts and a record."""
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         listed: list[MultipartUpload] = []
         for upload in self._uploads(found).open():
             try:
@@ -194,7 +225,7 @@ class MultipartCalls(AddressCalls):
         return sorted(listed, key=lambda each: (each.branch, each.path, each.upload_id))
 
     def _uploads(self, repository: Repository) -> Uploads:
-        return open_uploads(self._namespace(repository).objects)
+        return open_uploads(self._namespaces.of(repository).objects)
 
     def _read_upload(self, upload_id: str) -> messages.UploadData:
         try:

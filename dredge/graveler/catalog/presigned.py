@@ -12,15 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dredge.errors import NotFoundError
+from dredge.graveler.catalog.addresses import AddressService
 from dredge.graveler.catalog.entries import address_to_keep
-from dredge.graveler.catalog.multiparts import MultipartCalls, UploadNotFoundError
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
+from dredge.graveler.catalog.multiparts import UploadNotFoundError
 from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.signing import verify_address
 from dredge.graveler.committed import AddressType
 from dredge.graveler.errors import InvalidValueError, LinkAddressError, UnsupportedError
 from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Repository
-from dredge.storage.uploads import PART_NUMBER_MAX, PartSigner, UploadRefusedError, Uploads, check_part_number
+from dredge.storage.uploads import (
+    PART_NUMBER_MAX,
+    PartSigner,
+    UploadRefusedError,
+    Uploads,
+    check_part_number,
+    open_uploads,
+)
 
 URL_SECONDS = 15 * 60
 
@@ -40,8 +50,30 @@ class PresignedUpload:
     urls: list[str]
 
 
-class PresignedCalls(MultipartCalls):
-    """Begin, sign one more part, complete, abort."""
+class PresignedService:
+    """Begins uploads in parts, signs the URLs of parts, completes and aborts.
+
+    Args:
+        refs: records.
+        namespaces: where the parts are.
+        addresses: hands out the object's address, and links it.
+        clock: the time that addresses are compared with.
+        settings: signing key, expiry, and whether URLs are signed at all.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        namespaces: Namespaces,
+        addresses: AddressService,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._refs = refs
+        self._namespaces = namespaces
+        self._addresses = addresses
+        self._clock = clock
+        self._settings = settings
 
     def create_presigned_multipart(
         self, repository: str, branch: str, path: str, *, parts: int = 0
@@ -58,13 +90,13 @@ class PresignedCalls(MultipartCalls):
             UnsupportedError: 501, the store signs no URLs.
             InvalidValueError: 400, more parts than an upload can have.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         if not 0 <= parts <= PART_NUMBER_MAX:
             raise InvalidValueError(f"parts must be between 0 and {PART_NUMBER_MAX}: invalid value")
         check_path(path)
-        self._branches.current(found, branch)
+        self._refs.branches.current(found, branch)
         uploads, signer = self._signer(found)
-        address = self.get_physical_address(repository, branch, path)
+        address = self._addresses.get_physical_address(repository, branch, path)
         key, _ = address_to_keep(found, address)
         upload_id = uploads.begin(key)
         urls = [signer.presign_part(key, upload_id, number, URL_SECONDS) for number in range(1, parts + 1)]
@@ -79,7 +111,7 @@ class PresignedCalls(MultipartCalls):
             LinkAddressError: 400, not an address of this path.
             InvalidValueError: 400, no such part number.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         _, signer = self._signer(found)
         key = self._own_key(found, branch, path, physical_address)
         try:
@@ -117,10 +149,10 @@ class PresignedCalls(MultipartCalls):
             UploadNotFoundError: 404.
             InvalidValueError: 400, the parts are not these.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         uploads, _ = self._signer(found)
-        self._protection.require_writable(found, branch)
-        self._branches.current(found, branch)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
         key = self._own_key(found, branch, path, physical_address)
         try:
             done = uploads.complete(key, upload_id, parts)
@@ -128,7 +160,7 @@ class PresignedCalls(MultipartCalls):
             raise UploadNotFoundError from None
         except UploadRefusedError as error:
             raise InvalidValueError(f"{error}: invalid value") from None
-        return self.link_physical_address(
+        return self._addresses.link_physical_address(
             repository,
             branch,
             path,
@@ -149,7 +181,7 @@ class PresignedCalls(MultipartCalls):
             LinkAddressError: 400, not an address of this path.
             UploadNotFoundError: 404.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         uploads, _ = self._signer(found)
         key = self._own_key(found, branch, path, physical_address)
         try:
@@ -158,8 +190,8 @@ class PresignedCalls(MultipartCalls):
             raise UploadNotFoundError from None
 
     def _signer(self, found: Repository) -> tuple[Uploads, PartSigner]:
-        uploads = self._uploads(found)
-        if not self.settings.presign_multipart or not isinstance(uploads, PartSigner):
+        uploads = open_uploads(self._namespaces.of(found).objects)
+        if not self._settings.presign_multipart or not isinstance(uploads, PartSigner):
             raise UnsupportedError("presign multipart upload API is not supported")
         return uploads, uploads
 
@@ -170,12 +202,12 @@ class PresignedCalls(MultipartCalls):
         if address_type != AddressType.RELATIVE:
             raise LinkAddressError
         verify_address(
-            self.settings.signing_key,
+            self._settings.signing_key,
             found.name,
             branch,
             path,
             key,
-            now=self.clock(),
-            expiry=self.settings.link_expiry,
+            now=self._clock(),
+            expiry=self._settings.link_expiry,
         )
         return key

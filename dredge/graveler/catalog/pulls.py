@@ -18,13 +18,14 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from dredge.graveler import messages
-from dredge.graveler.catalog.merges import MergeCalls
+from dredge.graveler.catalog.merges import MergeService
+from dredge.graveler.catalog.model import Clock, Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
 from dredge.graveler.errors import BadRequestError, InvalidValueError, MissingError, NotUniqueError
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.xid import new_xid
-from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 
 PREFIX = b"pulls/"
 INDEX_PARTITION = b"pulls"
@@ -86,8 +87,21 @@ class PullRequest:
     closed: datetime | None = None
 
 
-class PullCalls(MergeCalls):
-    """Open, look up, list, change, merge."""
+class PullService:
+    """Opens, gets, lists, updates and merges pull requests.
+
+    Args:
+        kv: where they are.
+        refs: records of repositories and branches.
+        merges: merges their branches.
+        clock: the time they are created and closed.
+    """
+
+    def __init__(self, kv: Store, refs: Refs, merges: MergeService, clock: Clock) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._merges = merges
+        self._clock = clock
 
     def create_pull_request(
         self,
@@ -117,14 +131,14 @@ class PullCalls(MergeCalls):
             BranchNotFoundError: 404.
             PullExistsError: 409.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         if not title:
             raise InvalidValueError("pull request title must not be empty: invalid value")
         if source == destination:
             raise InvalidValueError("source and destination branches are the same: invalid value")
         for branch in (source, destination):
-            self._branches.current(found, branch)
-        now = self.clock()
+            self._refs.branches.current(found, branch)
+        now = self._clock()
         record = messages.PullRequestData(
             id=new_xid(datetime.fromtimestamp(_ID_EPOCH - int(now.timestamp()), UTC)),
             status=messages.PullRequestStatus.OPEN,
@@ -147,7 +161,7 @@ class PullCalls(MergeCalls):
         Raises:
             PullNotFoundError: 404.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         return _pull(self._read_pull(found, pull_id)[0])
 
     def list_pull_requests(
@@ -168,7 +182,7 @@ class PullCalls(MergeCalls):
             after: last id of the page before.
             amount: results a page, at most 1000.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
 
         def scan(start: str) -> Iterator[PullRequest]:
             for row in self._kv.scan(found.partition, _key(start)):
@@ -196,7 +210,7 @@ class PullCalls(MergeCalls):
             PullStateError: 400, it was merged, or is to be merged this way.
             PullExistsError: 409, opened again while another one is open for the same branches.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         if title == "":
             raise InvalidValueError("pull request title must not be empty: invalid value")
         record, raw = self._read_pull(found, pull_id)
@@ -218,7 +232,7 @@ class PullCalls(MergeCalls):
                 if not self._take_index(found, record):
                     raise PullExistsError
             else:
-                record.closed_at.CopyFrom(messages.to_timestamp(self.clock()))
+                record.closed_at.CopyFrom(messages.to_timestamp(self._clock()))
         self._replace_pull(found, record, raw)
         if record.status != messages.PullRequestStatus.OPEN:
             self._free_index(found, record)
@@ -231,11 +245,11 @@ class PullCalls(MergeCalls):
             PullStateError: 400, not open.
             MergeConflictError: 409; it stays open.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         record, raw = self._read_pull(found, pull_id)
         if record.status != messages.PullRequestStatus.OPEN:
             raise PullStateError("the pull request is not open: wrong pull request status")
-        commit = self.merge(
+        commit = self._merges.merge(
             repository,
             record.source_branch,
             record.destination_branch,
@@ -244,7 +258,7 @@ class PullCalls(MergeCalls):
         )
         record.status = messages.PullRequestStatus.MERGED
         record.commit_id = commit.id
-        record.closed_at.CopyFrom(messages.to_timestamp(self.clock()))
+        record.closed_at.CopyFrom(messages.to_timestamp(self._clock()))
         self._replace_pull(found, record, raw)
         self._free_index(found, record)
         return commit

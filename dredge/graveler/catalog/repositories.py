@@ -1,4 +1,4 @@
-"""Calls on repositories."""
+"""API calls on repositories."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.graveler import messages
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
 from dredge.graveler.errors import NamespaceInUseError, ReadOnlyError
 from dredge.graveler.refs.names import check_branch, check_namespace, check_repository
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.refs.repositories import METADATA_KEY
-from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.storage import ObjectWriter
 
 CLAIM_KEY = "_lakefs/dummy"
@@ -22,8 +22,19 @@ _CLAIM_KEYS = ("dummy", CLAIM_KEY)  # the first is where very old servers wrote 
 _CLAIM = b"This object says that the storage namespace belongs to a repository."
 
 
-class RepositoryCalls(CatalogCore):
-    """Create, get, list, delete; metadata and branch protection."""
+class RepositoryService:
+    """Creates, gets, lists and deletes repositories; their metadata and branch protection.
+
+    Args:
+        kv: the repositories' own metadata.
+        refs: records.
+        namespaces: claimed by repositories.
+    """
+
+    def __init__(self, kv: Store, refs: Refs, namespaces: Namespaces) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
 
     def create_repository(
         self,
@@ -51,13 +62,13 @@ class RepositoryCalls(CatalogCore):
             NamespaceInUseError: 400.
             InvalidValueError: 400, a malformed name.
         """
-        self._repositories.refuse_early(repository)
+        self._refs.repositories.refuse_early(repository)
         check_repository(repository)
         check_branch(default_branch)
         check_namespace(storage_namespace)
         if not bare and not read_only:
-            _claim(self._open_namespace(storage_namespace))
-        return self._repositories.create(
+            _claim(self._namespaces.open(storage_namespace))
+        return self._refs.repositories.create(
             repository,
             storage_namespace,
             default_branch,
@@ -73,7 +84,7 @@ class RepositoryCalls(CatalogCore):
             RepositoryNotFoundError: 404.
             RepositoryInDeletionError: 410.
         """
-        return self._repositories.get(repository)
+        return self._refs.repositories.get(repository)
 
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
@@ -83,7 +94,7 @@ class RepositoryCalls(CatalogCore):
         """
 
         def scan(start: str) -> Iterator[Repository]:
-            return (found for found in self._repositories.listed(start) if search in found.name)
+            return (found for found in self._refs.repositories.listed(start) if search in found.name)
 
         return named_page(scan, prefix, after, amount, lambda found: found.name)
 
@@ -95,14 +106,14 @@ class RepositoryCalls(CatalogCore):
             repository: its name.
             force: also when it is read only.
         """
-        found = self._repositories.peek(repository)
+        found = self._refs.repositories.peek(repository)
         if found is not None and found.read_only and not force:
             raise ReadOnlyError
-        self._repositories.delete(repository)
+        self._refs.repositories.delete(repository)
 
     def get_repository_metadata(self, repository: str) -> Mapping[str, str]:
         """Metadata of the repository itself."""
-        partition = self._repositories.get(repository).partition
+        partition = self._refs.repositories.get(repository).partition
         try:
             raw = self._kv.get(partition, METADATA_KEY)
         except KeyNotFoundError:
@@ -119,7 +130,7 @@ class RepositoryCalls(CatalogCore):
             put: keys to add or replace.
             remove: keys to drop, there or not.
         """
-        partition = self._repositories.get(repository).partition
+        partition = self._refs.repositories.get(repository).partition
         while True:
             try:
                 raw = self._kv.get(partition, METADATA_KEY)
@@ -135,7 +146,7 @@ class RepositoryCalls(CatalogCore):
 
     def get_branch_protection(self, repository: str) -> tuple[list[str], str]:
         """Patterns of protected branches, and an ETag of them."""
-        return self._protection.patterns(self._repositories.get(repository))
+        return self._refs.protection.patterns(self._refs.repositories.get(repository))
 
     def set_branch_protection(
         self, repository: str, patterns: Sequence[str], *, if_match: str | None = None
@@ -145,7 +156,7 @@ class RepositoryCalls(CatalogCore):
         Raises:
             PreconditionError: 412, `if_match` is not the present ETag.
         """
-        self._protection.replace(self._writable(repository), patterns, if_match)
+        self._refs.protection.replace(self._refs.repositories.writable(repository), patterns, if_match)
 
 
 def _claim(objects: ObjectWriter) -> None:

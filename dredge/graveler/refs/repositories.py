@@ -23,7 +23,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dredge.graveler.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from dredge.graveler.errors import (
+    NotUniqueError,
+    ReadOnlyError,
+    RepositoryInDeletionError,
+    RepositoryNotFoundError,
+)
 from dredge.graveler.refs.commits import new_commit
 from dredge.graveler.refs.records import (
     FIRST_MESSAGE,
@@ -76,6 +81,23 @@ class Repositories:
             raise RepositoryNotFoundError
         if repository.state != "active":
             raise RepositoryInDeletionError
+        return repository
+
+    def writable(self, name: str, force: bool = False) -> Repository:
+        """Look a repository up to change it.
+
+        Args:
+            name: its name.
+            force: also when it is read-only.
+
+        Raises:
+            RepositoryNotFoundError: 404.
+            RepositoryInDeletionError: 410.
+            ReadOnlyError: 403.
+        """
+        repository = self.get(name)
+        if repository.read_only and not force:
+            raise ReadOnlyError
         return repository
 
     def peek(self, name: str) -> Repository | None:

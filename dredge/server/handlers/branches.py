@@ -11,7 +11,7 @@ from dredge.server.failures import RequestError
 
 def list_branches(call: Call) -> Response:
     """GET …/branches."""
-    found = call.catalog.list_branches(
+    found = call.catalog.branches.list_branches(
         call.repository, show_hidden=call.query.flag("show_hidden"), **call.query.paging
     )
     results = [shapes.ref(each) for each in found.results]
@@ -20,7 +20,7 @@ def list_branches(call: Call) -> Response:
 
 def create_branch(call: Call) -> Response:
     """POST …/branches: the one call that answers in plain text."""
-    commit_id = call.catalog.create_branch(
+    commit_id = call.catalog.branches.create_branch(
         call.repository,
         call.body["name"],
         call.body["source"],
@@ -32,12 +32,12 @@ def create_branch(call: Call) -> Response:
 
 def get_branch(call: Call) -> Response:
     """GET …/branches/{branch}."""
-    return answers.answer(200, shapes.ref(call.catalog.get_branch(call.repository, call.branch)))
+    return answers.answer(200, shapes.ref(call.catalog.branches.get_branch(call.repository, call.branch)))
 
 
 def delete_branch(call: Call) -> Response:
     """DELETE …/branches/{branch}."""
-    call.catalog.delete_branch(call.repository, call.branch, force=call.query.flag("force"))
+    call.catalog.branches.delete_branch(call.repository, call.branch, force=call.query.flag("force"))
     return answers.empty()
 
 
@@ -46,7 +46,7 @@ def reset_branch(call: Call) -> Response:
     kind = call.body["type"]
     if kind not in ("reset", "object", "common_prefix"):
         raise RequestError("unknown reset type")
-    call.catalog.reset_branch(
+    call.catalog.branches.reset_branch(
         call.repository,
         call.branch,
         kind=kind,
@@ -58,7 +58,7 @@ def reset_branch(call: Call) -> Response:
 
 def hard_reset_branch(call: Call) -> Response:
     """PUT …/branches/{branch}/hard_reset."""
-    call.catalog.hard_reset(
+    call.catalog.branches.hard_reset(
         call.repository, call.branch, call.query.required("ref"), force=call.query.flag("force")
     )
     return answers.empty()
@@ -66,7 +66,7 @@ def hard_reset_branch(call: Call) -> Response:
 
 def diff_branch(call: Call) -> Response:
     """GET …/branches/{branch}/diff."""
-    found = call.catalog.diff_branch(
+    found = call.catalog.branches.diff_branch(
         call.repository, call.branch, delimiter=call.query.text("delimiter"), **call.query.paging
     )
     results = [shapes.diff(each) for each in found.results]
@@ -75,14 +75,14 @@ def diff_branch(call: Call) -> Response:
 
 def list_tags(call: Call) -> Response:
     """GET …/tags."""
-    found = call.catalog.list_tags(call.repository, **call.query.paging)
+    found = call.catalog.tags.list_tags(call.repository, **call.query.paging)
     results = [shapes.ref(each) for each in found.results]
     return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
 def create_tag(call: Call) -> Response:
     """POST …/tags."""
-    made = call.catalog.create_tag(
+    made = call.catalog.tags.create_tag(
         call.repository, call.body["id"], call.body["ref"], force=call.flag("force")
     )
     return answers.answer(201, shapes.ref(made))
@@ -90,10 +90,10 @@ def create_tag(call: Call) -> Response:
 
 def get_tag(call: Call) -> Response:
     """GET …/tags/{tag}."""
-    return answers.answer(200, shapes.ref(call.catalog.get_tag(call.repository, call.path["tag"])))
+    return answers.answer(200, shapes.ref(call.catalog.tags.get_tag(call.repository, call.path["tag"])))
 
 
 def delete_tag(call: Call) -> Response:
     """DELETE …/tags/{tag}."""
-    call.catalog.delete_tag(call.repository, call.path["tag"], force=call.query.flag("force"))
+    call.catalog.tags.delete_tag(call.repository, call.path["tag"], force=call.query.flag("force"))
     return answers.empty()

@@ -22,7 +22,7 @@ from dredge.server.failures import RequestError
 
 def commit(call: Call) -> Response:
     """POST …/branches/{branch}/commits."""
-    made = call.catalog.commit(
+    made = call.catalog.commits.commit(
         call.repository,
         call.branch,
         committer=call.committer,
@@ -39,7 +39,7 @@ def commit(call: Call) -> Response:
 def get_commit(call: Call) -> Response:
     """GET …/commits/{commit_id}; any ref expression; one that leads nowhere is a missing commit."""
     try:
-        found = call.catalog.get_commit(call.repository, call.path["commit_id"])
+        found = call.catalog.commits.get_commit(call.repository, call.path["commit_id"])
     except RepositoryNotFoundError:
         raise
     except MissingError:
@@ -64,14 +64,14 @@ def create_commit_record(call: Call) -> Response:
         version=body["version"],
         generation=body["generation"],
     )
-    call.catalog.create_commit_record(call.repository, record, force=call.flag("force"))
+    call.catalog.commits.create_commit_record(call.repository, record, force=call.flag("force"))
     return answers.empty()
 
 
 def log_commits(call: Call) -> Response:
     """GET …/refs/{ref}/commits."""
     query = call.query
-    found = call.catalog.log(
+    found = call.catalog.commits.log(
         call.repository,
         call.path["ref"],
         objects=query.many("objects"),
@@ -91,7 +91,7 @@ def merge(call: Call) -> Response:
     """POST …/refs/{source}/merge/{branch}; a conflict has a body of its own."""
     body = call.body
     try:
-        made = call.catalog.merge(
+        made = call.catalog.merges.merge(
             call.repository,
             call.path["source"],
             call.branch,
@@ -110,13 +110,13 @@ def merge(call: Call) -> Response:
 
 def find_merge_base(call: Call) -> Response:
     """GET …/refs/{source}/merge/{branch}."""
-    found = call.catalog.find_merge_base(call.repository, call.path["source"], call.branch)
+    found = call.catalog.merges.find_merge_base(call.repository, call.path["source"], call.branch)
     return answers.answer(200, shapes.merge_base(found))
 
 
 def revert(call: Call) -> Response:
     """POST …/branches/{branch}/revert."""
-    call.catalog.revert(
+    call.catalog.merges.revert(
         call.repository,
         call.branch,
         call.body["ref"],
@@ -131,7 +131,7 @@ def revert(call: Call) -> Response:
 
 def cherry_pick(call: Call) -> Response:
     """POST …/branches/{branch}/cherry-pick."""
-    made = call.catalog.cherry_pick(
+    made = call.catalog.merges.cherry_pick(
         call.repository,
         call.branch,
         call.body["ref"],
@@ -148,7 +148,7 @@ def diff_refs(call: Call) -> Response:
     kind = call.query.text("type", "three_dot")
     if kind not in ("two_dot", "three_dot"):
         raise RequestError.parameter("type", "query", "value is not one of the allowed values")
-    found = call.catalog.diff_refs(
+    found = call.catalog.merges.diff_refs(
         call.repository,
         call.path["left"],
         call.path["right"],

@@ -11,35 +11,35 @@ from dredge.server.calls import Call
 
 def dump_refs(call: Call) -> Response:
     """PUT …/refs/dump."""
-    return answers.answer(201, shapes.refs_dump(call.catalog.dump_refs(call.repository)))
+    return answers.answer(201, shapes.refs_dump(call.catalog.dumps.dump_refs(call.repository)))
 
 
 def restore_refs(call: Call) -> Response:
     """PUT …/refs/restore: 200 without a body."""
-    call.catalog.restore_refs(call.repository, _dump(call), force=call.flag("force"))
+    call.catalog.dumps.restore_refs(call.repository, _dump(call), force=call.flag("force"))
     return answers.empty(200)
 
 
 def dump_submit(call: Call) -> Response:
     """POST …/dump."""
-    return answers.answer(202, {"id": call.catalog.dump_submit(call.repository)})
+    return answers.answer(202, {"id": call.catalog.dumps.dump_submit(call.repository)})
 
 
 def dump_status(call: Call) -> Response:
     """GET …/dump."""
-    task = call.catalog.dump_status(call.repository, call.query.required("task_id"))
+    task = call.catalog.dumps.dump_status(call.repository, call.query.required("task_id"))
     return answers.answer(200, shapes.refs_task(task))
 
 
 def restore_submit(call: Call) -> Response:
     """POST …/restore."""
-    task_id = call.catalog.restore_submit(call.repository, _dump(call), force=call.flag("force"))
+    task_id = call.catalog.dumps.restore_submit(call.repository, _dump(call), force=call.flag("force"))
     return answers.answer(202, {"id": task_id})
 
 
 def restore_status(call: Call) -> Response:
     """GET …/restore."""
-    task = call.catalog.restore_status(call.repository, call.query.required("task_id"))
+    task = call.catalog.dumps.restore_status(call.repository, call.query.required("task_id"))
     return answers.answer(200, shapes.refs_task(task))
 
 

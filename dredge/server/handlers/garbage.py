@@ -26,25 +26,25 @@ class OldServerError(GravelerError):
 
 def get_gc_rules(call: Call) -> Response:
     """GET …/settings/gc_rules, and its deprecated twin GET …/gc/rules."""
-    return answers.answer(200, shapes.gc_rules(call.catalog.get_gc_rules(call.repository)))
+    return answers.answer(200, shapes.gc_rules(call.catalog.garbage.get_gc_rules(call.repository)))
 
 
 def set_gc_rules(call: Call) -> Response:
     """PUT …/settings/gc_rules, and its deprecated twin POST …/gc/rules. The last rule of a branch counts."""
     days = {each["branch_id"]: each["retention_days"] for each in call.body["branches"]}
-    call.catalog.set_gc_rules(call.repository, Rules(call.body["default_retention_days"], days))
+    call.catalog.garbage.set_gc_rules(call.repository, Rules(call.body["default_retention_days"], days))
     return answers.empty()
 
 
 def delete_gc_rules(call: Call) -> Response:
     """DELETE …/settings/gc_rules, and its deprecated twin DELETE …/gc/rules."""
-    call.catalog.delete_gc_rules(call.repository)
+    call.catalog.garbage.delete_gc_rules(call.repository)
     return answers.empty()
 
 
 def check_gc_rules_set_allowed(call: Call) -> Response:
     """GET …/gc/rules/set_allowed."""
-    call.catalog.get_repository(call.repository)
+    call.catalog.repositories.get_repository(call.repository)
     return answers.empty()
 
 
@@ -53,7 +53,7 @@ def prepare_commits(call: Call) -> Response:
     settings = call.backend.settings
     if settings.defect("prepare_commits_404"):
         raise MissingError
-    made = call.catalog.prepare_commits(call.repository)
+    made = call.catalog.garbage.prepare_commits(call.repository)
     shape = shapes.prepared_commits(made, presigned_url="")
     if settings.prepare_commits_answer == "single" and not settings.defect("double_body_prepare_commits"):
         del shape["gc_commits_presigned_url"]
@@ -70,19 +70,19 @@ def prepare_commits_async(call: Call) -> Response:
     _old_server(call)
     if call.backend.settings.defect("prepare_commits_404"):
         raise MissingError
-    return answers.answer(202, {"id": call.catalog.prepare_commits_async(call.repository)})
+    return answers.answer(202, {"id": call.catalog.garbage.prepare_commits_async(call.repository)})
 
 
 def prepare_commits_status(call: Call) -> Response:
     """GET …/gc/prepare_commits/status."""
     _old_server(call)
-    status = call.catalog.prepare_commits_status(call.repository, call.query.required("id"))
+    status = call.catalog.garbage.prepare_commits_status(call.repository, call.query.required("id"))
     return answers.answer(200, shapes.prepare_status(status))
 
 
 def prepare_uncommitted(call: Call) -> Response:
     """POST …/gc/prepare_uncommited (the path is misspelled in the API)."""
-    made = call.catalog.prepare_uncommitted(call.repository, call.body.get("continuation_token"))
+    made = call.catalog.garbage.prepare_uncommitted(call.repository, call.body.get("continuation_token"))
     return answers.answer(201, shapes.prepared_uncommitted(made))
 
 
@@ -98,14 +98,14 @@ def get_range(call: Call) -> Response:
 
 def get_metadata_object(call: Call) -> Response:
     """GET …/metadata/object/{type}/{id}: the file itself; 410 when there is none."""
-    data = call.catalog.read_metadata_object(call.repository, call.path["id"])
+    data = call.catalog.commits.read_metadata_object(call.repository, call.path["id"])
     return Response(
         data, 200, {"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff"}
     )
 
 
 def _metadata_location(call: Call) -> Response:
-    call.catalog.get_repository(call.repository)
+    call.catalog.repositories.get_repository(call.repository)
     location = f"_lakefs/{call.path['id']}"
     return answers.answer(200, {"location": location}, {"Location": location})
 

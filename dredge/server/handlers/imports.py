@@ -26,12 +26,12 @@ def import_start(call: Call) -> Response:
             Permission(Action.IMPORT_FROM_STORAGE, namespace_arn(each["path"])),
             Permission(Action.WRITE_OBJECT, object_arn(repository, each["destination"])),
         )
-    call.catalog.get_repository(repository)
+    call.catalog.repositories.get_repository(repository)
     paths = [_path(each) for each in call.body["paths"]]
     if not call.backend.namespaces.can_import:
         raise ImportUnsupportedError
     commit = call.body["commit"]
-    started = call.catalog.import_start(
+    started = call.catalog.imports.import_start(
         repository,
         call.branch,
         paths,
@@ -46,13 +46,13 @@ def import_start(call: Call) -> Response:
 
 def import_status(call: Call) -> Response:
     """GET …/branches/{branch}/import."""
-    found = call.catalog.import_status(call.repository, call.query.required("id"))
+    found = call.catalog.imports.import_status(call.repository, call.query.required("id"))
     return answers.answer(200, shapes.import_status(found))
 
 
 def import_cancel(call: Call) -> Response:
     """DELETE …/branches/{branch}/import: 409 when it has ended already."""
-    call.catalog.import_cancel(call.repository, call.query.required("id"))
+    call.catalog.imports.import_cancel(call.repository, call.query.required("id"))
     return answers.empty()
 
 

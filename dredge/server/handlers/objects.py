@@ -35,7 +35,7 @@ def upload_object(call: Call) -> Response:
         content_type, content = form.open() or DEFAULT_CONTENT_TYPE, form
     metadata = _metadata_headers(call.headers)
     try:
-        made = call.catalog.upload_object(
+        made = call.catalog.objects.upload_object(
             call.repository,
             call.branch,
             path,
@@ -55,7 +55,7 @@ def upload_object(call: Call) -> Response:
 def stage_object(call: Call) -> Response:
     """PUT …/branches/{branch}/objects (deprecated)."""
     body = call.body
-    made = call.catalog.stage_object(
+    made = call.catalog.objects.stage_object(
         call.repository,
         call.branch,
         call.query.required("path"),
@@ -76,7 +76,7 @@ def get_physical_address(call: Call) -> Response:
     if call.query.flag("presign"):
         # A real server without pre-signing answers 500 here, and 400 where it reads.
         return answers.error(500, "operation not supported")
-    address = call.catalog.get_physical_address(call.repository, call.branch, path)
+    address = call.catalog.addresses.get_physical_address(call.repository, call.branch, path)
     return answers.answer(200, {"physical_address": address, "presigned_url": None})
 
 
@@ -90,7 +90,7 @@ def link_physical_address(call: Call) -> Response:
     checksum = body["checksum"].strip(' "')
     if not checksum:
         raise RequestError("checksum is required")
-    made = call.catalog.link_physical_address(
+    made = call.catalog.addresses.link_physical_address(
         call.repository,
         call.branch,
         path,
@@ -107,7 +107,7 @@ def link_physical_address(call: Call) -> Response:
 
 def delete_object(call: Call) -> Response:
     """DELETE …/branches/{branch}/objects."""
-    call.catalog.delete_object(
+    call.catalog.objects.delete_object(
         call.repository,
         call.branch,
         call.query.required("path"),
@@ -132,14 +132,14 @@ def delete_objects(call: Call) -> Response:
     if call.query.flag("no_tombstone"):
         failed = [error for path in paths if (error := _delete_one(call, path, force)) is not None]
     else:
-        failed = call.catalog.delete_objects(call.repository, call.branch, paths, force=force)
+        failed = call.catalog.objects.delete_objects(call.repository, call.branch, paths, force=force)
     failed += [DeleteError(path, 401, "Unauthorized") for path in refused]
     return answers.answer(200, {"errors": [shapes.delete_error(each) for each in failed]})
 
 
 def check_upload_allowed(call: Call) -> Response:
     """GET …/branches/{branch}/objects/stage_allowed: whoever gets here may."""
-    call.catalog.get_repository(call.repository)
+    call.catalog.repositories.get_repository(call.repository)
     return answers.empty()
 
 
@@ -150,7 +150,7 @@ def _may_delete(call: Call, path: str) -> bool:
 def copy_object(call: Call) -> Response:
     """POST …/branches/{branch}/objects/copy."""
     body = call.body
-    made = call.catalog.copy_object(
+    made = call.catalog.objects.copy_object(
         call.repository,
         call.branch,
         call.query.required("dest_path"),
@@ -164,7 +164,7 @@ def copy_object(call: Call) -> Response:
 
 def update_object_user_metadata(call: Call) -> Response:
     """PUT …/branches/{branch}/objects/stat/user_metadata: 204, though the description says 201."""
-    call.catalog.update_user_metadata(
+    call.catalog.objects.update_user_metadata(
         call.repository, call.branch, call.query.required("path"), call.body["set"]
     )
     return answers.empty()
@@ -172,7 +172,7 @@ def update_object_user_metadata(call: Call) -> Response:
 
 def _delete_one(call: Call, path: str, force: bool) -> DeleteError | None:
     try:
-        call.catalog.delete_object(call.repository, call.branch, path, no_tombstone=True, force=force)
+        call.catalog.objects.delete_object(call.repository, call.branch, path, no_tombstone=True, force=force)
     except GravelerError as failure:
         return DeleteError(path, failure.status, str(failure))
     return None

@@ -13,7 +13,7 @@ def create_presign_multipart_upload(call: Call) -> Response:
     """POST …/branches/{branch}/staging/pmpu."""
     path = call.query.required("path")
     parts = _integer("parts", "query", call.query.text("parts", "0"))
-    made = call.catalog.create_presigned_multipart(call.repository, call.branch, path, parts=parts)
+    made = call.catalog.presigned.create_presigned_multipart(call.repository, call.branch, path, parts=parts)
     shape = {"physical_address": made.physical_address, "upload_id": made.upload_id}
     return answers.answer(201, {**shape, "presigned_urls": made.urls} if made.urls else shape)
 
@@ -21,7 +21,7 @@ def create_presign_multipart_upload(call: Call) -> Response:
 def complete_presign_multipart_upload(call: Call) -> Response:
     """PUT …/branches/{branch}/staging/pmpu/{upload}."""
     body = call.body
-    made = call.catalog.complete_presigned_multipart(
+    made = call.catalog.presigned.complete_presigned_multipart(
         call.repository,
         call.branch,
         call.query.required("path"),
@@ -36,7 +36,7 @@ def complete_presign_multipart_upload(call: Call) -> Response:
 
 def abort_presign_multipart_upload(call: Call) -> Response:
     """DELETE …/branches/{branch}/staging/pmpu/{upload}."""
-    call.catalog.abort_presigned_multipart(
+    call.catalog.presigned.abort_presigned_multipart(
         call.repository,
         call.branch,
         call.query.required("path"),
@@ -49,8 +49,8 @@ def abort_presign_multipart_upload(call: Call) -> Response:
 def upload_part(call: Call) -> Response:
     """PUT …/branches/{branch}/staging/pmpu/{upload}/parts/{part}: a URL to put it to."""
     path = call.query.required("path")
-    call.catalog.get_repository(call.repository)
-    url = call.catalog.presign_part(
+    call.catalog.repositories.get_repository(call.repository)
+    url = call.catalog.presigned.presign_part(
         call.repository,
         call.branch,
         path,

@@ -19,7 +19,7 @@ _STATUSES = ("open", "closed", "merged")
 def create_pull_request(call: Call) -> Response:
     """POST …/pulls."""
     body = call.body
-    made = call.catalog.create_pull_request(
+    made = call.catalog.pulls.create_pull_request(
         call.repository,
         title=body["title"],
         source=body["source_branch"],
@@ -32,7 +32,7 @@ def create_pull_request(call: Call) -> Response:
 
 def get_pull_request(call: Call) -> Response:
     """GET …/pulls/{pull}."""
-    found = call.catalog.get_pull_request(call.repository, call.path["pull"])
+    found = call.catalog.pulls.get_pull_request(call.repository, call.path["pull"])
     return answers.answer(200, shapes.pull_request(found))
 
 
@@ -42,7 +42,7 @@ def list_pull_requests(call: Call) -> Response:
     if wanted not in ("all", "open", "closed"):
         raise RequestError.parameter("status", "query", "value is not one of the allowed values")
     status = None if wanted == "all" else cast(PullStatus, wanted)
-    page = call.catalog.list_pull_requests(call.repository, status=status, **call.query.paging)
+    page = call.catalog.pulls.list_pull_requests(call.repository, status=status, **call.query.paging)
     results: list[dict[str, Any]] = [shapes.pull_request(each) for each in page.results]
     return answers.page(results, has_more=page.has_more, next_offset=page.next_offset)
 
@@ -56,7 +56,7 @@ def update_pull_request(call: Call) -> Response:
             'doesn\'t match schema #/components/schemas/PullRequestBasic: Error at "/status": '
             "value is not one of the allowed values"
         )
-    call.catalog.update_pull_request(
+    call.catalog.pulls.update_pull_request(
         call.repository,
         call.path["pull"],
         status=status,
@@ -68,10 +68,10 @@ def update_pull_request(call: Call) -> Response:
 
 def merge_pull_request(call: Call) -> Response:
     """PUT …/pulls/{pull}/merge; a conflict has a body of its own, and needs what a merge needs."""
-    found = call.catalog.get_pull_request(call.repository, call.path["pull"])
+    found = call.catalog.pulls.get_pull_request(call.repository, call.path["pull"])
     call.require(Permission(Action.CREATE_COMMIT, branch_arn(call.repository, found.destination)))
     try:
-        made = call.catalog.merge_pull_request(call.repository, found.id, committer=call.committer)
+        made = call.catalog.pulls.merge_pull_request(call.repository, found.id, committer=call.committer)
     except MergeConflictError:
         return answers.answer(409, {"reference": ""})
     return answers.answer(200, {"reference": made.id})

@@ -36,7 +36,7 @@ class _BadRange(Exception):
 def stat_object(call: Call) -> Response:
     """GET …/refs/{ref}/objects/stat."""
     _refuse_presign(call)
-    found = call.catalog.stat(call.repository, call.path["ref"], call.query.required("path"))
+    found = call.catalog.reading.stat(call.repository, call.path["ref"], call.query.required("path"))
     metadata = found.metadata if call.query.flag("user_metadata", default=True) else {}
     return answers.answer(200, shapes.object_stats(found, metadata=metadata))
 
@@ -45,7 +45,7 @@ def list_objects(call: Call) -> Response:
     """GET …/refs/{ref}/objects/ls."""
     _refuse_presign(call)
     with_metadata = call.query.flag("user_metadata", default=True)
-    found = call.catalog.list_entries(
+    found = call.catalog.reading.list_entries(
         call.repository, call.path["ref"], delimiter=call.query.text("delimiter"), **call.query.paging
     )
     results = [
@@ -57,7 +57,7 @@ def list_objects(call: Call) -> Response:
 
 def head_object(call: Call) -> Response:
     """HEAD …/refs/{ref}/objects: says nothing about whether the bytes are there."""
-    stats = call.catalog.stat(call.repository, call.path["ref"], call.query.required("path"))
+    stats = call.catalog.reading.stat(call.repository, call.path["ref"], call.query.required("path"))
     headers = {
         **_object_headers(stats),
         "Accept-Ranges": "bytes",
@@ -77,7 +77,7 @@ def head_object(call: Call) -> Response:
 
 def get_object(call: Call) -> Response:
     """GET …/refs/{ref}/objects: whole, a range (206), or 304."""
-    content = call.catalog.get_object(call.repository, call.path["ref"], call.query.required("path"))
+    content = call.catalog.reading.get_object(call.repository, call.path["ref"], call.query.required("path"))
     stats = content.stats
     headers = _object_headers(stats)
     if call.headers.get("if-none-match") == headers["ETag"]:
@@ -100,7 +100,7 @@ def get_object(call: Call) -> Response:
 
 def get_underlying_properties(call: Call) -> Response:
     """GET …/refs/{ref}/objects/underlyingProperties: the storage class is not known here."""
-    call.catalog.stat(call.repository, call.path["ref"], call.query.required("path"))
+    call.catalog.reading.stat(call.repository, call.path["ref"], call.query.required("path"))
     return answers.answer(200, {"storage_class": None})
 
 

@@ -47,7 +47,7 @@ PATHS = st.text(
 def test_any_key_is_exactly_that_path(lake: Lake, s3: Any, repo: str, path: str) -> None:
     s3.put_object(Bucket=repo, Key=f"main/{path}", Body=path.encode())
     assert s3.get_object(Bucket=repo, Key=f"main/{path}")["Body"].read() == path.encode()
-    listed = lake.server.catalog.list_entries(repo, "main").results
+    listed = lake.server.catalog.reading.list_entries(repo, "main").results
     assert [each.path for each in listed] == [path]
     assert s3.list_objects_v2(Bucket=repo, Prefix="main/")["Contents"][0]["Key"] == f"main/{path}"
     s3.delete_object(Bucket=repo, Key=f"main/{path}")
@@ -59,7 +59,7 @@ def test_any_key_is_exactly_that_path(lake: Lake, s3: Any, repo: str, path: str)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_keys_come_back_as_they_went(lake: Lake, s3: Any, repo: str, path: str) -> None:
     s3.put_object(Bucket=repo, Key=f"main/{path}", Body=b"x")
-    assert lake.server.catalog.stat(repo, "main", path).size_bytes == 1
+    assert lake.server.catalog.reading.stat(repo, "main", path).size_bytes == 1
     assert s3.head_object(Bucket=repo, Key=f"main/{path}")["ContentLength"] == 1
     s3.delete_object(Bucket=repo, Key=f"main/{path}")
     assert "Contents" not in s3.list_objects_v2(Bucket=repo, Prefix="main/")
@@ -83,7 +83,7 @@ def test_content_type_metadata_and_etag_are_kept(s3: Any, repo: str, content: by
 
 def test_metadata_is_kept_where_lakefs_keeps_it(lake: Lake, s3: Any, repo: str) -> None:
     s3.put_object(Bucket=repo, Key="main/a", Body=b"", Metadata={"Colour": "=?UTF-8?B?YmxhdcO8?="})
-    assert lake.server.catalog.stat(repo, "main", "a").metadata == {"X-Amz-Meta-colour": "blauü"}
+    assert lake.server.catalog.reading.stat(repo, "main", "a").metadata == {"X-Amz-Meta-colour": "blauü"}
     assert s3.head_object(Bucket=repo, Key="main/a")["Metadata"] == {"colour": "=?UTF-8?B?YmxhdcO8?="}
 
 
@@ -101,8 +101,8 @@ def test_objects_are_the_same_through_the_api(lake: Lake, s3: Any, repo: str) ->
 
 def test_any_ref_can_be_read_and_only_a_branch_written(lake: Lake, s3: Any, repo: str) -> None:
     s3.put_object(Bucket=repo, Key="main/a", Body=b"1")
-    commit = lake.server.catalog.commit(repo, "main", message="m", committer="c")
-    lake.server.catalog.create_tag(repo, "v1", "main")
+    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
+    lake.server.catalog.tags.create_tag(repo, "v1", "main")
     s3.put_object(Bucket=repo, Key="main/a", Body=b"2")
     for ref, content in {"main": b"2", "v1": b"1", commit.id: b"1", "main@": b"1", "main~0": b"1"}.items():
         assert s3.get_object(Bucket=repo, Key=f"{ref}/a")["Body"].read() == content
