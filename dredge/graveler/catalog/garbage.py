@@ -107,7 +107,7 @@ class GarbageService:
         result = None
         if task.done and not task.error_msg:
             result = PreparedCommits(info.run_id, info.gc_commits_location, info.gc_addresses_location)
-        return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None, task.status_code)
+        return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None)
 
     def prepare_uncommitted(
         self, repository: str, continuation_token: str | None = None

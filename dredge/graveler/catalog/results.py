@@ -142,7 +142,6 @@ class PrepareStatus:
     update_time: datetime
     result: PreparedCommits | None = None
     error: str | None = None
-    error_status: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ class Settings:
         write_tries: tries of a write before 429.
         commit_tries: tries of the last step of a commit before 429.
         task_expiry: how long the status of an asynchronous task is kept.
-        presign: whether pre-signed URLs are handed out (never, here).
         presign_multipart: whether URLs for the parts of an upload are handed out, where the store can sign.
         background: do tasks and token drops in threads; False does them before the call returns.
         defects: names of CATALOG_DEFECTS to switch on; others are ignored here (the server has its own).
@@ -69,7 +68,6 @@ class Settings:
     write_tries: int = 3
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
-    presign: bool = False
     presign_multipart: bool = False
     background: bool = True
     defects: frozenset[str] = frozenset()

@@ -123,27 +123,18 @@ class RangeReader:
             return None
         return records.value(at)
 
-    def list_entries(
-        self, metarange_id: str, after: bytes = b"", prefix: bytes = b"", start: bytes = b""
-    ) -> Iterator[tuple[bytes, Value]]:
+    def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
         """All paths with their values, in byte order of the paths.
 
         Args:
             metarange_id: the content.
-            after: only paths strictly greater; empty is no bound.
-            prefix: only paths that begin with it.
-            start: only paths equal or greater.
+            start: the first path to list.
         """
         metarange = self.get_metarange(metarange_id)
-        low = max(prefix, start, after)
-        for info in metarange.ranges[metarange.position(low) :]:
+        for info in metarange.ranges[metarange.position(start) :]:
             records = self.get_range(info)
-            for at in range(bisect_left(records.keys, low), len(records.keys)):
-                key = records.keys[at]
-                if prefix and not key.startswith(prefix):
-                    return
-                if key != after or not after:
-                    yield key, records.value(at)
+            for at in range(bisect_left(records.keys, start), len(records.keys)):
+                yield records.keys[at], records.value(at)
 
     def name_of(self, table_id: str) -> str:
         """What errors call a file."""

@@ -37,7 +37,7 @@ def new_commit(
     """
     ids = tuple(parent.id for parent in parents)
     return Commit(
-        id=hash_commit(committer, message, metarange_id, creation_date, metadata, ids),
+        id=commit_id(committer, message, metarange_id, creation_date, metadata, ids),
         committer=committer,
         message=message,
         creation_date=creation_date,
@@ -49,21 +49,9 @@ def new_commit(
     )
 
 
-def hash_commit(
-    committer: str,
-    message: str,
-    metarange_id: str,
-    creation_date: datetime,
-    metadata: Mapping[str, str],
-    parents: Sequence[str],
-) -> str:
-    """Compute a commit's id (facts 1.5)."""
-    return commit_id(committer, message, metarange_id, creation_date, metadata, parents)
-
-
 def expected_id(commit: Commit) -> str:
     """Compute the id that a commit's record must have."""
-    return hash_commit(
+    return commit_id(
         commit.committer,
         commit.message,
         commit.metarange_id,

@@ -93,15 +93,6 @@ def read_table(
     return table
 
 
-def verify_table_id(data: bytes, name: str, expected_id: str) -> None:
-    """Check that a file is the table of an id.
-
-    Raises:
-        FormatError: damaged, or another table.
-    """
-    read_table(data, name, expected_id=expected_id)
-
-
 def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
     """Give each data block's handle and index key; together they tile the file up to the index."""
     at = number = 0

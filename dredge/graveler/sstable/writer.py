@@ -163,7 +163,6 @@ class TableWriter:
         self, kind: str = RANGES, extra: Mapping[str, str] | None = None, sizes: BlockSizes = SERVER_SIZES
     ) -> None:
         self._properties = {**(extra or {}), "type": kind}
-        self._sizes = sizes
         self._out = bytearray()
         self._block = _BlockWriter(sizes.restart_interval, sizes.data)
         self._index = _BlockWriter(1, sizes.index)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.graveler.catalog import Commit, ObjectStats, Page, Rules, Settings
+from dredge.graveler.committed import commit_id
 from dredge.graveler.errors import CommitNotFoundError, GravelerError, RepositoryNotFoundError
-from dredge.graveler.refs.commits import hash_commit
 from dredge.graveler.refs.records import Branch, Tag
 from dredge.graveler.staging.area import Staged
 from tests.support.captured import FOLDER, NAMESPACE, REPOSITORY, api, captured_lake, kv_rows, truth
@@ -118,7 +118,7 @@ def test_every_commit_equals_the_servers_and_its_id_is_its_hash(lake: Lake) -> N
     for captured in api("commits")["commits"]:
         commit = lake.catalog.commits.get_commit(REPOSITORY, captured["id"])
         assert as_commit(commit) == captured
-        assert commit.id == hash_commit(
+        assert commit.id == commit_id(
             commit.committer,
             commit.message,
             commit.metarange_id,

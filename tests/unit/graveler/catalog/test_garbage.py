@@ -26,6 +26,7 @@ from dredge.graveler.errors import (
     RulesNotFoundError,
     TaskNotFoundError,
 )
+from dredge.graveler.messages import GarbageCollectionPrepareStatus
 from dredge.graveler.staging.area import Staged
 from dredge.graveler.xid import descending_time
 from tests.support.captured import FOLDER
@@ -412,7 +413,10 @@ def test_a_task_that_fails_says_why() -> None:
     server = lake.another_server(WatchedStore(lake.kv, fail))
     task = server.garbage.prepare_commits_async(lake.repository)
     status = server.garbage.prepare_commits_status(lake.repository, task)
-    assert (status.completed, status.error, status.error_status) == (True, "the store is down", 500)
+    assert (status.completed, status.error) == (True, "the store is down")
+    found = lake.catalog.repositories.get_repository(lake.repository)
+    raw = lake.kv.get(found.partition, f"tasks/{task}".encode())
+    assert GarbageCollectionPrepareStatus.FromString(raw).task.status_code == 500
 
 
 def test_trap_31_an_old_task_is_gone_which_is_no_success() -> None:
