@@ -82,7 +82,7 @@ def test_a_servers_repository_is_read_path_by_path() -> None:
         assert reader.get_entry(item.id, b"") is None
 
 
-def test_listing_honours_prefix_start_and_after(store: RangeStore) -> None:
+def test_listing_begins_at_its_start(store: RangeStore) -> None:
     keys = [b"a/%02d" % number for number in range(30)] + [b"b/%02d" % number for number in range(30)]
     writer = MetaRangeWriter(store, SplitRule(raggedness=4))
     for key in keys:
