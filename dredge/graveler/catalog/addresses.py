@@ -46,7 +46,7 @@ class AddressService:
         self._settings = settings
 
     def get_physical_address(self, repository: str, branch: str, path: str) -> str:
-        """Hand out a signed address for one path. The branch is not looked at.
+        """Hand out a signed address for one path. The branch need not exist.
 
         Returns:
             Full URI `<namespace>/data/<slice>/<xid>,<signature>`; the signature is part of the object's key.
@@ -74,9 +74,9 @@ class AddressService:
     ) -> ObjectStats:
         """Stage an entry for bytes written to a handed-out address, at most 24 h after it was handed out.
 
-        Whether the bytes are there is not checked, as on a real server. In profile `design` an address may be
-        linked once, and only one that was handed out: it is used up before the entry is staged, so a call that
-        fails between leaves an object that nothing references.
+        As on a real server, nothing checks that the bytes are there. In profile `design` only an address that
+        was handed out may be linked, and only once: it is used up before the entry is staged, so a call that
+        fails in between leaves an object that nothing references.
 
         Raises:
             LinkAddressError: 400, not signed, not for this path, too old, or (`design`) linked already.

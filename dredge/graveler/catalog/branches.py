@@ -50,12 +50,12 @@ class BranchService:
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
     ) -> str:
-        """Make a branch at a commit; nothing staged is taken over.
+        """Create a branch at a commit, with nothing staged.
 
         Args:
             repository: its name.
             branch: name of the new branch.
-            source: ref expression of a commit.
+            source: ref expression of the commit.
             hidden: leave it out of the default listing.
             force: also in a read-only repository.
 
@@ -81,7 +81,7 @@ class BranchService:
         return commit.id
 
     def get_branch(self, repository: str, branch: str) -> Branch:
-        """Look a branch up.
+        """Look up a branch.
 
         Raises:
             BranchNotFoundError: 404.
@@ -110,7 +110,7 @@ class BranchService:
         return named_page(scan, prefix, after, amount, lambda branch: branch.name)
 
     def delete_branch(self, repository: str, branch: str, *, force: bool = False) -> None:
-        """Remove a branch and queue its staged changes for dropping.
+        """Delete a branch, and queue its staging tokens for dropping.
 
         Raises:
             DefaultBranchError: 403.
@@ -131,10 +131,10 @@ class BranchService:
         path: str = "",
         force: bool = False,
     ) -> None:
-        """Throw uncommitted changes away: all, those of one path, or those below a prefix.
+        """Discard uncommitted changes: all, those of one path, or those below a prefix.
 
         Resetting an object whose staged identity equals the committed one does nothing, as on a real server:
-        the branch keeps reading the newer address (trap 45).
+        readers of the branch keep getting the newer address (trap 45).
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
@@ -182,7 +182,7 @@ class BranchService:
         after: str = "",
         amount: int = 100,
     ) -> Page[Diff]:
-        """What is staged, compared with the head. Entries of equal identity are no difference."""
+        """What is staged, compared with the head. Entries of equal identity do not differ."""
         found = self._refs.repositories.get(repository)
         ranges = self._namespaces.of(found).ranges
 

@@ -71,17 +71,17 @@ class CommitService:
         Args:
             repository: its name.
             branch: its name.
-            committer: who.
-            message: why.
-            metadata: kept with the commit.
-            date: creation date instead of now (aware; past and future alike).
+            committer: name of the user.
+            message: commit message.
+            metadata: user metadata.
+            date: creation date instead of now; aware, may be in the past or the future.
             source_metarange: commit this metarange instead of what is staged; nothing may be staged then.
             allow_empty: commit also when nothing changed.
             force: also in a read-only repository.
 
         Raises:
-            NoChangesError: 400; the staging token stays sealed on the branch.
-            TooManyTriesError: 429; nothing is lost, the changes stay on the branch.
+            NoChangesError: 400; the staging token remains sealed on the branch.
+            TooManyTriesError: 429; the changes stay on the branch.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
@@ -97,7 +97,7 @@ class CommitService:
         )
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        """Look up the commit that an expression names.
+        """Look up the commit that an expression refers to.
 
         Raises:
             CommitNotFoundError: 404.
@@ -105,7 +105,7 @@ class CommitService:
         return self._refs.resolver.commit(self._refs.repositories.get(repository), ref)
 
     def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
-        """Write a commit record as it is (any date, any version); its id must be its hash.
+        """Write a commit record as given, with any date and version; its id must be its hash.
 
         Raises:
             InvalidValueError: 400, the id is not the hash.
@@ -133,19 +133,19 @@ class CommitService:
         after: str = "",
         amount: int = 100,
     ) -> Page[Commit]:
-        """Commits that a ref leads to, newest first along the graph.
+        """A commit and its ancestors, newest first along the graph.
 
         Args:
             repository: its name.
             ref: where to start.
             objects: only commits that changed one of these paths.
             prefixes: only commits that changed something below one of these.
-            limit: `amount` bounds the whole answer; there is no next page.
+            limit: `amount` limits the whole result; there is no next page.
             first_parent: follow first parents only.
-            since: leave out commits older than this.
-            stop_at: ref of the last commit to show.
-            after: commit id of the last result of the page before.
-            amount: results a page, at most 1000.
+            since: stop at the first commit older than this.
+            stop_at: ref of the last commit to list.
+            after: id of the last commit of the previous page.
+            amount: maximum number of results, at most 1000.
         """
         found = self._refs.repositories.get(repository)
         start = self._refs.resolver.commit(found, ref)
@@ -210,7 +210,7 @@ class CommitService:
     def _changes_any(
         self, repository: Repository, commit: Commit, objects: Sequence[str], prefixes: Sequence[str]
     ) -> bool:
-        """Say whether a commit differs from its main parent at a path or below a prefix."""
+        """Whether a commit differs from its main parent at one of some paths or below one of some prefixes."""
         parent = commit.main_parent
         before = "" if parent is None else self._refs.commits.get(repository, parent).metarange_id
         if before == commit.metarange_id:
@@ -226,7 +226,7 @@ class CommitService:
 
 
 def _behind(commits: Iterator[Commit], after: str) -> Iterator[Commit]:
-    """What comes after a commit."""
+    """The commits that follow a given one."""
     for commit in commits:
         if commit.id == after:
             return commits

@@ -1,8 +1,8 @@
 """API calls that dump refs to the storage namespace, and restore them into a bare repository.
 
-A dump reads branches and tags before commits: commits are only ever added, so every head that it names is in
-it. A restore reads and checks all of a dump before it writes anything, then writes commits, tags and branches in this
-order; one that was interrupted may be repeated.
+A dump reads branches and tags before commits. Commits are only ever added, so it contains every head that it
+names. A restore reads and checks the whole dump before it writes anything, then writes commits, tags and
+branches, in this order; an interrupted one may be repeated.
 
 Source: lakeFS pkg/api/controller.go (DumpRefs, RestoreRefs, DumpSubmit, RestoreSubmit; behaviour only).
 """
@@ -35,27 +35,27 @@ DUMP_PREFIX, RESTORE_PREFIX = "DR", "RR"
 
 
 class NotBareError(BadRequestError):
-    """Refs are restored into a repository that has some of its own."""
+    """Refs cannot be restored into a repository that has refs of its own."""
 
     default = "refs can only be restored into a bare repository: invalid value"
 
 
 class InvalidDumpError(BadRequestError):
-    """A dump that cannot be restored as it is."""
+    """The dump cannot be restored."""
 
     default = "invalid refs dump"
 
 
 @dataclass(frozen=True, slots=True)
 class RefsTask:
-    """How far an asynchronous dump or restore is.
+    """The progress of an asynchronous dump or restore.
 
     Args:
-        id: of the task.
-        done: it ended, well or with an error.
-        updated: aware UTC.
-        refs: of a dump that ended well.
-        error: why it failed.
+        id: id of the task.
+        done: whether it has ended, with or without an error.
+        updated: time of the last change, aware UTC.
+        refs: the result of a successful dump.
+        error: why it failed, if it did.
     """
 
     id: str
@@ -67,7 +67,7 @@ class RefsTask:
 
 @dataclass(frozen=True, slots=True)
 class _Refs:
-    """A dump's content; of commits the records by id."""
+    """The content of a dump; commit records by commit id."""
 
     commits: dict[str, bytes]
     tags: list[Tag]
@@ -97,22 +97,22 @@ class DumpService:
         return self._dump(self._refs.repositories.get(repository))
 
     def restore_refs(self, repository: str, dump: RefsDump, *, force: bool = False) -> None:
-        """Make the commits, branches and tags of a dump in a bare repository.
+        """Restore the commits, branches and tags of a dump into a bare repository.
 
         Args:
             repository: its name; its namespace has the dump's files.
-            dump: what a dump answered.
+            dump: result of a dump.
             force: also in a read-only repository.
 
         Raises:
             NotBareError: 400.
             InvalidDumpError: 400, damaged, or a ref without its commit.
-            MissingError: 404, a file is not there.
+            MissingError: 404, a file of the dump is missing.
         """
         self._restore(self._refs.repositories.writable(repository, force), dump)
 
     def dump_submit(self, repository: str) -> str:
-        """Begin a dump; gives the task's id."""
+        """Begin a dump; returns the task's id."""
         found = self._refs.repositories.get(repository)
         status = messages.RepositoryDumpStatus()
 
@@ -125,7 +125,7 @@ class DumpService:
         return self._tasks.submit(found, status, DUMP_PREFIX, "dump_refs", work)
 
     def dump_status(self, repository: str, task_id: str) -> RefsTask:
-        """How far a dump is.
+        """The progress of a dump.
 
         Raises:
             TaskNotFoundError: 404.
@@ -140,7 +140,7 @@ class DumpService:
         return replace(answer, refs=refs)
 
     def restore_submit(self, repository: str, dump: RefsDump, *, force: bool = False) -> str:
-        """Begin a restore; gives the task's id."""
+        """Begin a restore; returns the task's id."""
         found = self._refs.repositories.writable(repository, force)
         status = messages.RepositoryRestoreStatus()
         return self._tasks.submit(
@@ -148,7 +148,7 @@ class DumpService:
         )
 
     def restore_status(self, repository: str, task_id: str) -> RefsTask:
-        """How far a restore is.
+        """The progress of a restore.
 
         Raises:
             TaskNotFoundError: 404.
@@ -177,7 +177,7 @@ class DumpService:
         for branch in refs.branches:
             with suppress(BranchExistsError):
                 self._refs.branches.create(found, branch)
-        self._require_room(found, refs)  # somebody else may have restored another dump meanwhile
+        self._require_room(found, refs)  # another dump may have been restored meanwhile
 
     def _read_dump(self, found: Repository, dump: RefsDump) -> _Refs:
         files = self._dump_files(found)
@@ -229,7 +229,7 @@ def _refs_task(status: Status) -> RefsTask:
 
 
 def _commit_id(raw: bytes) -> str:
-    """The id of a commit's record.
+    """The id of a commit record.
 
     Raises:
         InvalidDumpError: 400, the id is not the hash.
@@ -242,7 +242,7 @@ def _commit_id(raw: bytes) -> str:
 
 
 def _check_heads(commits: Container[str], tags: Iterable[Tag], branches: Iterable[Branch]) -> None:
-    """Refuse refs without their commit: a real server dies of such a branch (trap 41)."""
+    """Refuse refs whose commit is missing: a real server crashes on such a branch (trap 41)."""
     heads = [(tag.name, tag.commit_id) for tag in tags]
     heads += [(branch.name, branch.commit_id) for branch in branches]
     for name, commit_id in heads:

@@ -78,7 +78,7 @@ class GarbageService:
         return self._prepare_commits(self._refs.repositories.writable(repository))
 
     def prepare_commits_async(self, repository: str) -> str:
-        """Begin the same in the background, rules or not.
+        """Begin the same in the background, whether or not there are rules.
 
         Returns:
             Task id, `GCPC` and 20 characters.
@@ -95,7 +95,7 @@ class GarbageService:
         return self._tasks.submit(found, status, _TASK_PREFIX, OPERATION, work)
 
     def prepare_commits_status(self, repository: str, task_id: str) -> PrepareStatus:
-        """How far a task is.
+        """The progress of `prepare_commits_async`.
 
         Raises:
             TaskNotFoundError: 404, never made or older than 24 h.

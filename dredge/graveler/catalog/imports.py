@@ -1,9 +1,9 @@
-"""Imports: objects that lie elsewhere become a commit, where they lie.
+"""Imports: a commit is made of objects that stay where they are, outside the repository.
 
     status record → sources listed → ranges and metarange → commit on the branch → status completed
 
-No byte is copied: entries have the full address of what they were made from. A folder that is imported
-replaces the folder on the branch; everything else stays as it is.
+Nothing is copied: entries have the full addresses of the objects. An imported folder replaces the folder on
+the branch; everything else stays as it is.
 
 Source: lakeFS pkg/catalog/catalog.go (Import, importAsync), pkg/catalog/import.go.
 """
@@ -63,7 +63,7 @@ class ImportPath:
 
 @dataclass(frozen=True, slots=True)
 class ImportStatus:
-    """How far an import is. A completed one has a commit; one with an error has none and never will."""
+    """The progress of an import. A completed one has a commit; a failed one has an error and no commit."""
 
     id: str
     completed: bool
@@ -75,7 +75,7 @@ class ImportStatus:
 
 
 class ImportCanceledError(MergeConflictError):
-    """Somebody cancelled the import while it ran."""
+    """The import was cancelled while it ran."""
 
     default = CANCELED
 
@@ -133,21 +133,21 @@ class ImportService:
 
         Args:
             repository: its name.
-            branch: takes the commit; nothing may be uncommitted on it when the import ends.
-            paths: what to import; a path that comes from two sources is the later one's.
+            branch: branch to commit to; it must have no uncommitted changes when the import ends.
+            paths: what to import; of two sources for one path the later one wins.
             open_source: gives a reader for a folder URI.
-            committer: who.
-            message: why; "" gives a sentence of its own.
-            metadata: kept with the commit.
+            committer: name of the user.
+            message: commit message; "" for a generated one.
+            metadata: user metadata.
             force: also in a read-only repository.
 
         Returns:
             Id of the import.
 
         Raises:
-            InvalidValueError: 400; a source is in the namespace of a repository, or holds it. A real server
-                looks at the same repository only; but collecting another one's garbage would delete what
-                was imported from it.
+            InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real
+                server checks only the same repository; but a collection of another one's garbage would
+                delete what was imported from it.
             ProtectedBranchError: 403.
         """
         found = self._refs.repositories.writable(repository, force)
@@ -177,7 +177,7 @@ class ImportService:
         return status.id
 
     def import_status(self, repository: str, import_id: str) -> ImportStatus:
-        """How far an import is.
+        """The progress of an import.
 
         Raises:
             TaskNotFoundError: 404.
@@ -197,7 +197,7 @@ class ImportService:
         )
 
     def import_cancel(self, repository: str, import_id: str) -> None:
-        """Ask an import to end without a commit.
+        """Cancel an import: it will end without a commit.
 
         Raises:
             TaskNotFoundError: 404.
@@ -230,8 +230,8 @@ class ImportService:
             for path, entry in _entries(each, open_source):
                 records[path_bytes(path)] = entry.value()
                 if len(records) % _PROGRESS_EVERY == 0:
-                    self._go_on(repository, status, len(records))
-        self._go_on(repository, status, len(records))
+                    self._record_progress(repository, status, len(records))
+        self._record_progress(repository, status, len(records))
         ordered = sorted(records.items())
         replaced = [_folder(each.destination).encode() for each in paths if each.type == "common_prefix"]
 
@@ -239,7 +239,7 @@ class ImportService:
             parent = self._refs.commits.get(repository, head)
             ranges = self._namespaces.of(repository).ranges
             made = replace_below(ranges, parent.metarange_id, replaced, ordered, self._rule)
-            self._go_on(repository, status, len(ordered))
+            self._record_progress(repository, status, len(ordered))
             return self._commit_writer.add(repository, info, made.id, (parent,))
 
         commit = self._commit_writer.commit_tree(repository, branch, build)
@@ -248,11 +248,13 @@ class ImportService:
         status.commit.ParseFromString(commit.encode())
         self._put_status(repository, status)
 
-    def _go_on(self, repository: Repository, status: messages.ImportStatusData, progress: int) -> None:
-        """Write down the progress, unless somebody cancelled.
+    def _record_progress(
+        self, repository: Repository, status: messages.ImportStatusData, progress: int
+    ) -> None:
+        """Record the progress, unless the import has been cancelled.
 
         Raises:
-            ImportCanceledError: somebody did.
+            ImportCanceledError: it has been cancelled.
         """
         before, raw = self._status(repository, status.id)
         if before.error:
@@ -277,10 +279,10 @@ class ImportService:
 
 
 def _check(repository: Repository, source: ImportPath) -> None:
-    """Refuse what would make a repository's files into content, its own or another one's."""
+    """Refuse a source that would make files of a repository, of this or another one, content of the branch."""
     namespace = repository.storage_namespace.rstrip("/") + "/"
     if "://" not in source.path:
-        raise InvalidValueError(f"import path {source.path!r} is no URI: invalid import source")
+        raise InvalidValueError(f"import path {source.path!r} is not a URI: invalid import source")
     if source.path.startswith(namespace) or source.path == namespace[:-1]:
         raise InvalidValueError(
             f"import path ({source.path}) in repository namespace ({repository.storage_namespace}) is "
@@ -296,7 +298,7 @@ def _check(repository: Repository, source: ImportPath) -> None:
 
 
 def _entries(source: ImportPath, open_source: OpenSource) -> Iterator[tuple[str, Entry]]:
-    """The entries of a source, by path on the branch. What looks like a folder's marker is no object."""
+    """Paths on the branch and entries of a source. Markers of folders (`dir/`) are left out."""
     folder, _, rest = source.path.rpartition("/")
     reader = open_source(folder)
     if source.type == "object":
@@ -322,7 +324,7 @@ def _entry(address: str, size: int, etag: str | None, last_modified: datetime) -
 
 
 def _folder(destination: str) -> str:
-    """A destination as the beginning of paths: `dir` means `dir/`, never `directory`."""
+    """A destination as a prefix of paths: `dir` means `dir/` and does not match `directory`."""
     return f"{destination}/" if destination and not destination.endswith("/") else destination
 
 

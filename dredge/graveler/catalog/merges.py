@@ -64,9 +64,9 @@ class MergeService:
             repository: its name.
             source: ref expression.
             destination: branch.
-            committer: who.
-            message: "" for a generated one.
-            metadata: kept with the commit, beside the strategy.
+            committer: name of the user.
+            message: commit message; "" for a generated one.
+            metadata: user metadata; the strategy is added to it.
             strategy: "" (conflicts fail), "dest-wins" or "source-wins".
             squash: record the destination as the only parent.
             allow_empty: merge also when nothing changes.
@@ -101,7 +101,7 @@ class MergeService:
         return self._commit_writer.commit_tree(found, destination, build)
 
     def find_merge_base(self, repository: str, source: str, destination: str) -> MergeBase:
-        """Where a source ref and a destination branch parted."""
+        """The merge base of a source ref and a destination branch."""
         found = self._refs.repositories.get(repository)
         left = self._refs.resolver.commit(found, source)
         right = self._refs.resolver.commit(found, destination)
@@ -119,20 +119,20 @@ class MergeService:
         allow_empty: bool = False,
         force: bool = False,
     ) -> Commit:
-        """Commit the opposite of a commit.
+        """Commit the inverse of a commit.
 
         Args:
             repository: its name.
-            branch: where.
-            ref: the commit to undo.
-            committer: who.
-            parent_number: towards which parent, counted from 1; needed for merges, 0 otherwise.
+            branch: branch to commit to.
+            ref: the commit to revert.
+            committer: name of the user.
+            parent_number: parent to revert to, counted from 1; required for merges, else 0.
             overrides: message and metadata instead of the generated ones.
             allow_empty: commit also when nothing changes.
             force: also in a read-only repository.
 
         Raises:
-            RevertParentError: 409, a merge and no parent number.
+            RevertParentError: 409, a merge without a parent number.
             MergeConflictError: 409.
         """
         found = self._refs.repositories.writable(repository, force)
@@ -163,10 +163,10 @@ class MergeService:
         overrides: CommitOverrides | None = None,
         force: bool = False,
     ) -> Commit:
-        """Commit a copy of a commit's changes on a branch.
+        """Commit the changes of a commit to another branch.
 
         Raises:
-            ParentNumberError: 400, a merge and no parent number, or no such parent.
+            ParentNumberError: 400, a merge without a parent number, or no such parent.
             MergeConflictError: 409.
         """
         found = self._refs.repositories.writable(repository, force)
@@ -199,18 +199,18 @@ class MergeService:
         after: str = "",
         amount: int = 100,
     ) -> Page[Diff]:
-        """What changed from `left` to `right`.
+        """The changes from `left` to `right`.
 
         Args:
             repository: its name.
             left: ref expression.
             right: ref expression.
-            two_dot: compare the two directly; otherwise `right` with its merge base with `left`, paths that
-                changed on both sides being conflicts.
+            two_dot: compare the two directly; otherwise compare `right` with the merge base of both, where
+                paths that changed on both sides are conflicts.
             prefix: only paths that begin with it.
             delimiter: fold paths after it into one `prefix_changed`.
-            after: last path of the page before.
-            amount: results a page, at most 1000.
+            after: last path of the previous page.
+            amount: maximum number of results, at most 1000.
         """
         found = self._refs.repositories.get(repository)
         ranges = self._namespaces.of(found).ranges

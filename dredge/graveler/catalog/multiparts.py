@@ -1,9 +1,9 @@
 """API calls for objects that are uploaded in parts.
 
-What is known of an upload is one record under `multiparts/<upload id>`, as a real server keeps it, with two
-fields of our own: which repository and branch it is for. The parts are the store's own (see
-`dredge.storage.uploads`). Order of completion: the object, then the staged entry, then the record goes; a
-process that dies between leaves an object that nothing references and a record that names no upload any more.
+An upload has one record under `multiparts/<upload id>`, as on a real server, with two more fields: its
+repository and its branch. The object store keeps the parts (see `dredge.storage.uploads`). On completion the
+object is made, then the entry is staged, then the record is removed; a process that dies in between leaves an
+object that nothing references, and a record of an upload that no longer exists.
 
 Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
 """
@@ -33,7 +33,7 @@ PARTITION = b"multiparts"
 
 
 class UploadNotFoundError(MissingError):
-    """No such multipart upload of this path: never begun, completed or aborted."""
+    """No such multipart upload of this path: never begun, or completed or aborted."""
 
     default = "multipart upload not found"
 
@@ -43,9 +43,9 @@ class MultipartUpload:
     """An open upload.
 
     Attributes:
-        upload_id: the store's.
-        branch: where it shall become visible; "" when another server began it.
-        path: as what.
+        upload_id: id given by the object store.
+        branch: branch of the object to be; "" when a real server began the upload.
+        path: path of the object to be.
         begun: aware UTC.
     """
 
@@ -122,7 +122,7 @@ class MultipartService:
     def put_multipart_part(
         self, repository: str, branch: str, path: str, upload_id: str, number: int, chunks: Iterable[bytes]
     ) -> Part:
-        """Write one part, from pieces.
+        """Write one part.
 
         Raises:
             UploadNotFoundError: 404.
@@ -135,7 +135,7 @@ class MultipartService:
             raise UploadNotFoundError from None
 
     def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number.
+        """The parts uploaded so far, by number.
 
         Raises:
             UploadNotFoundError: 404.
@@ -162,18 +162,18 @@ class MultipartService:
         Args:
             repository: its name.
             branch: its name.
-            path: of the object.
-            upload_id: of the upload.
-            parts: number and etag of each, ascending.
+            path: path of the object.
+            upload_id: id of the upload.
+            parts: number and ETag of each part, ascending.
             if_none_match: refuse when the path exists; the upload stays open.
 
         Returns:
-            The object, and the etag of an object in parts; the entry keeps what is before its dash.
+            The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
 
         Raises:
             UploadNotFoundError: 404.
             PreconditionError: 412.
-            UploadRefusedError: the parts are not these.
+            UploadRefusedError: the parts do not match those uploaded.
         """
         found = self._refs.repositories.writable(repository)
         raw = check_path(path)
@@ -199,7 +199,7 @@ class MultipartService:
         return object_stats(found, path, entry), done.etag
 
     def abort_multipart(self, repository: str, branch: str, path: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts.
+        """Abort an upload and discard its parts.
 
         Raises:
             UploadNotFoundError: 404.
@@ -213,7 +213,7 @@ class MultipartService:
         self._kv.delete(PARTITION, upload_id.encode())
 
     def list_multiparts(self, repository: str) -> list[MultipartUpload]:
-        """Open uploads of a repository, by branch, path and id: those that have both parts and a record."""
+        """Open uploads of a repository that have a record, in order of branch, path and id."""
         found = self._refs.repositories.get(repository)
         listed: list[MultipartUpload] = []
         for upload in self._uploads(found).open():
@@ -235,8 +235,8 @@ class MultipartService:
         return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
 
     def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
-        """The record of an upload, which must be for exactly this path. One begun by a real server names
-        neither repository nor branch; then the store says whether it is of this namespace.
+        """The record of an upload of exactly this path. An upload begun by a real server names neither
+        repository nor branch; then the object store tells whether it is in this namespace.
         """
         record = self._read_upload(upload_id)
         asked, kept = (repository, branch), (record.repository, record.branch)

@@ -88,13 +88,13 @@ class ObjectService:
             branch: its name.
             path: 1 to 1024 bytes.
             content: the bytes, a file opened for reading, or chunks.
-            content_type: kept with the entry.
-            metadata: the user's.
+            content_type: stored in the entry.
+            metadata: user metadata.
             if_none_match: refuse when the path exists (If-None-Match: *).
             force: also in a read-only repository.
 
         Raises:
-            PreconditionError: 412, the path exists. The bytes may have been stored; they are garbage.
+            PreconditionError: 412, the path exists. The bytes may have been stored; nothing references them.
         """
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
@@ -131,10 +131,10 @@ class ObjectService:
         content_type: str = DEFAULT_CONTENT_TYPE,
         force: bool = False,
     ) -> ObjectStats:
-        """Stage an entry for bytes that are already somewhere; nothing about them is checked.
+        """Stage an entry for bytes that have been stored somewhere; nothing is checked about them.
 
         Raises:
-            InvalidValueError: 400, no URI; in profile `design` also any address inside the namespace.
+            InvalidValueError: 400, not a URI; in profile `design` also any address inside the namespace.
         """
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
@@ -161,13 +161,13 @@ class ObjectService:
     def delete_object(
         self, repository: str, branch: str, path: str, *, no_tombstone: bool = False, force: bool = False
     ) -> None:
-        """Delete a path; no error when there is none. The bytes stay.
+        """Delete a path, whether or not it exists. The bytes stay.
 
         Args:
             repository: its name.
             branch: its name.
-            path: what to delete.
-            no_tombstone: remove the staged entry itself when nothing lies below it.
+            path: path to delete.
+            no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
             force: also in a read-only repository.
         """
         found = self._refs.repositories.writable(repository, force)
@@ -204,16 +204,16 @@ class ObjectService:
     ) -> ObjectStats:
         """Copy an object to a path of a branch.
 
-        The bytes are copied, too, but for one case: in profile `design` a copy of an object that is staged on
-        the same branch shares its address, and is written down for garbage collection (see `copies`).
+        The bytes are copied as well, with one exception: in profile `design` a copy of an object that is
+        staged on the same branch shares its address, and is recorded for garbage collection (see `copies`).
 
         Args:
             repository: its name.
             branch: destination branch.
             path: destination path.
-            source_path: what to copy.
-            source_ref: from where; the branch itself when None.
-            shallow: refused (501) in profile `lakefs`; `design` decides by itself.
+            source_path: path to copy.
+            source_ref: ref to copy from; None for the branch itself.
+            shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
             force: also in a read-only repository.
         """
         is_design = self._settings.profile == "design"
@@ -244,15 +244,15 @@ class ObjectService:
     def update_user_metadata(
         self, repository: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
     ) -> None:
-        """Replace an object's user metadata: the same address is staged anew under the same path."""
+        """Replace an object's user metadata: the same address is staged again under the same path."""
         found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
         self._refs.protection.require_writable(found, branch)
         self._writes.replace(found, branch, raw, lambda entry: replace(entry, metadata=dict(metadata)))
 
     def _share(self, repository: Repository, branch: str, path: bytes, source: Entry) -> bool:
-        """Whether a copy may share a source's bytes: it is staged on the branch, also after that was written
-        down. What is not staged any more could have been found dead by a collection before.
+        """Whether a copy may share a source's bytes: the source is staged on the branch before and after the copy
+        is recorded. If it is no longer staged, a collection may already have found it unreferenced.
         """
         if source.address_type != AddressType.RELATIVE or not self._is_staged(
             repository, branch, path, source
@@ -265,8 +265,8 @@ class ObjectService:
         return False
 
     def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
-        """Whether a path of a branch is staged with an entry's address, and prepare shows it: what has the
-        identity of the committed entry is live in no page (traps 6, 45).
+        """Whether a path of a branch is staged with an entry's address and listed by prepare, which leaves out
+        entries of the committed identity (traps 6, 45).
         """
         present = self._refs.branches.current(repository, branch).branch
         staged = self._contents.staged_value(present, path)

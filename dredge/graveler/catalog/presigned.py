@@ -1,7 +1,7 @@
-"""Objects in parts that a client writes to the store itself, by URLs that are signed for it.
+"""API calls for objects whose parts a client writes to the object store itself, with presigned URLs.
 
-The address is a handed-out one, as for any upload of a client's own (see `addresses`), and is linked at the end: the
-same signature, the same age, in profile `design` the same single use. Nothing else is kept.
+The object's address is handed out and finally linked as for any direct upload (see `addresses`): with the same
+signature, the same maximum age and, in profile `design`, the same single use. No other state is kept.
 
 Source: lakeFS pkg/api/controller.go (CreatePresignMultipartUpload and its companions; behaviour only).
 """
@@ -37,12 +37,12 @@ URL_SECONDS = 15 * 60
 
 @dataclass(frozen=True, slots=True)
 class PresignedUpload:
-    """An upload that was begun.
+    """An upload that has begun.
 
     Args:
-        upload_id: the store's.
-        physical_address: full URI, to be given back with every further call.
-        urls: one a part, to PUT it to.
+        upload_id: id given by the object store.
+        physical_address: full URI, to be passed to every further call.
+        urls: one per part, to PUT the part to.
     """
 
     upload_id: str
@@ -83,11 +83,11 @@ class PresignedService:
         Args:
             repository: its name.
             branch: its name.
-            path: of the object to be.
-            parts: how many URLs to sign at once.
+            path: path of the object to be.
+            parts: number of URLs to sign.
 
         Raises:
-            UnsupportedError: 501, the store signs no URLs.
+            UnsupportedError: 501, the store cannot sign URLs, or the server does not offer it.
             InvalidValueError: 400, more parts than an upload can have.
         """
         found = self._refs.repositories.writable(repository)
@@ -108,7 +108,7 @@ class PresignedService:
         """Sign the URL of one part.
 
         Raises:
-            LinkAddressError: 400, not an address of this path.
+            LinkAddressError: 400, not an address for this path.
             InvalidValueError: 400, no such part number.
         """
         found = self._refs.repositories.writable(repository)
@@ -137,17 +137,17 @@ class PresignedService:
         Args:
             repository: its name.
             branch: its name.
-            path: of the object.
-            upload_id: of the upload.
-            parts: number and etag of each, ascending.
-            physical_address: as it was handed out.
-            metadata: the user's.
-            content_type: kept with the entry.
+            path: path of the object.
+            upload_id: id of the upload.
+            parts: number and ETag of each part, ascending.
+            physical_address: address that was handed out.
+            metadata: user metadata.
+            content_type: stored in the entry.
 
         Raises:
-            LinkAddressError: 400, not an address of this path, or too old.
+            LinkAddressError: 400, not an address for this path, or expired.
             UploadNotFoundError: 404.
-            InvalidValueError: 400, the parts are not these.
+            InvalidValueError: 400, the parts do not match those uploaded.
         """
         found = self._refs.repositories.writable(repository)
         uploads, _ = self._signer(found)
@@ -178,7 +178,7 @@ class PresignedService:
         """Give an upload up, with all its parts.
 
         Raises:
-            LinkAddressError: 400, not an address of this path.
+            LinkAddressError: 400, not an address for this path.
             UploadNotFoundError: 404.
         """
         found = self._refs.repositories.writable(repository)
@@ -196,7 +196,7 @@ class PresignedService:
         return uploads, uploads
 
     def _own_key(self, found: Repository, branch: str, path: str, physical_address: str) -> str:
-        """The key of an address that was handed out for a path."""
+        """The key of an address that was handed out for a path; refuses any other address."""
         check_path(path)
         key, address_type = address_to_keep(found, physical_address)
         if address_type != AddressType.RELATIVE:

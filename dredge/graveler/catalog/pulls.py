@@ -1,11 +1,11 @@
-"""Pull requests: a wish to merge one branch into another, and what became of it.
+"""Pull requests: proposals to merge one branch into another.
 
     <repository partition>   pulls/<id>                                        PullRequestData
     pulls                    repos/<repository partition>/<source>/<dest>      SecondaryIndex: id of the open one
 
-The record is written before its index entry, which decides: of two that are opened at once for the same branches one
-takes its record back. An entry whose pull request is gone or not open any more is replaced. Pull requests keep
-no commit from being collected (trap 18).
+The record is written before its index entry, and the entry decides: of two that are opened for the same branches
+at once, one removes its record again. An entry whose pull request is gone or no longer open is replaced. Pull
+requests do not keep commits from being collected (trap 18).
 
 Source: lakeFS pkg/catalog/catalog.go (pull requests; behaviour only); rows of a real server.
 """
@@ -29,7 +29,7 @@ from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 
 PREFIX = b"pulls/"
 INDEX_PARTITION = b"pulls"
-_ID_EPOCH = 32_500_915_200  # ids count the seconds left until then, so newer ones sort first
+_ID_EPOCH = 32_500_915_200  # ids contain the seconds left until then, so newer ones sort first
 
 PullStatus = Literal["open", "closed", "merged"]
 _STATUSES: dict[messages.PullRequestStatus, PullStatus] = {
@@ -53,7 +53,7 @@ class PullExistsError(NotUniqueError):
 
 
 class PullStateError(BadRequestError):
-    """A pull request that is not open was to be merged, or one that was merged to be changed."""
+    """The operation is not possible in the pull request's state: merged, closed, or still open."""
 
     default = "wrong pull request status"
 
@@ -65,14 +65,14 @@ class PullRequest:
     Args:
         id: newer ones sort first.
         status: open, closed, or merged.
-        title: by its author.
-        description: by its author.
-        author: user.
+        title: title.
+        description: description.
+        author: name of the user.
         created: aware UTC.
         source: branch to be merged.
         destination: branch to merge into.
-        commit_id: of the merge; "" before.
-        closed: when it was closed or merged; None before.
+        commit_id: id of the merge commit; "" until it is merged.
+        closed: when it was closed or merged; None while it is open.
     """
 
     id: str
@@ -120,14 +120,14 @@ class PullService:
             title: not empty.
             source: branch to be merged.
             destination: branch to merge into.
-            author: user.
-            description: more words.
+            author: name of the user.
+            description: description.
 
         Returns:
             Its id.
 
         Raises:
-            InvalidValueError: 400, no title, or both branches are one.
+            InvalidValueError: 400, no title, or both branches are the same.
             BranchNotFoundError: 404.
             PullExistsError: 409.
         """
@@ -156,7 +156,7 @@ class PullService:
         return record.id
 
     def get_pull_request(self, repository: str, pull_id: str) -> PullRequest:
-        """Look a pull request up.
+        """Look up a pull request.
 
         Raises:
             PullNotFoundError: 404.
@@ -178,9 +178,9 @@ class PullService:
         Args:
             repository: its name.
             status: only open ones, or only those that are closed or merged (`closed`); None: all.
-            prefix: of ids.
-            after: last id of the page before.
-            amount: results a page, at most 1000.
+            prefix: only ids that begin with it.
+            after: last id of the previous page.
+            amount: maximum number of results, at most 1000.
         """
         found = self._refs.repositories.get(repository)
 
@@ -203,12 +203,12 @@ class PullService:
         title: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Change what is given; close or open again.
+        """Change the given fields; may close or reopen.
 
         Raises:
             PullNotFoundError: 404.
-            PullStateError: 400, it was merged, or is to be merged this way.
-            PullExistsError: 409, opened again while another one is open for the same branches.
+            PullStateError: 400, it has been merged, or `status` is "merged".
+            PullExistsError: 409, reopened while another one is open for the same branches.
         """
         found = self._refs.repositories.writable(repository)
         if title == "":
@@ -243,7 +243,7 @@ class PullService:
         Raises:
             PullNotFoundError: 404.
             PullStateError: 400, not open.
-            MergeConflictError: 409; it stays open.
+            MergeConflictError: 409; it remains open.
         """
         found = self._refs.repositories.writable(repository)
         record, raw = self._read_pull(found, pull_id)
@@ -279,7 +279,7 @@ class PullService:
             ) from None
 
     def _take_index(self, found: Repository, record: messages.PullRequestData) -> bool:
-        """Enter a pull request as the open one for its branches; False when another is."""
+        """Index a pull request as the open one for its branches; False when another one is open."""
         key = _index_key(found, record)
         entry = messages.encode(messages.SecondaryIndex(primary_key=record.id.encode()))
         try:
@@ -309,7 +309,7 @@ class PullService:
         try:
             self._kv.delete_if(INDEX_PARTITION, _index_key(found, record), entry)
         except PredicateFailedError:
-            return  # it names another one, or nothing does
+            return  # there is no entry, or it is another one's
 
 
 def _pull(record: messages.PullRequestData) -> PullRequest:

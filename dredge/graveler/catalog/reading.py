@@ -33,7 +33,7 @@ class ReadingService:
         self._bytes = object_bytes
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """Look a path up.
+        """Look up a path.
 
         Raises:
             PathNotFoundError: 404.
@@ -42,10 +42,10 @@ class ReadingService:
         return object_stats(found, path, self._contents.find_entry(found, ref, check_path(path)))
 
     def get_object(self, repository: str, ref: str, path: str) -> ObjectContent:
-        """Look a path up to read its bytes.
+        """Look up a path to read its bytes.
 
         Raises:
-            PathNotFoundError: 404. A missing object raises only when it is read.
+            PathNotFoundError: 404. If the bytes are missing, an error is raised only when they are read.
         """
         found = self._refs.repositories.get(repository)
         entry = self._contents.find_entry(found, ref, check_path(path))
@@ -81,11 +81,11 @@ class ReadingService:
 
         Args:
             repository: its name.
-            ref: expression; a branch shows what is staged, `branch@` does not.
+            ref: ref expression; a branch includes what is staged, `branch@` does not.
             prefix: only paths that begin with it.
-            delimiter: fold what follows it into one common prefix.
-            after: last path or common prefix of the page before.
-            amount: results a page, at most 1000.
+            delimiter: fold paths that are equal up to it into one common prefix.
+            after: last path or common prefix of the previous page.
+            amount: maximum number of results, at most 1000.
         """
         found = self._refs.repositories.get(repository)
         resolved = self._refs.resolver.resolve(found, ref)

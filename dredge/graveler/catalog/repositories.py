@@ -51,14 +51,14 @@ class RepositoryService:
         Args:
             repository: its name.
             storage_namespace: URI of a folder that no other repository uses.
-            default_branch: made with it, unless bare.
-            bare: make the record only; to be filled by a restore of refs.
-            read_only: refuse writes from then on.
-            storage_id: kept as given.
+            default_branch: created with it, unless bare.
+            bare: create only the record; a restore of refs fills it.
+            read_only: refuse writes.
+            storage_id: stored as given.
 
         Raises:
             NotUniqueError: 409, the name is taken.
-            RepositoryInDeletionError: 410, a deletion of that name has not ended.
+            RepositoryInDeletionError: 410, a repository of that name is being deleted.
             NamespaceInUseError: 400.
             InvalidValueError: 400, a malformed name.
         """
@@ -78,7 +78,7 @@ class RepositoryService:
         )
 
     def get_repository(self, repository: str) -> Repository:
-        """Look a repository up.
+        """Look up a repository.
 
         Raises:
             RepositoryNotFoundError: 404.
@@ -89,8 +89,8 @@ class RepositoryService:
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
     ) -> Page[Repository]:
-        """List in name order: in both steps of the design those in use, else every record (a real server does
-        not filter those in deletion).
+        """List in name order. Repositories in deletion are left out in both steps of the design; a real server
+        lists them.
         """
 
         def scan(start: str) -> Iterator[Repository]:
@@ -99,12 +99,12 @@ class RepositoryService:
         return named_page(scan, prefix, after, amount, lambda found: found.name)
 
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
-        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2
-        of the design the records stay too, out of reach, until the trash cleaner comes.
+        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2 of
+        the design the records stay too, unreachable, until the trash cleaner removes them.
 
         Args:
             repository: its name.
-            force: also when it is read only.
+            force: also when it is read-only.
         """
         found = self._refs.repositories.peek(repository)
         if found is not None and found.read_only and not force:
@@ -112,7 +112,7 @@ class RepositoryService:
         self._refs.repositories.delete(repository)
 
     def get_repository_metadata(self, repository: str) -> Mapping[str, str]:
-        """Metadata of the repository itself."""
+        """The metadata of a repository."""
         partition = self._refs.repositories.get(repository).partition
         try:
             raw = self._kv.get(partition, METADATA_KEY)
@@ -128,7 +128,7 @@ class RepositoryService:
         Args:
             repository: its name; also a read-only one.
             put: keys to add or replace.
-            remove: keys to drop, there or not.
+            remove: keys to remove, whether or not they exist.
         """
         partition = self._refs.repositories.get(repository).partition
         while True:
@@ -140,12 +140,12 @@ class RepositoryService:
             for key in remove:
                 kept.pop(key, None)
             changed = messages.encode(messages.RepoMetadata(metadata={**kept, **(put or {})}))
-            with suppress(PredicateFailedError):  # somebody else was faster: look again
+            with suppress(PredicateFailedError):  # it was changed meanwhile: read it again
                 self._kv.set_if(partition, METADATA_KEY, changed, raw)
                 return
 
     def get_branch_protection(self, repository: str) -> tuple[list[str], str]:
-        """Patterns of protected branches, and an ETag of them."""
+        """The patterns of protected branches, and their ETag."""
         return self._refs.protection.patterns(self._refs.repositories.get(repository))
 
     def set_branch_protection(
@@ -154,13 +154,13 @@ class RepositoryService:
         """Replace the patterns.
 
         Raises:
-            PreconditionError: 412, `if_match` is not the present ETag.
+            PreconditionError: 412, `if_match` is not the current ETag.
         """
         self._refs.protection.replace(self._refs.repositories.writable(repository), patterns, if_match)
 
 
 def _claim(objects: ObjectWriter) -> None:
-    """Take a storage namespace, once and for ever: the claim stays when the repository is deleted."""
+    """Claim a storage namespace for good: the claim stays when the repository is deleted."""
     for key in _CLAIM_KEYS:
         try:
             objects.get(key)

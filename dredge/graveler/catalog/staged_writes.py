@@ -40,12 +40,12 @@ class StagedWrites:
         Args:
             repository: the repository.
             branch: name of the branch.
-            path: where.
-            entry: what.
-            if_absent: refuse when the branch has the path already.
+            path: path to stage at.
+            entry: entry to stage.
+            if_absent: refuse when the branch has the path.
 
         Raises:
-            PreconditionError: 412, `if_absent` and there is something.
+            PreconditionError: 412, `if_absent` and the branch has the path.
             TooManyTriesError: 429.
         """
         staged = Staged(path, entry.value())
@@ -88,7 +88,7 @@ class StagedWrites:
             repository: the repository.
             branch: name of the branch.
             path: the path.
-            no_tombstone: remove the staged entry itself when nothing lies below it.
+            no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
         """
         is_retry = False
 

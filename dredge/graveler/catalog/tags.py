@@ -21,7 +21,7 @@ class TagService:
         self._refs = refs
 
     def create_tag(self, repository: str, tag: str, ref: str, *, force: bool = False) -> Tag:
-        """Name a commit.
+        """Create a tag of a commit.
 
         Raises:
             TagExistsError: 409; also for the name of a branch or a commit.
@@ -42,7 +42,7 @@ class TagService:
         return made
 
     def get_tag(self, repository: str, tag: str) -> Tag:
-        """Look a tag up.
+        """Look up a tag.
 
         Raises:
             TagNotFoundError: 404.

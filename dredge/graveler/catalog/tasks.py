@@ -1,6 +1,6 @@
 """Records of long-running work: `tasks/<prefix><20 characters>` in the repository's partition.
 
-Each kind of work has a message of its own; all begin with a Task, which says how far the work is.
+Each kind of task has a message of its own; all begin with a Task, which records the progress.
 
 Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
 """
@@ -32,10 +32,10 @@ class Tasks:
     """The tasks of all repositories.
 
     Args:
-        kv: where they are.
+        kv: holds their records.
         clock: aware UTC time.
-        expiry: how long a task that does not change is known.
-        instance_id: of this process, for the records.
+        expiry: how long a task is kept after its last change.
+        instance_id: id of this process, for the records.
         background: runs the tasks.
     """
 
@@ -87,7 +87,7 @@ class Tasks:
         """Read a task.
 
         Raises:
-            TaskNotFoundError: 404, never made, of another kind, or not changed for too long.
+            TaskNotFoundError: 404, there is no such task, it is of another kind, or it has expired.
         """
         if not task_id.startswith(prefix):
             raise TaskNotFoundError

@@ -25,15 +25,15 @@ def new_commit(
     metadata: Mapping[str, str],
     parents: Sequence[Commit],
 ) -> Commit:
-    """Make a commit value; its id is the hash of the rest.
+    """Make a commit; its id is the hash of its other fields.
 
     Args:
-        committer: who.
-        message: why.
+        committer: name of the committer.
+        message: commit message.
         creation_date: aware; only whole seconds enter the id.
         metarange_id: its content.
-        metadata: the caller's.
-        parents: main parent first.
+        metadata: user metadata.
+        parents: parent commits, main parent first.
     """
     ids = tuple(parent.id for parent in parents)
     return Commit(
@@ -64,8 +64,7 @@ def expected_id(commit: Commit) -> str:
 class Commits:
     """The commit records of all repositories.
 
-    Records never change, so they are cached without end; a new life of a repository name has another
-    partition.
+    Records never change, so cached ones stay valid: a repository that reuses a name has another partition.
     """
 
     def __init__(self, kv: Store) -> None:
@@ -96,7 +95,7 @@ class Commits:
         return commit
 
     def exists(self, repository: Repository, commit_id: str) -> bool:
-        """Say whether a full id has a record."""
+        """Whether there is a commit with a full id."""
         try:
             self.get(repository, commit_id)
         except CommitNotFoundError:
@@ -104,7 +103,7 @@ class Commits:
         return True
 
     def add(self, repository: Repository, commit: Commit) -> None:
-        """Write a commit. Its id names its content, so an existing record is as good."""
+        """Write a commit. An existing record is kept: its id is the hash of its content, so it is the same."""
         try:
             self._kv.set_if(repository.partition, commit_key(commit.id), commit.encode(), None)
         except PredicateFailedError:
@@ -127,7 +126,7 @@ class Commits:
         return found
 
     def all(self, repository: Repository) -> Iterator[Commit]:
-        """Every commit in id order, dangling ones too, straight from the store."""
+        """Every commit in id order, read from the store, including those that no ref leads to."""
         return self._scan(repository, "")
 
     def _scan(self, repository: Repository, prefix: str) -> Iterator[Commit]:
