@@ -18,7 +18,7 @@ def list_buckets(request: S3Request) -> Response:
     buckets: list[Node] = []
     after, more = "", True
     while more:
-        page = request.catalog.list_repositories(
+        page = request.catalog.repositories.list_repositories(
             prefix=request.query.get("prefix", ""), after=after, amount=PAGE
         )
         for found in page.results:
@@ -33,21 +33,21 @@ def list_buckets(request: S3Request) -> Response:
 def head_bucket(request: S3Request) -> Response:
     """HEAD /<repository>."""
     request.require("fs:ReadRepository", repository_arn(request.repository))
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return responses.empty(200, {"x-amz-bucket-region": "us-east-1"})
 
 
 def get_bucket_location(request: S3Request) -> Response:
     """GET /<repository>?location: the default region, an empty element in S3."""
     request.require("fs:ReadRepository", repository_arn(request.repository))
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return responses.document("LocationConstraint")
 
 
 def get_bucket_versioning(request: S3Request) -> Response:
     """GET /<repository>?versioning: never enabled; commits are the versions."""
     request.require("fs:ReadRepository", repository_arn(request.repository))
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return responses.document("VersioningConfiguration")
 
 
@@ -55,7 +55,7 @@ def create_bucket(request: S3Request) -> Response:
     """PUT /<repository>: 409 if it exists, which clients that ensure a bucket expect; otherwise not implemented."""
     request.require("fs:CreateRepository", repository_arn(request.repository))
     try:
-        request.catalog.get_repository(request.repository)
+        request.catalog.repositories.get_repository(request.repository)
     except RepositoryNotFoundError:
         raise S3Error(
             "NotImplemented", "Repositories are created through the lakeFS API, not through S3."

@@ -58,13 +58,13 @@ def _page(request: S3Request, after: str) -> Page[ObjectStats]:
     request.require(
         "fs:ListBranches" if not prefix.has_path else "fs:ListObjects", repository_arn(request.repository)
     )
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return listed(request, prefix, after, keys) if keys else Page([])
 
 
 def _branches(request: S3Request, prefix: Target, after: str, keys: int) -> Page[ObjectStats]:
     # "main" and "main/…" are covered by the common prefix "main/".
-    page = request.catalog.list_branches(
+    page = request.catalog.branches.list_branches(
         request.repository, prefix=prefix.ref, after=after.partition("/")[0], amount=keys
     )
     names = [f"{branch.name}/" for branch in page.results]
@@ -84,7 +84,7 @@ def _paths(request: S3Request, prefix: Target, after: str, keys: int) -> Page[Ob
     else:
         return Page([])  # after every key with this prefix
     try:
-        page = request.catalog.list_entries(
+        page = request.catalog.reading.list_entries(
             request.repository,
             prefix.ref,
             prefix=prefix.path,

@@ -24,7 +24,7 @@ def create_multipart_upload(request: S3Request) -> Response:
     """POST …?uploads."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
-    upload_id = request.catalog.create_multipart(
+    upload_id = request.catalog.multiparts.create_multipart(
         target.repository,
         target.ref,
         target.path,
@@ -54,7 +54,7 @@ def upload_part(request: S3Request) -> Response:
         )
     content = request.content()
     pieces = iter((content,)) if isinstance(content, bytes) else content
-    part = request.catalog.put_multipart_part(
+    part = request.catalog.multiparts.put_multipart_part(
         target.repository, target.ref, target.path, _upload_id(request), int(number), pieces
     )
     return responses.empty(200, {"ETag": f'"{part.etag}"'})
@@ -66,7 +66,7 @@ def list_parts(request: S3Request) -> Response:
     request.require("fs:WriteObject", target.arn)
     most = request.number("max-parts", PAGE_MAX, PAGE_MAX)
     marker = request.number("part-number-marker", 0, PART_NUMBER_MAX)
-    there = request.catalog.list_multipart_parts(
+    there = request.catalog.multiparts.list_multipart_parts(
         target.repository, target.ref, target.path, _upload_id(request)
     )
     left = [part for part in there if part.number > marker]
@@ -110,7 +110,7 @@ def complete_multipart_upload(request: S3Request) -> Response:
         raise S3Error("MalformedXML") from None
     if not parts:
         raise S3Error("MalformedXML")
-    _, etag = request.catalog.complete_multipart(
+    _, etag = request.catalog.multiparts.complete_multipart(
         target.repository,
         target.ref,
         target.path,
@@ -131,7 +131,9 @@ def abort_multipart_upload(request: S3Request) -> Response:
     """DELETE …?uploadId."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
-    request.catalog.abort_multipart(target.repository, target.ref, target.path, _upload_id(request))
+    request.catalog.multiparts.abort_multipart(
+        target.repository, target.ref, target.path, _upload_id(request)
+    )
     return responses.empty(204)
 
 
@@ -146,7 +148,7 @@ def list_multipart_uploads(request: S3Request) -> Response:
     marker = query.get("key-marker", ""), query.get("upload-id-marker", "")
     uploads = [
         (f"{each.branch}/{each.path}" if each.branch else each.path, each.upload_id, each.begun)
-        for each in request.catalog.list_multiparts(request.repository)
+        for each in request.catalog.multiparts.list_multiparts(request.repository)
     ]
     left = sorted(
         each
@@ -177,7 +179,7 @@ def list_multipart_uploads(request: S3Request) -> Response:
 def _copy_part(request: S3Request, source: Target, number: int) -> Part:
     request.require("fs:ReadObject", source.arn)
     target = request.target
-    content = request.catalog.get_object(source.repository, source.ref, source.path)
+    content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
     check_source(request, content.stats)
     start, end = 0, content.stats.size_bytes
     wanted = request.header("x-amz-copy-source-range")
@@ -190,7 +192,7 @@ def _copy_part(request: S3Request, source: Target, number: int) -> Part:
             )
         start, end = span
     with content.stream(start, end - start) as stream:
-        return request.catalog.put_multipart_part(
+        return request.catalog.multiparts.put_multipart_part(
             target.repository, target.ref, target.path, _upload_id(request), number, stream
         )
 

@@ -37,7 +37,7 @@ def head_object(request: S3Request) -> Response:
     """HEAD /<repository>/<ref>/<path>."""
     target = request.target
     request.require("fs:ReadObject", target.arn)
-    stats = request.catalog.stat(target.repository, target.ref, target.path)
+    stats = request.catalog.reading.stat(target.repository, target.ref, target.path)
     headers = _headers(request, stats)
     if _is_unchanged(request, stats):
         return responses.empty(304, headers)
@@ -49,7 +49,7 @@ def get_object(request: S3Request) -> Response:
     """GET /<repository>/<ref>/<path>."""
     target = request.target
     request.require("fs:ReadObject", target.arn)
-    content = request.catalog.get_object(target.repository, target.ref, target.path)
+    content = request.catalog.reading.get_object(target.repository, target.ref, target.path)
     stats = content.stats
     headers = _headers(request, stats)
     if _is_unchanged(request, stats):
@@ -68,7 +68,7 @@ def get_object(request: S3Request) -> Response:
 def get_object_tagging(request: S3Request) -> Response:
     """GET …?tagging: always an empty set."""
     request.require("fs:ReadObject", request.target.arn)
-    request.catalog.stat(request.repository, request.target.ref, request.target.path)
+    request.catalog.reading.stat(request.repository, request.target.ref, request.target.path)
     return responses.document("Tagging", ("TagSet", []))
 
 

@@ -30,7 +30,7 @@ def put_object(request: S3Request) -> Response:
     headers = {name for name, _ in request.raw.headers}
     if b"content-length" not in headers and b"transfer-encoding" not in headers:
         raise S3Error("MissingContentLength")
-    made = request.catalog.upload_object(
+    made = request.catalog.objects.upload_object(
         target.repository,
         target.ref,
         target.path,
@@ -62,7 +62,7 @@ def delete_object(request: S3Request) -> Response:
     if request.header("if-match"):
         raise S3Error("NotImplemented", "Conditional deletes are not supported.")
     try:
-        request.catalog.delete_object(request.repository, request.target.ref, request.target.path)
+        request.catalog.objects.delete_object(request.repository, request.target.ref, request.target.path)
     except BranchNotFoundError:
         _refuse_if_readable(request, request.target)
     return responses.empty(204)
@@ -75,7 +75,7 @@ def delete_objects(request: S3Request) -> Response:
     listed = [fields(child) for child in document if local_name(child) == "Object"]
     if not 1 <= len(listed) <= DELETE_MAX or any(not each.get("Key") for each in listed):
         raise S3Error("MalformedXML")
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     failed: dict[str, S3Error] = {}
     by_ref: dict[str, list[str]] = {}
     for each in listed:
@@ -95,7 +95,7 @@ def delete_objects(request: S3Request) -> Response:
 def _delete_paths(request: S3Request, ref: str, paths: list[str]) -> dict[str, S3Error]:
     """Delete paths of one branch; returns the errors by path."""
     try:
-        errors = request.catalog.delete_objects(request.repository, ref, paths)
+        errors = request.catalog.objects.delete_objects(request.repository, ref, paths)
     except BranchNotFoundError:
         failed = {}
         for path in paths:
@@ -129,7 +129,7 @@ def _outcomes(keys: list[str], failed: dict[str, S3Error], quiet: bool) -> list[
 def _refuse_if_readable(request: S3Request, target: Target) -> None:
     """Refuse to delete through a ref that is not a branch (a tag, a commit), if it has the path."""
     try:
-        request.catalog.stat(target.repository, target.ref, target.path)
+        request.catalog.reading.stat(target.repository, target.ref, target.path)
     except MissingError:
         return
     raise S3Error("MethodNotAllowed", f"{target.ref} is not a branch, so it cannot be changed.")
@@ -145,9 +145,9 @@ def _copy_object(request: S3Request, source: Target) -> Response:
     if directive not in ("COPY", "REPLACE"):
         raise S3Error("InvalidArgument", "Unknown metadata directive.")
     if any(name.startswith(b"x-amz-copy-source-if-") for name, _ in request.raw.headers):
-        check_source(request, request.catalog.stat(source.repository, source.ref, source.path))
+        check_source(request, request.catalog.reading.stat(source.repository, source.ref, source.path))
     if directive == "COPY" and source.repository == target.repository:
-        made = request.catalog.copy_object(
+        made = request.catalog.objects.copy_object(
             target.repository, target.ref, target.path, source.path, source_ref=source.ref
         )
     else:
@@ -171,10 +171,10 @@ def check_source(request: S3Request, stats: ObjectStats) -> None:
 
 def _copy_bytes(request: S3Request, source: Target, *, replace: bool) -> ObjectStats:
     """Copy from another repository or with other metadata, by streaming the data through this server."""
-    content = request.catalog.get_object(source.repository, source.ref, source.path)
+    content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
     stats, target = content.stats, request.target
     with content.stream(0, None) as stream:
-        return request.catalog.upload_object(
+        return request.catalog.objects.upload_object(
             target.repository,
             target.ref,
             target.path,

@@ -11,7 +11,7 @@ from dredge.server.requests import ApiRequest
 
 def list_branches(request: ApiRequest) -> Response:
     """GET …/branches."""
-    found = request.catalog.list_branches(
+    found = request.catalog.branches.list_branches(
         request.repository, show_hidden=request.query.flag("show_hidden"), **request.query.paging
     )
     results = [serializers.ref(each) for each in found.results]
@@ -20,7 +20,7 @@ def list_branches(request: ApiRequest) -> Response:
 
 def create_branch(request: ApiRequest) -> Response:
     """POST …/branches: the only call with a plain text response."""
-    commit_id = request.catalog.create_branch(
+    commit_id = request.catalog.branches.create_branch(
         request.repository,
         request.body["name"],
         request.body["source"],
@@ -33,13 +33,15 @@ def create_branch(request: ApiRequest) -> Response:
 def get_branch(request: ApiRequest) -> Response:
     """GET …/branches/{branch}."""
     return responses.json(
-        200, serializers.ref(request.catalog.get_branch(request.repository, request.branch))
+        200, serializers.ref(request.catalog.branches.get_branch(request.repository, request.branch))
     )
 
 
 def delete_branch(request: ApiRequest) -> Response:
     """DELETE …/branches/{branch}."""
-    request.catalog.delete_branch(request.repository, request.branch, force=request.query.flag("force"))
+    request.catalog.branches.delete_branch(
+        request.repository, request.branch, force=request.query.flag("force")
+    )
     return responses.empty()
 
 
@@ -48,7 +50,7 @@ def reset_branch(request: ApiRequest) -> Response:
     kind = request.body["type"]
     if kind not in ("reset", "object", "common_prefix"):
         raise RequestError("unknown reset type")
-    request.catalog.reset_branch(
+    request.catalog.branches.reset_branch(
         request.repository,
         request.branch,
         kind=kind,
@@ -60,7 +62,7 @@ def reset_branch(request: ApiRequest) -> Response:
 
 def hard_reset_branch(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}/hard_reset."""
-    request.catalog.hard_reset(
+    request.catalog.branches.hard_reset(
         request.repository, request.branch, request.query.required("ref"), force=request.query.flag("force")
     )
     return responses.empty()
@@ -68,7 +70,7 @@ def hard_reset_branch(request: ApiRequest) -> Response:
 
 def diff_branch(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/diff."""
-    found = request.catalog.diff_branch(
+    found = request.catalog.branches.diff_branch(
         request.repository, request.branch, delimiter=request.query.text("delimiter"), **request.query.paging
     )
     results = [serializers.diff(each) for each in found.results]
@@ -77,14 +79,14 @@ def diff_branch(request: ApiRequest) -> Response:
 
 def list_tags(request: ApiRequest) -> Response:
     """GET …/tags."""
-    found = request.catalog.list_tags(request.repository, **request.query.paging)
+    found = request.catalog.tags.list_tags(request.repository, **request.query.paging)
     results = [serializers.ref(each) for each in found.results]
     return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
 def create_tag(request: ApiRequest) -> Response:
     """POST …/tags."""
-    created = request.catalog.create_tag(
+    created = request.catalog.tags.create_tag(
         request.repository, request.body["id"], request.body["ref"], force=request.flag("force")
     )
     return responses.json(201, serializers.ref(created))
@@ -93,11 +95,13 @@ def create_tag(request: ApiRequest) -> Response:
 def get_tag(request: ApiRequest) -> Response:
     """GET …/tags/{tag}."""
     return responses.json(
-        200, serializers.ref(request.catalog.get_tag(request.repository, request.path["tag"]))
+        200, serializers.ref(request.catalog.tags.get_tag(request.repository, request.path["tag"]))
     )
 
 
 def delete_tag(request: ApiRequest) -> Response:
     """DELETE …/tags/{tag}."""
-    request.catalog.delete_tag(request.repository, request.path["tag"], force=request.query.flag("force"))
+    request.catalog.tags.delete_tag(
+        request.repository, request.path["tag"], force=request.query.flag("force")
+    )
     return responses.empty()

@@ -22,7 +22,7 @@ from dredge.server.requests import ApiRequest
 
 def commit(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/commits."""
-    made = request.catalog.commit(
+    made = request.catalog.commits.commit(
         request.repository,
         request.branch,
         committer=request.committer,
@@ -39,7 +39,7 @@ def commit(request: ApiRequest) -> Response:
 def get_commit(request: ApiRequest) -> Response:
     """GET …/commits/{commit_id}: any ref expression; one that resolves to nothing is "commit not found"."""
     try:
-        found = request.catalog.get_commit(request.repository, request.path["commit_id"])
+        found = request.catalog.commits.get_commit(request.repository, request.path["commit_id"])
     except RepositoryNotFoundError:
         raise
     except MissingError:
@@ -64,14 +64,14 @@ def create_commit_record(request: ApiRequest) -> Response:
         version=body["version"],
         generation=body["generation"],
     )
-    request.catalog.create_commit_record(request.repository, record, force=request.flag("force"))
+    request.catalog.commits.create_commit_record(request.repository, record, force=request.flag("force"))
     return responses.empty()
 
 
 def log_commits(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/commits."""
     query = request.query
-    found = request.catalog.log(
+    found = request.catalog.commits.log(
         request.repository,
         request.path["ref"],
         objects=query.many("objects"),
@@ -91,7 +91,7 @@ def merge(request: ApiRequest) -> Response:
     """POST …/refs/{source}/merge/{branch}; a conflict (409) has a MergeResult as its body."""
     body = request.body
     try:
-        made = request.catalog.merge(
+        made = request.catalog.merges.merge(
             request.repository,
             request.path["source"],
             request.branch,
@@ -110,13 +110,13 @@ def merge(request: ApiRequest) -> Response:
 
 def find_merge_base(request: ApiRequest) -> Response:
     """GET …/refs/{source}/merge/{branch}."""
-    found = request.catalog.find_merge_base(request.repository, request.path["source"], request.branch)
+    found = request.catalog.merges.find_merge_base(request.repository, request.path["source"], request.branch)
     return responses.json(200, serializers.merge_base(found))
 
 
 def revert(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/revert."""
-    request.catalog.revert(
+    request.catalog.merges.revert(
         request.repository,
         request.branch,
         request.body["ref"],
@@ -131,7 +131,7 @@ def revert(request: ApiRequest) -> Response:
 
 def cherry_pick(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/cherry-pick."""
-    made = request.catalog.cherry_pick(
+    made = request.catalog.merges.cherry_pick(
         request.repository,
         request.branch,
         request.body["ref"],
@@ -148,7 +148,7 @@ def diff_refs(request: ApiRequest) -> Response:
     kind = request.query.text("type", "three_dot")
     if kind not in ("two_dot", "three_dot"):
         raise RequestError.parameter("type", "query", "value is not one of the allowed values")
-    found = request.catalog.diff_refs(
+    found = request.catalog.merges.diff_refs(
         request.repository,
         request.path["left"],
         request.path["right"],

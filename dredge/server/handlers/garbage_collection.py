@@ -25,25 +25,27 @@ class OldServerError(GravelerError):
 
 def get_gc_rules(request: ApiRequest) -> Response:
     """GET …/settings/gc_rules, and the deprecated GET …/gc/rules."""
-    return responses.json(200, serializers.gc_rules(request.catalog.get_gc_rules(request.repository)))
+    return responses.json(200, serializers.gc_rules(request.catalog.garbage.get_gc_rules(request.repository)))
 
 
 def set_gc_rules(request: ApiRequest) -> Response:
     """PUT …/settings/gc_rules, and the deprecated POST …/gc/rules. The last rule of a branch wins."""
     days = {each["branch_id"]: each["retention_days"] for each in request.body["branches"]}
-    request.catalog.set_gc_rules(request.repository, Rules(request.body["default_retention_days"], days))
+    request.catalog.garbage.set_gc_rules(
+        request.repository, Rules(request.body["default_retention_days"], days)
+    )
     return responses.empty()
 
 
 def delete_gc_rules(request: ApiRequest) -> Response:
     """DELETE …/settings/gc_rules, and the deprecated DELETE …/gc/rules."""
-    request.catalog.delete_gc_rules(request.repository)
+    request.catalog.garbage.delete_gc_rules(request.repository)
     return responses.empty()
 
 
 def check_gc_rules_set_allowed(request: ApiRequest) -> Response:
     """GET …/gc/rules/set_allowed."""
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
 
 
@@ -52,7 +54,7 @@ def prepare_commits(request: ApiRequest) -> Response:
     settings = request.backend.settings
     if settings.defect("prepare_commits_404"):
         raise MissingError
-    prepared = request.catalog.prepare_commits(request.repository)
+    prepared = request.catalog.garbage.prepare_commits(request.repository)
     fields = serializers.prepared_commits(prepared, presigned_url="")
     if settings.prepare_commits_answer == "single" and not settings.defect("double_body_prepare_commits"):
         del fields["gc_commits_presigned_url"]
@@ -69,19 +71,21 @@ def prepare_commits_async(request: ApiRequest) -> Response:
     _old_server(request)
     if request.backend.settings.defect("prepare_commits_404"):
         raise MissingError
-    return responses.json(202, {"id": request.catalog.prepare_commits_async(request.repository)})
+    return responses.json(202, {"id": request.catalog.garbage.prepare_commits_async(request.repository)})
 
 
 def prepare_commits_status(request: ApiRequest) -> Response:
     """GET …/gc/prepare_commits/status."""
     _old_server(request)
-    status = request.catalog.prepare_commits_status(request.repository, request.query.required("id"))
+    status = request.catalog.garbage.prepare_commits_status(request.repository, request.query.required("id"))
     return responses.json(200, serializers.prepare_status(status))
 
 
 def prepare_uncommitted(request: ApiRequest) -> Response:
     """POST …/gc/prepare_uncommited (misspelled in the API)."""
-    prepared = request.catalog.prepare_uncommitted(request.repository, request.body.get("continuation_token"))
+    prepared = request.catalog.garbage.prepare_uncommitted(
+        request.repository, request.body.get("continuation_token")
+    )
     return responses.json(201, serializers.prepared_uncommitted(prepared))
 
 
@@ -97,14 +101,14 @@ def get_range(request: ApiRequest) -> Response:
 
 def get_metadata_object(request: ApiRequest) -> Response:
     """GET …/metadata/object/{type}/{id}: the file's bytes; 410 if it does not exist."""
-    data = request.catalog.read_metadata_object(request.repository, request.path["id"])
+    data = request.catalog.commits.read_metadata_object(request.repository, request.path["id"])
     return Response(
         data, 200, {"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff"}
     )
 
 
 def _metadata_location(request: ApiRequest) -> Response:
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     location = f"_lakefs/{request.path['id']}"
     return responses.json(200, {"location": location}, {"Location": location})
 

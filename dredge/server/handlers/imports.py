@@ -26,12 +26,12 @@ def import_start(request: ApiRequest) -> Response:
             Permission(Action.IMPORT_FROM_STORAGE, namespace_arn(each["path"])),
             Permission(Action.WRITE_OBJECT, object_arn(repository, each["destination"])),
         )
-    request.catalog.get_repository(repository)
+    request.catalog.repositories.get_repository(repository)
     paths = [_path(each) for each in request.body["paths"]]
     if not request.backend.namespaces.can_import:
         raise ImportUnsupportedError
     commit = request.body["commit"]
-    started = request.catalog.import_start(
+    started = request.catalog.imports.import_start(
         repository,
         request.branch,
         paths,
@@ -46,13 +46,13 @@ def import_start(request: ApiRequest) -> Response:
 
 def import_status(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/import."""
-    found = request.catalog.import_status(request.repository, request.query.required("id"))
+    found = request.catalog.imports.import_status(request.repository, request.query.required("id"))
     return responses.json(200, serializers.import_status(found))
 
 
 def import_cancel(request: ApiRequest) -> Response:
     """DELETE …/branches/{branch}/import: 409 if it has ended."""
-    request.catalog.import_cancel(request.repository, request.query.required("id"))
+    request.catalog.imports.import_cancel(request.repository, request.query.required("id"))
     return responses.empty()
 
 

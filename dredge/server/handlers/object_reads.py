@@ -36,7 +36,9 @@ class _BadRange(Exception):
 def stat_object(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/objects/stat."""
     _refuse_presign(request)
-    found = request.catalog.stat(request.repository, request.path["ref"], request.query.required("path"))
+    found = request.catalog.reading.stat(
+        request.repository, request.path["ref"], request.query.required("path")
+    )
     metadata = found.metadata if request.query.flag("user_metadata", default=True) else {}
     return responses.json(200, serializers.object_stats(found, metadata=metadata))
 
@@ -45,7 +47,7 @@ def list_objects(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/objects/ls."""
     _refuse_presign(request)
     with_metadata = request.query.flag("user_metadata", default=True)
-    found = request.catalog.list_entries(
+    found = request.catalog.reading.list_entries(
         request.repository,
         request.path["ref"],
         delimiter=request.query.text("delimiter"),
@@ -60,7 +62,9 @@ def list_objects(request: ApiRequest) -> Response:
 
 def head_object(request: ApiRequest) -> Response:
     """HEAD …/refs/{ref}/objects: does not check whether the bytes exist."""
-    stats = request.catalog.stat(request.repository, request.path["ref"], request.query.required("path"))
+    stats = request.catalog.reading.stat(
+        request.repository, request.path["ref"], request.query.required("path")
+    )
     headers = {
         **_object_headers(stats),
         "Accept-Ranges": "bytes",
@@ -80,7 +84,7 @@ def head_object(request: ApiRequest) -> Response:
 
 def get_object(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/objects: the whole object (200), a range (206), or 304."""
-    content = request.catalog.get_object(
+    content = request.catalog.reading.get_object(
         request.repository, request.path["ref"], request.query.required("path")
     )
     stats = content.stats
@@ -105,7 +109,7 @@ def get_object(request: ApiRequest) -> Response:
 
 def get_underlying_properties(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/objects/underlyingProperties: the storage class is always null."""
-    request.catalog.stat(request.repository, request.path["ref"], request.query.required("path"))
+    request.catalog.reading.stat(request.repository, request.path["ref"], request.query.required("path"))
     return responses.json(200, {"storage_class": None})
 
 

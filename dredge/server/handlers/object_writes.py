@@ -35,7 +35,7 @@ def upload_object(request: ApiRequest) -> Response:
         content_type, content = form.open() or DEFAULT_CONTENT_TYPE, form
     metadata = _metadata_headers(request.headers)
     try:
-        stats = request.catalog.upload_object(
+        stats = request.catalog.objects.upload_object(
             request.repository,
             request.branch,
             path,
@@ -55,7 +55,7 @@ def upload_object(request: ApiRequest) -> Response:
 def stage_object(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}/objects (deprecated)."""
     body = request.body
-    stats = request.catalog.stage_object(
+    stats = request.catalog.objects.stage_object(
         request.repository,
         request.branch,
         request.query.required("path"),
@@ -76,7 +76,7 @@ def get_physical_address(request: ApiRequest) -> Response:
     if request.query.flag("presign"):
         # A real server without pre-signing answers 500 here, but 400 on reads.
         return responses.error(500, "operation not supported")
-    address = request.catalog.get_physical_address(request.repository, request.branch, path)
+    address = request.catalog.addresses.get_physical_address(request.repository, request.branch, path)
     return responses.json(200, {"physical_address": address, "presigned_url": None})
 
 
@@ -90,7 +90,7 @@ def link_physical_address(request: ApiRequest) -> Response:
     checksum = body["checksum"].strip(' "')
     if not checksum:
         raise RequestError("checksum is required")
-    stats = request.catalog.link_physical_address(
+    stats = request.catalog.addresses.link_physical_address(
         request.repository,
         request.branch,
         path,
@@ -107,7 +107,7 @@ def link_physical_address(request: ApiRequest) -> Response:
 
 def delete_object(request: ApiRequest) -> Response:
     """DELETE …/branches/{branch}/objects."""
-    request.catalog.delete_object(
+    request.catalog.objects.delete_object(
         request.repository,
         request.branch,
         request.query.required("path"),
@@ -132,14 +132,16 @@ def delete_objects(request: ApiRequest) -> Response:
     if request.query.flag("no_tombstone"):
         failed = [error for path in paths if (error := _delete_one(request, path, force)) is not None]
     else:
-        failed = request.catalog.delete_objects(request.repository, request.branch, paths, force=force)
+        failed = request.catalog.objects.delete_objects(
+            request.repository, request.branch, paths, force=force
+        )
     failed += [DeleteError(path, 401, "Unauthorized") for path in refused]
     return responses.json(200, {"errors": [serializers.delete_error(each) for each in failed]})
 
 
 def check_upload_allowed(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/objects/stage_allowed: the route's permission is the answer."""
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
 
 
@@ -150,7 +152,7 @@ def _may_delete(request: ApiRequest, path: str) -> bool:
 def copy_object(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/objects/copy."""
     body = request.body
-    stats = request.catalog.copy_object(
+    stats = request.catalog.objects.copy_object(
         request.repository,
         request.branch,
         request.query.required("dest_path"),
@@ -164,7 +166,7 @@ def copy_object(request: ApiRequest) -> Response:
 
 def update_object_user_metadata(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}/objects/stat/user_metadata: 204, although the specification says 201."""
-    request.catalog.update_user_metadata(
+    request.catalog.objects.update_user_metadata(
         request.repository, request.branch, request.query.required("path"), request.body["set"]
     )
     return responses.empty()
@@ -172,7 +174,7 @@ def update_object_user_metadata(request: ApiRequest) -> Response:
 
 def _delete_one(request: ApiRequest, path: str, force: bool) -> DeleteError | None:
     try:
-        request.catalog.delete_object(
+        request.catalog.objects.delete_object(
             request.repository, request.branch, path, no_tombstone=True, force=force
         )
     except GravelerError as error:

@@ -13,7 +13,9 @@ def create_presign_multipart_upload(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/staging/pmpu."""
     path = request.query.required("path")
     parts = _integer("parts", "query", request.query.text("parts", "0"))
-    made = request.catalog.create_presigned_multipart(request.repository, request.branch, path, parts=parts)
+    made = request.catalog.presigned.create_presigned_multipart(
+        request.repository, request.branch, path, parts=parts
+    )
     fields = {"physical_address": made.physical_address, "upload_id": made.upload_id}
     return responses.json(201, {**fields, "presigned_urls": made.urls} if made.urls else fields)
 
@@ -21,7 +23,7 @@ def create_presign_multipart_upload(request: ApiRequest) -> Response:
 def complete_presign_multipart_upload(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}/staging/pmpu/{upload}."""
     body = request.body
-    made = request.catalog.complete_presigned_multipart(
+    made = request.catalog.presigned.complete_presigned_multipart(
         request.repository,
         request.branch,
         request.query.required("path"),
@@ -36,7 +38,7 @@ def complete_presign_multipart_upload(request: ApiRequest) -> Response:
 
 def abort_presign_multipart_upload(request: ApiRequest) -> Response:
     """DELETE …/branches/{branch}/staging/pmpu/{upload}."""
-    request.catalog.abort_presigned_multipart(
+    request.catalog.presigned.abort_presigned_multipart(
         request.repository,
         request.branch,
         request.query.required("path"),
@@ -49,8 +51,8 @@ def abort_presign_multipart_upload(request: ApiRequest) -> Response:
 def upload_part(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}/staging/pmpu/{upload}/parts/{part}: the URL to upload the part to."""
     path = request.query.required("path")
-    request.catalog.get_repository(request.repository)
-    url = request.catalog.presign_part(
+    request.catalog.repositories.get_repository(request.repository)
+    url = request.catalog.presigned.presign_part(
         request.repository,
         request.branch,
         path,

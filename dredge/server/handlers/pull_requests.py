@@ -19,7 +19,7 @@ _STATUSES = ("open", "closed", "merged")
 def create_pull_request(request: ApiRequest) -> Response:
     """POST …/pulls."""
     body = request.body
-    made = request.catalog.create_pull_request(
+    made = request.catalog.pulls.create_pull_request(
         request.repository,
         title=body["title"],
         source=body["source_branch"],
@@ -32,7 +32,7 @@ def create_pull_request(request: ApiRequest) -> Response:
 
 def get_pull_request(request: ApiRequest) -> Response:
     """GET …/pulls/{pull}."""
-    found = request.catalog.get_pull_request(request.repository, request.path["pull"])
+    found = request.catalog.pulls.get_pull_request(request.repository, request.path["pull"])
     return responses.json(200, serializers.pull_request(found))
 
 
@@ -42,7 +42,7 @@ def list_pull_requests(request: ApiRequest) -> Response:
     if wanted not in ("all", "open", "closed"):
         raise RequestError.parameter("status", "query", "value is not one of the allowed values")
     status = None if wanted == "all" else cast(PullStatus, wanted)
-    page = request.catalog.list_pull_requests(request.repository, status=status, **request.query.paging)
+    page = request.catalog.pulls.list_pull_requests(request.repository, status=status, **request.query.paging)
     results: list[dict[str, Any]] = [serializers.pull_request(each) for each in page.results]
     return responses.page(results, has_more=page.has_more, next_offset=page.next_offset)
 
@@ -56,7 +56,7 @@ def update_pull_request(request: ApiRequest) -> Response:
             'doesn\'t match schema #/components/schemas/PullRequestBasic: Error at "/status": '
             "value is not one of the allowed values"
         )
-    request.catalog.update_pull_request(
+    request.catalog.pulls.update_pull_request(
         request.repository,
         request.path["pull"],
         status=status,
@@ -68,10 +68,12 @@ def update_pull_request(request: ApiRequest) -> Response:
 
 def merge_pull_request(request: ApiRequest) -> Response:
     """PUT …/pulls/{pull}/merge; requires permission to commit on the destination; a conflict as for a merge."""
-    found = request.catalog.get_pull_request(request.repository, request.path["pull"])
+    found = request.catalog.pulls.get_pull_request(request.repository, request.path["pull"])
     request.require(Permission(Action.CREATE_COMMIT, branch_arn(request.repository, found.destination)))
     try:
-        made = request.catalog.merge_pull_request(request.repository, found.id, committer=request.committer)
+        made = request.catalog.pulls.merge_pull_request(
+            request.repository, found.id, committer=request.committer
+        )
     except MergeConflictError:
         return responses.json(409, {"reference": ""})
     return responses.json(200, {"reference": made.id})

@@ -11,35 +11,37 @@ from dredge.server.requests import ApiRequest
 
 def dump_refs(request: ApiRequest) -> Response:
     """PUT …/refs/dump."""
-    return responses.json(201, serializers.refs_dump(request.catalog.dump_refs(request.repository)))
+    return responses.json(201, serializers.refs_dump(request.catalog.dumps.dump_refs(request.repository)))
 
 
 def restore_refs(request: ApiRequest) -> Response:
     """PUT …/refs/restore: 200 with an empty body."""
-    request.catalog.restore_refs(request.repository, _dump(request), force=request.flag("force"))
+    request.catalog.dumps.restore_refs(request.repository, _dump(request), force=request.flag("force"))
     return responses.empty(200)
 
 
 def dump_submit(request: ApiRequest) -> Response:
     """POST …/dump."""
-    return responses.json(202, {"id": request.catalog.dump_submit(request.repository)})
+    return responses.json(202, {"id": request.catalog.dumps.dump_submit(request.repository)})
 
 
 def dump_status(request: ApiRequest) -> Response:
     """GET …/dump."""
-    task = request.catalog.dump_status(request.repository, request.query.required("task_id"))
+    task = request.catalog.dumps.dump_status(request.repository, request.query.required("task_id"))
     return responses.json(200, serializers.refs_task(task))
 
 
 def restore_submit(request: ApiRequest) -> Response:
     """POST …/restore."""
-    task_id = request.catalog.restore_submit(request.repository, _dump(request), force=request.flag("force"))
+    task_id = request.catalog.dumps.restore_submit(
+        request.repository, _dump(request), force=request.flag("force")
+    )
     return responses.json(202, {"id": task_id})
 
 
 def restore_status(request: ApiRequest) -> Response:
     """GET …/restore."""
-    task = request.catalog.restore_status(request.repository, request.query.required("task_id"))
+    task = request.catalog.dumps.restore_status(request.repository, request.query.required("task_id"))
     return responses.json(200, serializers.refs_task(task))
 
 

@@ -23,7 +23,7 @@ def list_repositories(request: ApiRequest) -> Response:
     paging = request.query.paging | {"amount": amount + 1}
     shown: list[Repository] = []
     while len(shown) <= amount:
-        found = request.catalog.list_repositories(search=request.query.text("search"), **paging)
+        found = request.catalog.repositories.list_repositories(search=request.query.text("search"), **paging)
         shown += [
             each
             for each in found.results
@@ -45,7 +45,7 @@ def create_repository(request: ApiRequest) -> Response:
     _refuse_taken_name(request, body["name"])
     request.backend.namespaces.check(body["storage_namespace"])
     bare = request.query.flag("bare")
-    made = request.catalog.create_repository(
+    made = request.catalog.repositories.create_repository(
         body["name"],
         body["storage_namespace"],
         default_branch=body.get("default_branch") or "main",
@@ -58,41 +58,43 @@ def create_repository(request: ApiRequest) -> Response:
 
 def get_repository(request: ApiRequest) -> Response:
     """GET /repositories/{repository}."""
-    return responses.json(200, serializers.repository(request.catalog.get_repository(request.repository)))
+    return responses.json(
+        200, serializers.repository(request.catalog.repositories.get_repository(request.repository))
+    )
 
 
 def delete_repository(request: ApiRequest) -> Response:
     """DELETE /repositories/{repository}."""
-    request.catalog.delete_repository(request.repository, force=request.query.flag("force"))
+    request.catalog.repositories.delete_repository(request.repository, force=request.query.flag("force"))
     return responses.empty()
 
 
 def get_repository_metadata(request: ApiRequest) -> Response:
     """GET …/metadata."""
-    return responses.json(200, dict(request.catalog.get_repository_metadata(request.repository)))
+    return responses.json(200, dict(request.catalog.repositories.get_repository_metadata(request.repository)))
 
 
 def set_repository_metadata(request: ApiRequest) -> Response:
     """POST …/metadata: sets keys."""
-    request.catalog.update_repository_metadata(request.repository, put=request.body["metadata"])
+    request.catalog.repositories.update_repository_metadata(request.repository, put=request.body["metadata"])
     return responses.empty()
 
 
 def delete_repository_metadata(request: ApiRequest) -> Response:
     """DELETE …/metadata: removes keys."""
-    request.catalog.update_repository_metadata(request.repository, remove=request.body["keys"])
+    request.catalog.repositories.update_repository_metadata(request.repository, remove=request.body["keys"])
     return responses.empty()
 
 
 def get_branch_protection(request: ApiRequest) -> Response:
     """GET …/settings/branch_protection."""
-    patterns, etag = request.catalog.get_branch_protection(request.repository)
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
     return responses.json(200, [{"pattern": each} for each in patterns], {"ETag": etag})
 
 
 def set_branch_protection(request: ApiRequest) -> Response:
     """PUT …/settings/branch_protection."""
-    request.catalog.set_branch_protection(
+    request.catalog.repositories.set_branch_protection(
         request.repository,
         [each["pattern"] for each in request.body],
         if_match=request.headers.get("if-match"),
@@ -102,9 +104,9 @@ def set_branch_protection(request: ApiRequest) -> Response:
 
 def add_branch_protection(request: ApiRequest) -> Response:
     """POST …/branch_protection (deprecated): adds a pattern."""
-    patterns, etag = request.catalog.get_branch_protection(request.repository)
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
     if request.body["pattern"] not in patterns:
-        request.catalog.set_branch_protection(
+        request.catalog.repositories.set_branch_protection(
             request.repository, [*patterns, request.body["pattern"]], if_match=etag
         )
     return responses.empty()
@@ -112,24 +114,24 @@ def add_branch_protection(request: ApiRequest) -> Response:
 
 def delete_branch_protection(request: ApiRequest) -> Response:
     """DELETE …/branch_protection (deprecated): removes a pattern; 404 if it is not set."""
-    patterns, etag = request.catalog.get_branch_protection(request.repository)
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
     if request.body["pattern"] not in patterns:
         raise MissingError
     rest = [each for each in patterns if each != request.body["pattern"]]
-    request.catalog.set_branch_protection(request.repository, rest, if_match=etag)
+    request.catalog.repositories.set_branch_protection(request.repository, rest, if_match=etag)
     return responses.empty()
 
 
 def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
     """GET …/branch_protection/set_allowed: the route's permission is the answer."""
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
 
 
 def _refuse_taken_name(request: ApiRequest, name: str) -> None:
     """Check the name before the namespace: creating an existing repository again is always a conflict."""
     try:
-        request.catalog.get_repository(name)
+        request.catalog.repositories.get_repository(name)
     except GravelerError:
         return
     raise NotUniqueError("error creating repository: not unique")

@@ -115,7 +115,7 @@ def test_an_unforeseen_failure_is_500_without_its_innards(
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(type(shared_lake.server.catalog), "get_repository", broken)
+    monkeypatch.setattr(shared_lake.server.catalog.repositories, "get_repository", broken)
     message = assert_error(shared_lake.http("GET", "/repositories/lake"), 500)
     assert message == "internal error: RuntimeError"
     assert "hunter2" in caplog.text  # the log, for whoever runs the server, has it all

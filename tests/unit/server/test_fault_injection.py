@@ -111,7 +111,7 @@ def test_a_rule_may_work_on_the_lake_before_the_call_goes_on(lake: Lake) -> None
     main.object("a").upload(b"x")
 
     def commit(seen: IncomingRequest) -> None:
-        lake.server.catalog.commit("shop", "main", committer="other", message="meanwhile")
+        lake.server.catalog.commits.commit("shop", "main", committer="other", message="meanwhile")
 
     with lake.inject("diff_branch", commit):
         assert list(main.uncommitted()) == []
@@ -126,7 +126,7 @@ def test_trap_4_a_branch_deleted_in_the_middle_of_a_scan(
 
     def delete_meanwhile(operation: str, partition: bytes, key: bytes) -> None:
         if operation == "scan" and partition.startswith(b"shop-aa:") and armed:
-            armed.pop().server.catalog.delete_branch("shop", "mm")
+            armed.pop().server.catalog.branches.delete_branch("shop", "mm")
 
     store = WatchedStore(open_store("memory://"), delete_meanwhile)
     with lakefs_server(tmp_path, kv=store, defects=defects) as lake:

@@ -17,7 +17,7 @@ MANY_PATHS = st.sets(st.text("ab/+% ü.\x01~", min_size=1, max_size=6), min_size
 
 def fill(lake: Lake, repo: str, paths: list[str], branch: str = "main") -> None:
     for path in paths:
-        lake.server.catalog.upload_object(repo, branch, path, path.encode())
+        lake.server.catalog.objects.upload_object(repo, branch, path, path.encode())
 
 
 def by_api(lake: Lake, repo: str, prefix: str = "", delimiter: str = "") -> list[str]:
@@ -25,7 +25,7 @@ def by_api(lake: Lake, repo: str, prefix: str = "", delimiter: str = "") -> list
     found: list[str] = []
     after, more = "", True
     while more:
-        page = lake.server.catalog.list_entries(
+        page = lake.server.catalog.reading.list_entries(
             repo, "main", prefix=prefix, delimiter=delimiter, after=after, amount=3
         )
         found += [each.path for each in page.results]
@@ -64,7 +64,7 @@ def test_pages_of_any_size_add_up_to_what_the_api_lists(
 
 @pytest.fixture(scope="module")
 def filled(lake: Lake) -> str:
-    lake.server.catalog.create_repository("filled", lake.namespace("filled"))
+    lake.server.catalog.repositories.create_repository("filled", lake.namespace("filled"))
     fill(lake, "filled", PATHS)
     return "filled"
 
@@ -74,7 +74,7 @@ def filled(lake: Lake) -> str:
 def test_random_paths_are_listed_as_by_the_api(
     lake: Lake, s3: Any, repo: str, paths: set[str], size: int, delimiter: str
 ) -> None:
-    lake.server.catalog.reset_branch(repo, "main", kind="reset")
+    lake.server.catalog.branches.reset_branch(repo, "main", kind="reset")
     fill(lake, repo, sorted(paths))
     arguments: dict[str, Any] = {"Prefix": "main/", "PaginationConfig": {"PageSize": size}}
     if delimiter:
@@ -85,7 +85,7 @@ def test_random_paths_are_listed_as_by_the_api(
 
 
 def test_an_entry_is_shown_with_its_facts(lake: Lake, s3: Any, repo: str) -> None:
-    made = lake.server.catalog.upload_object(repo, "main", "a", b"content")
+    made = lake.server.catalog.objects.upload_object(repo, "main", "a", b"content")
     (found,) = s3.list_objects_v2(Bucket=repo, Prefix="main/")["Contents"]
     assert (found["Size"], found["ETag"]) == (7, f'"{made.checksum}"')
     assert abs((found["LastModified"] - made.mtime).total_seconds()) < 0.002
@@ -93,7 +93,7 @@ def test_an_entry_is_shown_with_its_facts(lake: Lake, s3: Any, repo: str) -> Non
 
 def test_without_a_ref_branches_are_listed(lake: Lake, s3: Any, repo: str) -> None:
     for name in ("dev", "dev-2", "x"):
-        lake.server.catalog.create_branch(repo, name, "main")
+        lake.server.catalog.branches.create_branch(repo, name, "main")
     branches = ["dev-2/", "dev/", "main/", "x/"]
     for delimiter in ({}, {"Delimiter": "/"}):
         for version in (1, 2):
@@ -106,8 +106,8 @@ def test_without_a_ref_branches_are_listed(lake: Lake, s3: Any, repo: str) -> No
 
 def test_a_commit_lists_what_it_holds(lake: Lake, s3: Any, repo: str) -> None:
     fill(lake, repo, ["a", "b"])
-    commit = lake.server.catalog.commit(repo, "main", message="m", committer="c")
-    lake.server.catalog.delete_object(repo, "main", "a")
+    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
+    lake.server.catalog.objects.delete_object(repo, "main", "a")
     assert by_s3(s3, repo, 2, Prefix=f"{commit.id}/") == [f"{commit.id}/a", f"{commit.id}/b"]
     assert by_s3(s3, repo, 2, Prefix="main/") == ["main/b"]
 

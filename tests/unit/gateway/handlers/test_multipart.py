@@ -113,7 +113,7 @@ def test_an_aborted_upload_leaves_nothing(lake: Lake, s3: Any, repo: str) -> Non
 
 @pytest.mark.parametrize("key", ["main/other", "dev/big"])
 def test_an_upload_is_of_one_branch_and_path_only(lake: Lake, s3: Any, repo: str, key: str) -> None:
-    lake.server.catalog.create_branch(repo, "dev", "main")
+    lake.server.catalog.branches.create_branch(repo, "dev", "main")
     upload_id = begin(s3, repo)
     first = put(s3, repo, upload_id, 1, b"x")
     with refused("NoSuchUpload", 404):
@@ -127,7 +127,7 @@ def test_an_upload_is_of_one_branch_and_path_only(lake: Lake, s3: Any, repo: str
 
 def test_an_upload_of_another_repository_is_unknown(lake: Lake, s3: Any, repo: str) -> None:
     other = f"{repo}-2"
-    lake.server.catalog.create_repository(other, lake.namespace(other))
+    lake.server.catalog.repositories.create_repository(other, lake.namespace(other))
     upload_id = begin(s3, repo)
     first = put(s3, repo, upload_id, 1, b"x")
     with refused("NoSuchUpload", 404):
@@ -189,7 +189,7 @@ def test_parts_are_listed_in_pages(s3: Any, repo: str) -> None:
 
 
 def test_uploads_are_listed_by_key_and_can_be_aborted_as_listed(lake: Lake, s3: Any, repo: str) -> None:
-    lake.server.catalog.create_branch(repo, "dev", "main")
+    lake.server.catalog.branches.create_branch(repo, "dev", "main")
     keys = ["dev/x", "main/a b", "main/a b", "main/z"]
     for key in keys:
         begin(s3, repo, key)

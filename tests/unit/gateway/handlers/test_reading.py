@@ -15,8 +15,8 @@ BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: streamed both ways
 
 def test_any_ref_can_be_read_and_only_a_branch_written(lake: Lake, s3: Any, repo: str) -> None:
     s3.put_object(Bucket=repo, Key="main/a", Body=b"1")
-    commit = lake.server.catalog.commit(repo, "main", message="m", committer="c")
-    lake.server.catalog.create_tag(repo, "v1", "main")
+    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
+    lake.server.catalog.tags.create_tag(repo, "v1", "main")
     s3.put_object(Bucket=repo, Key="main/a", Body=b"2")
     for ref, content in {"main": b"2", "v1": b"1", commit.id: b"1", "main@": b"1", "main~0": b"1"}.items():
         assert s3.get_object(Bucket=repo, Key=f"{ref}/a")["Body"].read() == content

@@ -42,7 +42,7 @@ PATHS = st.text(
 def test_any_key_is_exactly_that_path(lake: Lake, s3: Any, repo: str, path: str) -> None:
     s3.put_object(Bucket=repo, Key=f"main/{path}", Body=path.encode())
     assert s3.get_object(Bucket=repo, Key=f"main/{path}")["Body"].read() == path.encode()
-    listed = lake.server.catalog.list_entries(repo, "main").results
+    listed = lake.server.catalog.reading.list_entries(repo, "main").results
     assert [each.path for each in listed] == [path]
     assert s3.list_objects_v2(Bucket=repo, Prefix="main/")["Contents"][0]["Key"] == f"main/{path}"
     s3.delete_object(Bucket=repo, Key=f"main/{path}")
@@ -54,7 +54,7 @@ def test_any_key_is_exactly_that_path(lake: Lake, s3: Any, repo: str, path: str)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_keys_come_back_as_they_went(lake: Lake, s3: Any, repo: str, path: str) -> None:
     s3.put_object(Bucket=repo, Key=f"main/{path}", Body=b"x")
-    assert lake.server.catalog.stat(repo, "main", path).size_bytes == 1
+    assert lake.server.catalog.reading.stat(repo, "main", path).size_bytes == 1
     assert s3.head_object(Bucket=repo, Key=f"main/{path}")["ContentLength"] == 1
     s3.delete_object(Bucket=repo, Key=f"main/{path}")
     assert "Contents" not in s3.list_objects_v2(Bucket=repo, Prefix="main/")
@@ -97,7 +97,7 @@ def get(s3: Any, repo: str, key: str) -> Any:
 
 @pytest.mark.parametrize("target", ["main/to", "dev/to"])
 def test_a_copy_is_another_object_with_the_same_content(lake: Lake, s3: Any, repo: str, target: str) -> None:
-    lake.server.catalog.create_branch(repo, "dev", "main")
+    lake.server.catalog.branches.create_branch(repo, "dev", "main")
     put(s3, repo, "main/from ü+%", b"content", ContentType="text/x", Metadata={"a": "b"})
     made = s3.copy_object(Bucket=repo, Key=target, CopySource={"Bucket": repo, "Key": "main/from ü+%"})
     found = get(s3, repo, target)
@@ -132,14 +132,14 @@ def test_copying_with_other_metadata(lake: Lake, s3: Any, repo: str) -> None:
 
 def test_copying_from_another_repository_and_from_a_commit(lake: Lake, s3: Any, repo: str) -> None:
     other = f"{repo}-2"
-    lake.server.catalog.create_repository(other, lake.namespace(other))
+    lake.server.catalog.repositories.create_repository(other, lake.namespace(other))
     put(s3, repo, "main/a", b"old", Metadata={"a": "b"})
-    commit = lake.server.catalog.commit(repo, "main", message="m", committer="c")
+    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
     put(s3, repo, "main/a", b"new")
     s3.copy_object(Bucket=other, Key="main/a", CopySource=f"{repo}/{commit.id}/a")
     found = get(s3, other, "main/a")
     assert (found["Body"].read(), found["Metadata"]) == (b"old", {"a": "b"})
-    address = lake.server.catalog.stat(other, "main", "a").physical_address
+    address = lake.server.catalog.reading.stat(other, "main", "a").physical_address
     assert address.startswith(lake.namespace(other) + "/data/")
 
 
@@ -181,8 +181,8 @@ def test_deleting_what_is_not_there_succeeds(s3: Any, repo: str) -> None:
 
 def test_deleting_never_reaches_a_commit_or_a_tag(lake: Lake, s3: Any, repo: str) -> None:
     put(s3, repo, "main/a")
-    commit = lake.server.catalog.commit(repo, "main", message="m", committer="c")
-    lake.server.catalog.create_tag(repo, "v1", "main")
+    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
+    lake.server.catalog.tags.create_tag(repo, "v1", "main")
     for ref in ("v1", commit.id):
         with refused("MethodNotAllowed", 405):
             s3.delete_object(Bucket=repo, Key=f"{ref}/a")
@@ -194,7 +194,7 @@ def test_deleting_never_reaches_a_commit_or_a_tag(lake: Lake, s3: Any, repo: str
 
 
 def test_many_are_deleted_at_once_each_with_its_outcome(lake: Lake, s3: Any, repo: str) -> None:
-    lake.server.catalog.create_branch(repo, "dev", "main")
+    lake.server.catalog.branches.create_branch(repo, "dev", "main")
     keys = ["main/a", "main/b b", "main/<&>\"'", "main/ü", "main/a//b", "dev/a", "main/ x "]
     for key in [*keys, "main/keep"]:
         put(s3, repo, key)
@@ -251,9 +251,9 @@ def test_protected_branches_and_read_only_repositories_are_not_written(
     lake: Lake, s3: Any, repo: str
 ) -> None:
     put(s3, repo, "main/a")
-    lake.server.catalog.set_branch_protection(repo, ["main"])
+    lake.server.catalog.repositories.set_branch_protection(repo, ["main"])
     name = f"ro-{uuid.uuid4().hex[:8]}"
-    lake.server.catalog.create_repository(name, lake.namespace(name), read_only=True)
+    lake.server.catalog.repositories.create_repository(name, lake.namespace(name), read_only=True)
     for bucket, code in ((repo, "ErrWriteToProtectedBranch"), (name, "ErrReadOnlyRepository")):
         with refused(code, 403):
             put(s3, bucket, "main/a")

@@ -28,7 +28,7 @@ def bucket() -> Iterator[TestBucket]:
 def signing(tmp_path: Path, bucket: TestBucket, request: pytest.FixtureRequest) -> Iterator[Lake]:
     settings = Settings(presign_multipart=True, profile=request.param)
     with lakefs_server(tmp_path, bucket=bucket, catalog=settings) as lake:
-        lake.server.catalog.create_repository(
+        lake.server.catalog.repositories.create_repository(
             request.param, f"{bucket.uri}/{request.node.originalname}-{request.param}"
         )
         yield lake
