@@ -16,7 +16,7 @@ from dredge.gc.mark_uncommitted.kv_records import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
 from operators.hooks.kv import kv_env
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 

@@ -22,8 +22,8 @@ from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
 from operators.lakefs import plan
-from operators.lakefs.lease import LakeFSAcquireLeaseOperator
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.lakefs_server import Lake as Server
