@@ -172,16 +172,7 @@ def test_next_try_stops_what_a_lost_client_left_running(beats: Beats, tmp_path: 
         url = with_session_id(server.url, str(uuid.uuid4()))
         job = ("--step", "slice_listing", "--run", "file:///nowhere/run")
         client = subprocess.Popen(
-            [
-                sys.executable,
-                str(beats.script),
-                "--step",
-                "slice_listing",
-                "--run",
-                "file:///nowhere/run",
-                "--remote",
-                url,
-            ],
+            [sys.executable, str(beats.script), *job, "--remote", url],
             env={**os.environ, "BEATS": str(beats.folder), "PYTHONPATH": str(ROOT)},
         )
         beats.wait_for_both()
