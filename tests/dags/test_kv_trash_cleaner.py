@@ -17,9 +17,7 @@ from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.kv import open_store
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
-from operators.hooks.kv import LakeFSKVConnection
 from operators.kv.clean import LakeFSKVCleanTrashOperator
-from operators.kv.params import trash_params
 from operators.kv.scan import LakeFSKVScanTrashOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.kv_world import World
@@ -109,16 +107,6 @@ def test_the_dag_is_a_dry_run_without_backfills(dag: DAG) -> None:
     assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
 
 
-def test_params_refuse_a_short_grace_and_unknown_kinds() -> None:
-    params = trash_params(state_uri="file:///x")
-    with pytest.raises(Exception, match="minimum"):
-        params["grace_hours"].resolve(23)
-    with pytest.raises(Exception, match="is not one of"):
-        params["kinds"].resolve(["commits"])
-    with pytest.raises(TypeError, match="no such Param: grace"):
-        trash_params(grace=3)
-
-
 def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
     airflow: Airflow, database: str, tmp_path: Path
 ) -> None:
@@ -197,53 +185,3 @@ def test_a_clean_without_a_scan_does_nothing(database: str, tmp_path: Path) -> N
     )
     with pytest.raises(ConfigError, match="no plan"):
         operator.execute({})  # type: ignore[typeddict-item]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        ("", ()),
-        ("None", ()),
-        (None, ()),
-        ([], ()),
-        ("[]", ()),
-        ("marker,heartbeat", ("marker", "heartbeat")),
-        ("['marker', 'heartbeat']", ("marker", "heartbeat")),
-        (["marker"], ("marker",)),
-    ],
-)
-def test_rendered_kinds(kinds: Any, expected: list[str] | None) -> None:
-    operator = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": "file:///x", "kinds": kinds})
-    assert operator.checked.kinds == expected
-
-
-def test_a_clean_is_a_dry_run_unless_told() -> None:
-    assert LakeFSKVCleanTrashOperator(task_id="clean", config={"state_uri": "file:///x"}).checked.dry_run
-
-
-def test_connections_become_urls_and_keep_their_secrets() -> None:
-    postgres = {"conn_type": "postgres", "host": "db", "port": 5433, "schema": "lake fs", "login": "me@x"}
-    table = {"dynamodb_table": "kvstore", "region_name": "eu-west-1"}
-    with connections(
-        one=postgres | {"password": PASSWORD, "extra": json.dumps({"sslmode": "require"})},
-        two={"conn_type": "aws", "login": "AKIA", "password": PASSWORD, "extra": json.dumps(table)},
-        three={"conn_type": "sqlite", "host": "/data/kv.db"},
-        four={"conn_type": "mysql", "host": "db"},
-    ):
-        one, two = LakeFSKVConnection.of("one"), LakeFSKVConnection.of("two")
-        parsed = psycopg.conninfo.conninfo_to_dict(one.url)
-        assert parsed == {
-            "user": "me@x",
-            "password": PASSWORD,
-            "host": "db",
-            "port": "5433",
-            "dbname": "lake fs",
-            "sslmode": "require",
-        }
-        assert two.url == "dynamodb://kvstore?region=eu-west-1"
-        assert two.keys is not None
-        assert two.keys.secret_access_key == PASSWORD
-        assert "s3cret" not in repr([one, two, two.keys])
-        assert LakeFSKVConnection.of("three").url == "sqlite:///data/kv.db"
-        with pytest.raises(ConfigError, match="mysql"):
-            LakeFSKVConnection.of("four")
