@@ -145,8 +145,10 @@ class Setting:
         if self.kind == "array":
             return _items(value)
         if value is None or (isinstance(value, str) and value.strip() in _NOTHING):
-            if self.optional or self.kind == "string":
+            if self.optional:
                 return None
+            if self.kind == "string":
+                raise self._wrong(None if self.required else value)
             return self.default
         if self.kind == "string":
             if not isinstance(value, str):

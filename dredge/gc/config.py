@@ -313,7 +313,7 @@ def _instant(name: str, value: str | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
-        raise ConfigError(f"{name} is {value!r}, which is no ISO time") from None
+        raise ConfigError(f"{name} is {value!r}, which is not an ISO 8601 time") from None
     if found.tzinfo is None:
         raise ConfigError(f"{name} is {value!r}, which has no offset from UTC")
     return found
