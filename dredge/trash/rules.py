@@ -3,7 +3,7 @@
 Records decide first, the shape of a name only afterwards. Whatever matches no rule is live or a person's
 business.
 
-Source: facts on KV trash, section 2, measured on a real server; every rule has its dumps in
+Source: docs/trash.md, "What is trash", measured on a real server; every rule has its dumps in
 tests/fixtures/kv.
 """
 

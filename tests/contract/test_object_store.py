@@ -372,7 +372,7 @@ def test_delete_answers_for_every_key_in_input_order_and_keeps_the_rest(doors: D
 
 
 def test_delete_never_takes_an_object_of_another_name(doors: Doors) -> None:
-    """Trap T7: the native client deletes data/dir when it is told data/dir/."""
+    """P14: the native client deletes data/dir when it is told data/dir/."""
     doors.writer.put("data/dir", b"live")
     doors.writer.put("data/a", b"live")
     names = [
