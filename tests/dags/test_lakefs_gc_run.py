@@ -118,6 +118,8 @@ def test_run_deletes_the_garbage_and_nothing_else(
     assert run.returned["save_report"]["outcome"] == "success"
     page = Path(run.returned["save_report"]["report_uri"].partition("://")[2])
     assert "Garbage collection of lake" in page.read_text()
+    folders = {path.name for path in page.parent.iterdir() if path.is_dir()}
+    assert set(run.tasks) - {"acquire_lease", "plan", "run_complete", "release_lease"} <= folders
 
 
 def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(
