@@ -27,7 +27,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
-JOBS = Path(__file__).resolve().parent.parent / "spark_jobs"
+JOB = Path(__file__).resolve().parent.parent / "spark_jobs" / "step.py"
 SPREAD = ("slice_listing", "list_committed", "subtract", "bulk_delete")
 SETTINGS = "DREDGE_BENCH_SETTINGS"
 """Names a variable with further settings of the run, as JSON."""
@@ -52,7 +52,7 @@ def main() -> None:
     begun = time.perf_counter()
     with timed("session"):
         runner, spread, close = _engine(engine, rest[0] if rest else "")
-    settings = {"repository": repository, "dry_run": False, "unsafe_min_age_seconds": 1.0}
+    settings = {"repository": repository, "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0}
     config = GCConfig.from_json(settings | json.loads(os.environ.get(SETTINGS, "{}")))
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
@@ -123,7 +123,8 @@ def _step(step: str, uri: str, runner: TaskRunner) -> None:
 
 def _submit(conf: dict[str, str], step: str, uri: str) -> None:
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    command = ["spark-submit", "--master", "local[2]", *settings, str(JOBS / f"{step}.py"), "--run", uri]
+    job = [str(JOB), "--step", step, "--run", uri]
+    command = ["spark-submit", "--master", "local[2]", *settings, *job]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{step} ended with {done.returncode}:\n{done.stderr[-3000:]}")

@@ -12,15 +12,14 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, chain
 
-from operators.icechunk.base import IcechunkAcquireLeaseOperator, IcechunkReleaseLeaseOperator
-from operators.icechunk.collect import (
-    IcechunkCollectOperator,
-    IcechunkPlanCollectionOperator,
-    IcechunkSaveReportOperator,
-)
+from operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
+from operators.icechunk.collect import IcechunkCollectOperator
 from operators.icechunk.expire import IcechunkExpireOperator
 from operators.icechunk.params import COLLECTION, EXPIRATION, RUN_DEFAULTS, icechunk_params
-from operators.icechunk.plan import IcechunkPlanExpirationOperator
+from operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
+from operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
+from operators.icechunk.save_report import IcechunkSaveReportOperator
 
 
 def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
@@ -37,9 +36,9 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
     ) as dag:
         lease = IcechunkAcquireLeaseOperator(task_id="acquire_lease")
         release = IcechunkReleaseLeaseOperator(task_id="release_lease", grant=lease.output)
-        plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", **EXPIRATION)
+        plan = IcechunkPlanExpirationOperator(task_id="plan_expiration", config=EXPIRATION)
         collection = IcechunkPlanCollectionOperator(
-            task_id="plan_collection", lease=lease.output, expiration=plan.output, **COLLECTION
+            task_id="plan_collection", lease=lease.output, expiration=plan.output, config=COLLECTION
         )
         chain(
             lease,

@@ -12,9 +12,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset
 
-from operators.kv.clean_trash import KVCleanTrashOperator
+from operators.kv.clean import LakeFSKVCleanTrashOperator
 from operators.kv.params import TRASH_DEFAULTS, trash_params
-from operators.kv.scan_trash import KVScanTrashOperator
+from operators.kv.scan import LakeFSKVScanTrashOperator
 
 
 def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
@@ -29,14 +29,11 @@ def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         tags=["dredge", "lakefs", "kv trash"],
         doc_md=__doc__,
     ) as dag:
-        found = KVScanTrashOperator(task_id="scan")
-        KVCleanTrashOperator(
+        found = LakeFSKVScanTrashOperator(task_id="scan")
+        LakeFSKVCleanTrashOperator(
             task_id="clean",
             planned="{{ (ti.xcom_pull(task_ids='scan') or {}).get('run_id', '') }}",
             planned_digest="{{ (ti.xcom_pull(task_ids='scan') or {}).get('digest', '') }}",
-            report_only="{{ params.dry_run }}",
-            max_partitions="{{ params.max_partitions }}",
-            max_rows="{{ params.max_rows }}",
             outlets=[Asset("dredge_kv_trash_cleaner")],
         ).set_upstream(found)
     return dag

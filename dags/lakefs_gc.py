@@ -14,13 +14,14 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
+from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from operators.lakefs.check_limits import LakeFSCheckLimitsOperator
-from operators.lakefs.lease import LakeFSAcquireLeaseOperator, LakeFSReleaseLeaseOperator
 from operators.lakefs.list_committed import LakeFSListCommittedOperator
 from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from operators.lakefs.params import PLANNED, RUN_DEFAULTS, gc_params
+from operators.lakefs.params import CONFIG, RUN_DEFAULTS, gc_params
 from operators.lakefs.plan import LakeFSPlanRunOperator
+from operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
 from operators.lakefs.save_report import LakeFSSaveReportOperator
 from operators.lakefs.schedules import gc_schedules, intervals, run_types
 from operators.lakefs.slice_listing import LakeFSSliceListingOperator
@@ -51,7 +52,7 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         complete = EmptyOperator(task_id="run_complete")
         chain(
             lease,
-            LakeFSPlanRunOperator(task_id="plan", lease=lease.output, **PLANNED),
+            LakeFSPlanRunOperator(task_id="plan", lease=lease.output, config=CONFIG),
             LakeFSSliceListingOperator(task_id="slice_listing"),
             LakeFSMarkUncommittedOperator(task_id="mark_uncommitted"),  # staging before commits, always
             LakeFSListCommittedOperator(task_id="list_committed"),

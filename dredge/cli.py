@@ -16,7 +16,7 @@ import click
 from dredge.errors import DredgeError
 
 COMMANDS = {
-    "gc": "Read the runs and reports of garbage collection.",
+    "gc": "Collect lakeFS repositories; runs and reports of collections.",
     "icechunk": "Expire and collect Icechunk repositories.",
     "inspect": "Look into lakeFS's range and metarange files.",
     "kv": "Look into lakeFS's key-value store.",

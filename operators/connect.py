@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -27,14 +27,17 @@ class ConnectJob:
     The child asks the server to stop its tasks when it is told to end, so `kill` first asks, then insists.
 
     :param script: the job file
-    :param run_uri: folder of the run
+    :param arguments: what the job is told
+    :param run_uri: folder of the run, which names the session
     :param url: ``sc://host:port/;…``; a token in it goes into the environment, where nobody lists it
     :param env: variables for the child, on top of this process's
     """
 
-    def __init__(self, script: Path, run_uri: str, url: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, script: Path, arguments: Sequence[str], run_uri: str, url: str, env: Mapping[str, str]
+    ) -> None:
         remote, token = remote_of_run(url, run_uri)
-        self._command = [sys.executable, str(script), "--run", run_uri, "--remote", remote]
+        self._command = [sys.executable, str(script), *arguments, "--remote", remote]
         self._env = {**os.environ, **env, **({TOKEN: token} if token else {})}
         self._process: subprocess.Popen[str] | None = None
         self.last_lines: deque[str] = deque(maxlen=50)

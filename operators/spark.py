@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -24,17 +24,14 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
+from dredge.settings import setting
 from operators.connect import ConnectJob
-from operators.failures import reported
-from operators.hooks.lakefs import LakeFSHook
-from operators.lakefs.base import HasOptions, open_run, told
+from operators.environment import HasOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
-
-type Engine = Literal["submit", "connect"]
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
@@ -43,8 +40,21 @@ _CONF_COMMAND = (sys.executable, "-m", "spark_jobs.session")
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SparkSettings:
+    """What the form of a DAG with Spark steps asks for."""
+
+    spark_engine: str = setting(
+        "Spark engine",
+        "`submit` runs spark-submit (connection `spark_default`); `connect` uses the Spark Connect server of connection"
+        " `spark_connect_default`.",
+        default="submit",
+        choices=("submit", "connect"),
+    )
+
+
 class PlannedRun(HasOptions, Protocol):
-    """A run of any collection."""
+    """A planned run of any collection."""
 
     @property
     def folder(self) -> RunFolder:
@@ -54,9 +64,9 @@ class PlannedRun(HasOptions, Protocol):
 class SparkJobOperator(SparkSubmitOperator):
     """Do one step of a planned run on Spark.
 
-    The job is a file of ``spark_jobs`` that reads everything from the run's folder. Credentials reach it
-    through its environment only, never through arguments, Spark settings or rendered fields. Killing the task
-    ends the job; the step can then be run again and goes on where it stopped.
+    The job is ``spark_jobs/step.py``: it is told the step, and reads everything else from the run's folder.
+    Credentials reach it through its environment only, never through arguments, Spark settings or rendered
+    fields. Killing the task ends the job; the step can then be run again and goes on where it stopped.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param spark_engine: ``submit`` for spark-submit, ``connect`` for a Spark Connect server (templated)
@@ -69,7 +79,6 @@ class SparkJobOperator(SparkSubmitOperator):
     """
 
     step: ClassVar[str]
-    folder: ClassVar[str]
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "run_uri", "spark_engine")
 
     def __init__(
@@ -83,7 +92,7 @@ class SparkJobOperator(SparkSubmitOperator):
         conf: dict[Any, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs = {"application": str(job_file(self.step)), "name": f"dredge-{self.step}"} | kwargs
+        kwargs = {"application": str(job_file()), "name": f"dredge-{self.step}"} | kwargs
         super().__init__(conn_id=spark_conn_id, conf=conf, **kwargs)
         self.run_uri = run_uri
         self.spark_engine = spark_engine
@@ -95,6 +104,10 @@ class SparkJobOperator(SparkSubmitOperator):
         """Return the variables that let the job reach the object store."""
         return run.options.to_env() if run.options is not None else {}
 
+    def read_summary(self, run: PlannedRun) -> StepSummary | None:
+        """Return the summary that the job left in the run's folder; None when there is none."""
+        return run.folder.read_summary(self.step)
+
     def run_job(self, context: Context, run: PlannedRun) -> StepSummary:
         """Run the job and return the summary that its step left."""
         match self.spark_engine:
@@ -104,7 +117,7 @@ class SparkJobOperator(SparkSubmitOperator):
                 self.connect(self.secrets(run))
             case other:
                 raise ConfigError(f"spark_engine is {other!r}; it may be submit or connect")
-        summary = run.folder.read_summary(self.folder)
+        summary = self.read_summary(run)
         if summary is None:
             raise FormatError(
                 f"run {run.folder.run_id}: the job {self.step} left no summary in {run.folder.uri}."
@@ -112,11 +125,16 @@ class SparkJobOperator(SparkSubmitOperator):
             )
         return summary
 
+    @property
+    def job_arguments(self) -> list[str]:
+        """What the job is told; no secrets."""
+        return ["--step", self.step, "--run", self.run_uri]
+
     def submit(self, context: Context, secrets: Mapping[str, str]) -> None:
         """Run the job through spark-submit."""
         # The provider takes a connection that does not exist for "yarn", so it is looked up first.
         require_connection(self._conn_id, '{"conn_type": "spark", "host": "local[*]"}')
-        self.application_args = ["--run", self.run_uri]
+        self.application_args = self.job_arguments
         extra_variables, self.env_vars = self.env_vars or {}, None
         hook = self._hook = self._get_hook()
         if hook._connection["deploy_mode"] == "cluster":
@@ -151,7 +169,7 @@ class SparkJobOperator(SparkSubmitOperator):
         )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
         env = {**{name: str(value) for name, value in (self.env_vars or {}).items()}, **secrets}
-        self._connect_job = ConnectJob(Path(self.application), self.run_uri, url, env)
+        self._connect_job = ConnectJob(Path(self.application), self.job_arguments, self.run_uri, url, env)
         code = self._connect_job.run()
         if code:
             text = (
@@ -176,35 +194,6 @@ class SparkJobOperator(SparkSubmitOperator):
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
 
 
-class LakeFSSparkOperator(SparkJobOperator):
-    """Do one step of a planned lakeFS collection on Spark, and return its figures.
-
-    :param run_uri: folder of the run, as the plan step returned it (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-
-    Further parameters are those of ``SparkJobOperator``.
-    """
-
-    def __init__(self, *, lakefs_conn_id: str = LakeFSHook.default_conn_name, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.lakefs_conn_id = lakefs_conn_id
-
-    @cached_property
-    def hook(self) -> LakeFSHook:
-        """The lakeFS hook."""
-        return LakeFSHook(self.lakefs_conn_id)
-
-    @reported
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        """Run the job and return the figures of its step."""
-        run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        return told(self.step, self.run_job(context, run), run.plan.repository)
-
-    def secrets(self, run: PlannedRun) -> dict[str, str]:
-        """Return the variables that let the job reach the lakeFS server and the object store."""
-        return self.hook.env() | super().secrets(run)
-
-
 def own_spark_home(path: str) -> dict[str, str]:
     """Return SPARK_HOME when spark-submit is this environment's own; its search for it breaks on a space.
 
@@ -217,12 +206,12 @@ def own_spark_home(path: str) -> dict[str, str]:
     return {"SPARK_HOME": str(Path(spec.origin).parent)} if own else {}
 
 
-def job_file(step: str) -> Path:
-    """Return the file of a job; jobs are started, never imported."""
+def job_file() -> Path:
+    """Return the file that does a step; jobs are started, never imported."""
     spec = importlib.util.find_spec("spark_jobs")
     if spec is None or spec.origin is None:
         raise ConfigError("the package spark_jobs is not installed beside operators")
-    return Path(spec.origin).with_name(f"{step}.py")
+    return Path(spec.origin).with_name("step.py")
 
 
 def submit_conf(command: Sequence[str] = _CONF_COMMAND) -> dict[str, str]:

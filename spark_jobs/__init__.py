@@ -1,1 +1,1 @@
-"""The distributed steps: one module a step, `run(spark, config) -> StepSummary` and a tiny `main()`."""
+"""The distributed steps: one program, `step.py`, whose table names the function of each."""

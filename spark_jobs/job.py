@@ -1,7 +1,7 @@
-"""What the four jobs have in common: arguments, logging, doors, and how a run ends.
+"""What every job has in common: arguments, logging, sessions, and how a run ends.
 
-    spark-submit spark_jobs/<step>.py --run URI
-    python spark_jobs/<step>.py --run URI --remote 'sc://host:15002/;session_id=…'
+    spark-submit spark_jobs/step.py --step STEP --run URI
+    python spark_jobs/step.py --step STEP --run URI --remote 'sc://host:15002/;session_id=…'
 
 The folder at URI holds `plan.json`, which says everything else. Credentials come by the environment only
 (`AWS_…`, `LAKECTL_…`). Exit codes are those of `dredge.errors`, one a family, and the last line on stderr is
@@ -20,15 +20,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from dredge.errors import ConfigError, DredgeError
-from dredge.gc.steps import Run
 from dredge.runs.defects import defect
 from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from spark_jobs.rows import SparkRunner
 from spark_jobs.session import close_session, open_session
@@ -40,59 +40,79 @@ if TYPE_CHECKING:
 MARK = "dredge: "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobConfig:
-    """What a job is told; everything else is in the run folder's plan.
+type StepFunction = Callable[[str, StorageOptions, TaskRunner], StepSummary]
+"""Does a step: takes the URI of the run folder, how to reach the object store, and the runner that spreads tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A step that can be run as a program.
 
     Attributes:
-        run_uri: URI of the run folder.
-        options: how to reach the object store, for the driver and (inside the task functions) for the
-            workers; None reads the environment.
+        do: the step.
+        last: it is the last of its run on Spark, so a Connect session may end when it succeeded.
     """
 
-    run_uri: str
-    options: StorageOptions | None = None
+    do: StepFunction
+    last: bool = False
 
-    def __post_init__(self) -> None:
-        if "://" not in self.run_uri:
-            raise ConfigError(
-                "--run wants the URI of a run folder such as s3://bucket/repo/_lakefs/…/<run id>,"
-                f" not {self.run_uri!r}"
-            )
+    def ending(self) -> Job:
+        """The same job, as the last of its run on Spark."""
+        return replace(self, last=True)
 
-    def doors(self, spark: SparkSession) -> tuple[Run, SparkRunner]:
-        """Open the run and make the runner that spreads its tasks over the session."""
-        options = self.options or StorageOptions.from_env()
-        return Run.open(self.run_uri, options), SparkRunner(spark, options.to_env())
+    def run(self, spark: SparkSession, run_uri: str, options: StorageOptions | None = None) -> StepSummary:
+        """Do the step over a session.
+
+        Args:
+            spark: classic or Connect session.
+            run_uri: URI of the run folder, whose plan says everything else.
+            options: how to reach the object store, for the driver and (inside the task functions) for the workers;
+                None reads the environment.
+
+        Raises:
+            ConfigError: not such a URI.
+            DredgeError: as the step says.
+        """
+        check_run_uri(run_uri)
+        options = options or StorageOptions.from_env()
+        return self.do(run_uri, options, SparkRunner(spark, options.to_env()))
 
 
-type StepJob = Callable[[SparkSession, JobConfig], StepSummary]
+def check_run_uri(run_uri: str) -> None:
+    """Look whether something can be the URI of a run folder.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if "://" not in run_uri:
+        raise ConfigError(
+            "--run wants the URI of a run folder such as s3://bucket/repo/_lakefs/…/<run id>,"
+            f" not {run_uri!r}"
+        )
 
 
-def job_main(step: str, run: StepJob, argv: Sequence[str] | None = None, last: bool = False) -> NoReturn:
+def job_main(jobs: Mapping[str, Job], argv: Sequence[str] | None = None) -> NoReturn:
     """Run a job as a program.
 
     Args:
-        step: name of the step.
-        run: the job's own `run`.
+        jobs: those that can be asked for, by step.
         argv: arguments; defaults to the program's.
-        last: the step is the last of its run on Spark, so a Connect session may end when it succeeded.
     """
-    arguments = _arguments(step, argv)
+    arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     for name in ("dredge", "spark_jobs"):
         logging.getLogger(name).setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _stop)
     _end_with_parent()
-    _exit(_run(step, run, arguments, last))
+    _exit(_run(arguments.step, jobs[arguments.step], arguments))
 
 
-def _run(step: str, run: StepJob, arguments: argparse.Namespace, last: bool) -> int:
+def _run(step: str, job: Job, arguments: argparse.Namespace) -> int:
     spark, done = None, False
     try:
-        config = JobConfig(run_uri=arguments.run)
+        check_run_uri(arguments.run)  # before a session is opened, which takes seconds
         spark = open_session(f"dredge {step}", arguments.remote, arguments.master)
-        run(spark, config)
+        job.run(spark, arguments.run)
         done = True
         return 0
     except DredgeError as error:
@@ -112,13 +132,12 @@ def _run(step: str, run: StepJob, arguments: argparse.Namespace, last: bool) -> 
     finally:
         if spark is not None:
             with suppress(Exception):
-                close_session(spark, last and done)
+                close_session(spark, job.last and done)
 
 
-def _arguments(step: str, argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=f"{step}.py", description=f"The step {step} of a collection, spread over Spark."
-    )
+def _arguments(jobs: Mapping[str, Job], argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="One step of a collection, spread over Spark.")
+    parser.add_argument("--step", required=True, choices=sorted(jobs), help="the step")
     parser.add_argument("--run", required=True, metavar="URI", help="folder of the run, with its plan.json")
     parser.add_argument("--remote", metavar="URL", help="Spark Connect server, sc://host:port/;session_id=…")
     parser.add_argument("--master", metavar="MASTER", help="Spark master when started without spark-submit")

@@ -140,14 +140,14 @@ def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ:
             result = fn(json.loads(config), json.loads(task))
         return json.dumps({"index": index, "result": result})
     except Exception as error:
-        told = {
+        failure = {
             "class": type(error).__name__,
             "kind": getattr(error, "kind", None),
             "message": str(error),
             "traceback": traceback.format_exc(limit=-8),
             "places": places(error),
         }
-        return json.dumps({"index": index, "error": told})
+        return json.dumps({"index": index, "error": failure})
 
 
 @contextlib.contextmanager
@@ -168,32 +168,32 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:
     answers: dict[int, Json] = {}
     for row in rows:
-        told = json.loads(row)
-        answers[told["index"]] = told
+        found = json.loads(row)
+        answers[found["index"]] = found
     if len(rows) != count or sorted(answers) != list(range(count)):
         raise FormatError(
             f"{name}: Spark gave back {len(rows)} results for {count} tasks. Nothing was concluded from them;"
             " run the step again."
         )
-    errors = [_restored(name, told["error"]) for told in answers.values() if "error" in told]
+    errors = [_restored(name, found["error"]) for found in answers.values() if "error" in found]
     if errors:
         # A safety stop or bad bytes must not hide behind "try again later".
         raise min(errors, key=lambda error: isinstance(error, UnavailableError))
     return [answers[index]["result"] for index in range(count)]
 
 
-def _restored(name: str, told: Json) -> Exception:
+def _restored(name: str, failure: Json) -> Exception:
     """Make the exception of a task again: its class if Dredge knows it, else its family, else one that the step
     reports as a defect.
     """
     families = {family.__name__: family for family in _families(DredgeError)}
     by_kind = {family.kind: family for family in reversed(families.values())}
-    family = families.get(told["class"]) or by_kind.get(told["kind"])
+    family = families.get(failure["class"]) or by_kind.get(failure["kind"])
     if family is None or family is DredgeError:
-        log.error("%s: a task failed:\n%s", name, told["traceback"])
-        return TaskDefect(f"{name}: {told['class']}: {told['message']}", told["places"])
-    log.debug("%s: a task failed:\n%s", name, told["traceback"])
-    return family(told["message"])
+        log.error("%s: a task failed:\n%s", name, failure["traceback"])
+        return TaskDefect(f"{name}: {failure['class']}: {failure['message']}", failure["places"])
+    log.debug("%s: a task failed:\n%s", name, failure["traceback"])
+    return family(failure["message"])
 
 
 def _families(base: type[DredgeError]) -> Iterator[type[DredgeError]]:

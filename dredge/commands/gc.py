@@ -1,17 +1,56 @@
-"""`dredge gc`: read the runs and reports of garbage collection, and look after the committed index."""
+"""`dredge gc`: collect a repository, read runs and reports, and look after the committed index."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from dredge.commands.options import setting_options
+from dredge.gc.config import GCConfig
+
+if TYPE_CHECKING:
+    from dredge.runs.tasks import LocalRunner
 
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Read the runs and reports of garbage collection, and look after its index. Nothing here deletes
-    anything."""
+    """Collect a repository, read the runs and reports of collections, and look after the index. Nothing is deleted
+    without `run --apply`."""
+
+
+@command.command("run")
+@click.argument("repository")
+@click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
+@setting_options(GCConfig, without=("repository", "dry_run"))
+@click.option("--processes", default=0, show_default=True, help="Worker processes; 0 works in this one.")
+@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
+@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:
+    """Collect a lakeFS repository here, without Airflow and Spark. Only says what would go, unless --apply is given.
+
+    The server is found by LAKECTL_SERVER_ENDPOINT_URL, LAKECTL_CREDENTIALS_ACCESS_KEY_ID and
+    LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY, the store by the usual AWS_… variables. Settings, limits and guards are those
+    of the DAG lakefs_gc, and so are the run's folder and its report.
+
+    \b
+    Exit codes: 0 done, or shown · 2 bad input, or no way to the server · 3 refused or held by a guard, or another run
+                is at work · 4 the server or the store is not available: run it again
+                5 data that cannot be trusted: nothing (more) was deleted · 6 no such repository
+                9 some objects were deleted, and the rest could not be
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = GCConfig.from_params({**given, "repository": repository, "dry_run": not apply})
+    if not quiet:
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+
+    from dredge.runs.tasks import LocalRunner
+
+    with LocalRunner(processes) as runner:
+        _collect(config, runner, as_json)
 
 
 @command.command("runs")
@@ -101,6 +140,30 @@ def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
     """
     found = _verify(uri, against_ranges, rebuild=True)
     _show_verified(found, as_json)
+
+
+def _collect(config: GCConfig, runner: LocalRunner, as_json: bool) -> None:
+    """Collect, and show the report of whatever became of it."""
+    from dredge.errors import PartialError
+    from dredge.gc import steps
+
+    plan = steps.plan_run(config)
+    planned = steps.Run.open(plan.run_uri)
+    try:
+        try:
+            steps.run_steps(planned, runner)
+        finally:
+            steps.release_lease(planned)
+    finally:
+        found = _report(plan.run_uri)
+        if as_json:
+            click.echo(json.dumps(found))
+        else:
+            _show(found)
+            click.echo(f"\nrun {plan.run_uri}")
+    if found["outcome"] not in ("success", "dry_run"):
+        problems = found["problems"] or ["some of the objects stayed"]
+        raise PartialError(f"run {plan.run_id} is {found['outcome']}. {problems[0]}")
 
 
 def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, Any]:

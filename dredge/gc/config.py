@@ -9,7 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.gc.retention.policy.model import RetentionPolicy
+from dredge.gc.retention.policy import RetentionPolicy, load_policy
+from dredge.settings import check_settings, from_fields, read_settings, setting
+from dredge.storage import StorageOptions
 
 LINK_HOURS = 24.0
 """lakeFS lets an uploader link an address for as long after it handed it out, by the servers' clocks."""
@@ -22,7 +24,7 @@ SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
-MODES = (CLEAN, OPTIMIZED, AUTO)
+_LIMIT = "than this hold the run: nothing is deleted. Empty: no limit."
 _GONE = ("warn_on_foreign_overlaps",)
 
 
@@ -114,80 +116,117 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCConfig:
-    """What a user asks for.
+    """What a user asks for. A field made with `setting` is a Param of the DAG, a key of an operator's `config`, an
+    option of `dredge gc run` and a row in the docs; it is described there and nowhere else.
 
     Attributes:
-        repository: name in lakeFS.
-        mode: "clean" reads everything; "optimized" reads what changed since the last complete run, and is a
-            clean run where there is no good state; "auto" is optimized, and clean at intervals.
+        policy: what else stays, beyond lakeFS's own rules; None is nothing.
+        read_kv: where the key-value store is, and who may enter, says the environment
+            (`dredge.gc.mark_uncommitted.kv_records`).
         window_begin: only slices opened from then on are listed (ISO time with offset); None has no bound.
         window_end: only slices opened before then are listed.
-        slice_margin_hours: slices are listed again until they are as old as this.
-        clean_every_days: after as many days an automatic run is a clean one.
-        keep_runs_days: folders of runs that are older are removed at the end of a complete run, with other
-            files of the collector's own that nothing needs any more; None keeps everything.
-        dry_run: plan and report, delete nothing.
-        min_age_hours: objects younger than this are never candidates; at least 25.
-        unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories
-            that nobody else writes to.
-        max_delete_objects: more candidates than this hold the run; None is no limit.
-        max_delete_bytes: more bytes than this hold the run.
-        max_delete_percent: a larger share of the listed objects than this holds the run.
-        run_root: URI of the folder for run folders; None is the place inside the namespace that lakeFS's own
-            collector uses.
-        keep_tags: commits that a tag names stay active.
-        policy: what else stays, beyond lakeFS's own rules; None is nothing.
-        read_kv: lakeFS's staging records are read directly, besides asking the server. Where the store is,
-            and who may enter, says the environment (`dredge.gc.mark_uncommitted.kv_records`).
         safety: margins.
         tuning: sizes.
     """
 
-    repository: str
-    mode: str = CLEAN
+    repository: str = setting("Repository", "Its name in lakeFS.")
+    mode: str = setting(
+        "Mode",
+        "`clean` reads everything. `optimized` reads what changed since the last complete run that was no dry run."
+        " `auto` is optimized, and clean at intervals. Without such a run before it, every run is a clean one.",
+        default=AUTO,
+        choices=(AUTO, OPTIMIZED, CLEAN),
+    )
+    dry_run: bool = setting("Dry run", "Find and report garbage, **delete nothing**.", default=True)
+    min_age_hours: float = setting(
+        "Minimum age in hours",
+        "Younger objects are kept. At least 25: lakeFS lets uploads be linked for 24, and its servers' clocks may"
+        " differ.",
+        default=MIN_AGE_HOURS,
+        minimum=MIN_AGE_HOURS,
+        because=f"lakeFS lets uploads be linked for {LINK_HOURS:g} h, and its servers' clocks may differ. A shorter age"
+        " can delete live objects. On a repository that nobody writes to, for a test, pass unsafe_min_age_seconds"
+        " instead",
+    )
+    unsafe_min_age_seconds: float | None = setting(
+        "Unsafe minimum age in seconds",
+        "Replaces the minimum age and **can delete uploads in flight**. For tests, on a repository that nobody writes"
+        " to. Empty: not used.",
+        default=None,
+        minimum=0,
+    )
+    clean_every_days: float = setting(
+        "Days between clean runs",
+        "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see,"
+        " such as uploads into slices older than the margin.",
+        default=30.0,
+        minimum=0,
+    )
+    keep_runs_days: float | None = setting(
+        "Days that run folders are kept",
+        "Older ones are removed at the end of a complete run, but for what later runs build on. A dry run says what"
+        " would go. Empty: they stay for ever, and so do superseded counts of live objects.",
+        default=90.0,
+        minimum=KEEP_DAYS_MIN,
+        because="other runs may still read these folders",
+    )
+    slice_margin_hours: float = setting(
+        "Slice margin in hours",
+        "Folders of uploads (slices) are listed again until they are as old as this, for uploads that take long or come"
+        " late. At least 25 more than the minimum age.",
+        default=SLICE_MARGIN_HOURS,
+        minimum=SLICE_OPEN_HOURS,
+    )
+    max_delete_objects: int | None = setting(
+        "Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0
+    )
+    max_delete_bytes: int | None = setting(
+        "Most bytes to delete", f"More bytes {_LIMIT}", default=None, minimum=0
+    )
+    max_delete_percent: float | None = setting(
+        "Largest share to delete, in percent of the listed objects",
+        "A larger share than this holds the run: nothing is deleted. Empty: no limit.",
+        default=None,
+        minimum=0,
+        maximum=100,
+    )
+    keep_tags: bool = setting(
+        "Keep what tags name",
+        "Commits with a tag stay active. lakeFS itself lets them expire like all others.",
+        default=True,
+    )
+    policy: RetentionPolicy | None = setting(
+        "Retention policy",
+        "What else stays, beyond lakeFS's own rules: a YAML file by absolute path or URI, or its text; see"
+        " docs/retention.md. Empty: nothing.",
+        default=None,
+        name="retention_policy",
+        kind="string",
+        multiline=True,
+    )
+    read_kv: bool = setting(
+        "Read lakeFS's key-value store",
+        "Staging is then read from its records, too, and no object has to be asked for because its content looks"
+        " familiar. Where the store is says the variable `DREDGE_KV_URL`.",
+        default=False,
+    )
+    run_root: str | None = setting(
+        "Run root",
+        "URI of the folder for run folders. Empty: a place inside the repository's namespace.",
+        default=None,
+    )
     window_begin: str | None = None
     window_end: str | None = None
-    slice_margin_hours: float = SLICE_MARGIN_HOURS
-    clean_every_days: float = 30
-    keep_runs_days: float | None = 90
-    dry_run: bool = True
-    min_age_hours: float = MIN_AGE_HOURS
-    unsafe_min_age_seconds: float | None = None
-    max_delete_objects: int | None = None
-    max_delete_bytes: int | None = None
-    max_delete_percent: float | None = None
-    run_root: str | None = None
-    keep_tags: bool = True
-    policy: RetentionPolicy | None = None
-    read_kv: bool = False
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
-        if not self.repository:
-            raise ConfigError("repository is empty; name the lakeFS repository to collect")
-        if self.mode not in MODES:
-            raise ConfigError(f"mode {self.mode!r} is not known; known are {', '.join(MODES)}")
-        self._check_window()
+        check_settings(self, without=() if self.unsafe_min_age_seconds is None else ("min_age_hours",))
         if self.unsafe_min_age_seconds is None:
-            self._check_age()
-        elif self.unsafe_min_age_seconds < 0:
-            raise ConfigError("unsafe_min_age_seconds must not be negative")
-        for name in ("max_delete_objects", "max_delete_bytes", "max_delete_percent"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name} must not be negative; leave it empty for no limit")
-        if self.max_delete_percent is not None and self.max_delete_percent > 100:
-            raise ConfigError("max_delete_percent is a share of all listed objects, at most 100")
+            self._check_clocks()
+        self._check_window()
 
-    def _check_age(self) -> None:
-        if self.min_age_hours < MIN_AGE_HOURS:
-            raise ConfigError(
-                f"min_age_hours is {self.min_age_hours:g}; it must be at least {MIN_AGE_HOURS:g} h: lakeFS"
-                f" lets uploads be linked for {LINK_HOURS:g} h, and its servers' clocks may differ. A shorter"
-                " age can delete live objects. On a repository that nobody writes to, for a test, pass"
-                " unsafe_min_age_seconds instead."
-            )
+    def _check_clocks(self) -> None:
         # A server may be off by twice as much unnoticed, and another one as much the other way.
         if 4 * self.safety.clock_skew_seconds_max > (self.min_age_hours - LINK_HOURS) * 3600:
             raise ConfigError(
@@ -205,13 +244,6 @@ class GCConfig:
                 f"slice_margin_hours is {self.slice_margin_hours:g}; slices must be listed until they are"
                 f" {least:g} h old: the minimum age, and the time in which a slice is written to and its"
                 " addresses may be linked"
-            )
-        if self.clean_every_days < 0:
-            raise ConfigError("clean_every_days must not be negative")
-        if self.keep_runs_days is not None and self.keep_runs_days < KEEP_DAYS_MIN:
-            raise ConfigError(
-                f"keep_runs_days is {self.keep_runs_days:g}; it must be at least {KEEP_DAYS_MIN}, as other runs"
-                " may still read these folders. Leave it empty to keep them for ever"
             )
 
     @property
@@ -232,18 +264,35 @@ class GCConfig:
         return dataclasses.asdict(self) | {"policy": policy}
 
     @classmethod
+    def from_params(cls, params: Mapping[str, Any], options: StorageOptions | None = None) -> GCConfig:
+        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
+
+        Args:
+            params: by name of the setting, as values or as rendered text. None and empty text mean no value; a
+                `retention_policy` is read from where it is.
+            options: how the object store of a policy is reached; None reads the environment.
+
+        Raises:
+            ConfigError: an unknown name, a value that does not fit, or a policy that is wrong.
+        """
+        values = read_settings(cls, params)
+        if values.get("policy") is not None:
+            values["policy"] = load_policy(values["policy"], options)
+        return cls(**values)
+
+    @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GCConfig:
-        """From a JSON object, such as `to_json` made or a DAG's params.
+        """From the JSON object that `to_json` made.
 
         Raises:
             ConfigError: an unknown name, or a value that does not fit.
         """
         plain: dict[str, Any] = dict(value)
-        plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
-        plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
+        plain["safety"] = from_fields(Safety, plain.get("safety") or {}, "safety.")
+        plain["tuning"] = from_fields(Tuning, plain.get("tuning") or {}, "tuning.")
         if isinstance(plain.get("policy"), Mapping):
             plain["policy"] = RetentionPolicy.from_json(plain["policy"])
-        return _from(cls, plain, "")
+        return from_fields(cls, plain)
 
     @classmethod
     def recorded(cls, value: Mapping[str, Any]) -> GCConfig:
@@ -264,7 +313,7 @@ def _instant(name: str, value: str | None) -> datetime | None:
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
-        raise ConfigError(f"{name} is {value!r}, which is no ISO time") from None
+        raise ConfigError(f"{name} is {value!r}, which is not an ISO 8601 time") from None
     if found.tzinfo is None:
         raise ConfigError(f"{name} is {value!r}, which has no offset from UTC")
     return found
@@ -274,14 +323,3 @@ def _at_least(settings: Safety | Tuning, least: float, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < least:
             raise ConfigError(f"{name} is {getattr(settings, name)}; it must be at least {least:g}")
-
-
-def _from[T](kind: type[T], value: Mapping[str, Any], where: str) -> T:
-    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise ConfigError(f"unknown setting {where}{unknown[0]}; known are {', '.join(sorted(known))}")
-    try:
-        return kind(**value)
-    except TypeError as error:
-        raise ConfigError(f"settings do not fit: {error}") from None

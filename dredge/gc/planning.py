@@ -13,7 +13,7 @@ from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.namespaces import canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
-from dredge.gc.run import Run, make_lease, open_state
+from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import Current, StateStore
@@ -21,6 +21,7 @@ from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
+from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.report import duration_text
 from dredge.storage import StorageOptions, open_writer, store_clock
@@ -51,6 +52,36 @@ def acquire_lease(
     grant = make_lease(state, config.safety.lease_seconds).acquire(holder)
     log.info("lease of %s taken by %s, number %d", config.repository, holder, grant.fencing)
     return grant
+
+
+def resume_run(
+    run_uri: str,
+    repository: str,
+    grant: LeaseGrant,
+    options: StorageOptions | None = None,
+) -> bool:
+    """Let a run that was planned under an earlier lease of the same holder go on under a new one.
+
+    Args:
+        run_uri: folder of the run.
+        repository: name in lakeFS that the lease was taken for.
+        grant: the new lease.
+        options: None reads the environment.
+
+    Returns:
+        Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
+        repository, or when a later lease was handed to it already.
+
+    Raises:
+        ConfigError: there is no run, or one that another version planned.
+        FormatError: its plan is damaged.
+        UnavailableError: others replace the plan all the time.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.repository != repository or not hand_over(open_writer(run_uri, options), PLAN, grant):
+        return False
+    log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
+    return True
 
 
 def plan_run(

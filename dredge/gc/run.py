@@ -54,22 +54,10 @@ class Run(PlannedRun[Plan]):
             ConfigError: there is no run, or one that another version planned.
             FormatError: its plan is damaged.
         """
-        writer = open_writer(run_uri, options)
-        try:
-            value = read_json(writer, PLAN)
-            plan = Plan.from_json(value)
-        except NotFoundError:
-            raise ConfigError(
-                f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
-            ) from None
-        if value["format"] != FORMAT:
-            raise ConfigError(
-                f"{run_uri} was planned by another version of Dredge, whose checks were others. Nothing was"
-                " done. Start a new run; `dredge gc report` shows what became of this one."
-            )
+        plan = read_plan(run_uri, options)
         return cls(
             plan=plan,
-            folder=RunFolder(writer, plan.run_id),
+            folder=RunFolder(open_writer(run_uri, options), plan.run_id),
             reader=open_reader(plan.namespace, options),
             state=open_state(plan.namespace, options),
             clock=clock,
@@ -126,6 +114,32 @@ class Run(PlannedRun[Plan]):
         }
         with log_progress(self.folder, step, unit, total) as where:
             return runner.run(step, fn, {**doors, **config, "progress": where}, tasks)
+
+
+def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
+    """Read the plan of a run that this version may carry out.
+
+    Args:
+        run_uri: folder of the run.
+        options: None reads the environment.
+
+    Raises:
+        ConfigError: there is no run, or one that another version planned.
+        FormatError: its plan is damaged.
+    """
+    try:
+        value = read_json(open_writer(run_uri, options), PLAN)
+        plan = Plan.from_json(value)
+    except NotFoundError:
+        raise ConfigError(
+            f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
+        ) from None
+    if value["format"] != FORMAT:
+        raise ConfigError(
+            f"{run_uri} was planned by another version of Dredge, whose checks were others. Nothing was"
+            " done. Start a new run; `dredge gc report` shows what became of this one."
+        )
+    return plan
 
 
 def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectWriter:

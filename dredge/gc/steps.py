@@ -20,15 +20,18 @@ returns its stored summary when it is complete and what it read has not changed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.config import GCConfig
 from dredge.gc.list_committed.step import list_committed
+from dredge.gc.mark_uncommitted.kv_records import KVAccess
 from dredge.gc.mark_uncommitted.step import mark_uncommitted
 from dredge.gc.plan import Plan
-from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease
+from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
 from dredge.gc.run import Run
-from dredge.gc.save_report.report import save_report
+from dredge.gc.save_report.report import REPORT, save_report
 from dredge.gc.save_report.step import finish_run
 from dredge.gc.slice_listing.step import slice_listing
 from dredge.gc.subtract.step import subtract
@@ -41,6 +44,7 @@ from dredge.storage import StorageOptions
 
 __all__ = [
     "GCConfig",
+    "KVAccess",
     "Plan",
     "Run",
     "acquire_lease",
@@ -51,8 +55,10 @@ __all__ = [
     "list_committed",
     "mark_uncommitted",
     "plan_run",
+    "read_report",
     "release_grant",
     "release_lease",
+    "resume_run",
     "run_steps",
     "save_report",
     "slice_listing",
@@ -82,6 +88,16 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
         finish_run(run)
         raise
     return finish_run(run)
+
+
+def read_report(run: Run) -> dict[str, Any]:
+    """Read the report that the end of a run wrote, as the object of `report.json`.
+
+    Raises:
+        NotFoundError: the run has not come to its end.
+    """
+    report: dict[str, Any] = run.folder.read_json(REPORT)
+    return report
 
 
 def collect(

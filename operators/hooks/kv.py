@@ -20,7 +20,7 @@ _TABLE, _REGION, _ENDPOINT = "dynamodb_table", "region_name", "endpoint_url"
 
 
 @dataclass(frozen=True)
-class KVConnection:
+class LakeFSKVConnection:
     """Where a key-value store is and who may enter.
 
     :param url: as `dredge.kv.row_opening` takes it; it may hold a password, so it goes nowhere but there
@@ -31,7 +31,7 @@ class KVConnection:
     keys: AwsKeys | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, kv_conn_id: str) -> KVConnection:
+    def of(cls, kv_conn_id: str) -> LakeFSKVConnection:
         """Read a connection.
 
         :param kv_conn_id: of type ``postgres`` (its database is lakeFS's), ``aws`` (DynamoDB; its extra
@@ -63,16 +63,24 @@ class KVConnection:
         return closing(open_row_cleaner(self.url, rate, self.keys))
 
 
+def is_named(kv_conn_id: str | None) -> bool:
+    """Say whether a connection was named.
+
+    :param kv_conn_id: as rendered
+    """
+    return kv_conn_id not in (None, "", "None")
+
+
 def kv_env(kv_conn_id: str | None) -> dict[str, str]:
     """Return the variables that let a collection reach lakeFS's staging records; secrets included.
 
     :param kv_conn_id: as rendered; None and empty text give none
     """
-    if kv_conn_id in (None, "", "None"):
+    if not is_named(kv_conn_id):
         return {}
-    from dredge.gc.mark_uncommitted.kv_records import KVAccess
+    from dredge.gc.steps import KVAccess
 
-    connection = KVConnection.of(str(kv_conn_id))
+    connection = LakeFSKVConnection.of(str(kv_conn_id))
     return KVAccess(connection.url, connection.keys).to_env()
 
 

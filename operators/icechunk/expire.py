@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.apply import expire
+from dredge.settings import truth
 from operators.failures import reported
 from operators.icechunk.base import IcechunkOperator, granted
-from operators.lakefs.plan import truth
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

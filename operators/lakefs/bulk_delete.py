@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
-from dredge.runs import ledger
 from dredge.runs.tasks import LocalRunner
+from operators.environment import tasks_environment
 from operators.failures import reported
 from operators.hooks.kv import kv_env
-from operators.lakefs.base import open_run, tasks_environment, told
-from operators.spark import LakeFSSparkOperator, PlannedRun
+from operators.lakefs.base import open_run
+from operators.lakefs.spark import LakeFSSparkOperator
+from operators.metrics import report_metrics
+from operators.spark import PlannedRun
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,7 +35,6 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
     """
 
     step = "bulk_delete"
-    folder = ledger.STEP
     template_fields: Sequence[str] = (*LakeFSSparkOperator.template_fields, "kv_conn_id")
 
     def __init__(self, *, kv_conn_id: str | None = None, **kwargs: Any) -> None:
@@ -51,5 +52,6 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
         if run.plan.dry_run:
             self.log.info("Dry run: nothing is deleted")
             with tasks_environment(run):
-                return told(self.step, steps.bulk_delete(run, LocalRunner()), run.plan.repository)
+                summary = steps.bulk_delete(run, LocalRunner())
+            return report_metrics(self.step, summary, run.plan.repository)
         return super().execute(context)

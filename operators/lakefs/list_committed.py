@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.list_committed import step as committed
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 
 
 class LakeFSListCommittedOperator(LakeFSSparkOperator):
@@ -18,4 +17,3 @@ class LakeFSListCommittedOperator(LakeFSSparkOperator):
     """
 
     step = "list_committed"
-    folder = committed.STEP

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperatorLink
-from airflow.sdk.execution_time.xcom import XCom
-
 from dredge.errors import RefusedError
 from dredge.gc import steps
-from dredge.gc.save_report.report import REPORT as REPORT_JSON
 from operators.failures import first_failure, reported
-from operators.lakefs.base import LakeFSRunOperator, open_run, told
+from operators.lakefs.base import LakeFSRunOperator, open_run
+from operators.links import REPORT, ReportLink
+from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
-    from airflow.sdk.types import TaskInstanceKey
-
-REPORT = "report_uri"
-
-
-class ReportLink(BaseOperatorLink):
-    """Link from the task to the run's report."""
-
-    name = "Report"
-
-    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the report's address, empty before there is one."""
-        return XCom.get_value(ti_key=ti_key, key=REPORT) or ""
+    from airflow.sdk import Context
 
 
 class LakeFSSaveReportOperator(LakeFSRunOperator):
@@ -60,11 +45,9 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
         steps.release_lease(run)
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
-        figures = told(self.step, summary, run.plan.repository)
+        figures = report_metrics(self.step, summary, run.plan.repository)
         if outcome not in ("success", "dry_run"):
-            problems = run.folder.read_json(REPORT_JSON)["problems"] or [
-                "a task ended before it could say why"
-            ]
+            problems = steps.read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.slice_listing import step as listing
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 
 
 class LakeFSSliceListingOperator(LakeFSSparkOperator):
@@ -19,4 +18,3 @@ class LakeFSSliceListingOperator(LakeFSSparkOperator):
     """
 
     step = "slice_listing"
-    folder = listing.STEP

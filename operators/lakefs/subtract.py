@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.subtract import classify as judge
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 
 
 class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
@@ -18,4 +17,3 @@ class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
     """
 
     step = "subtract"
-    folder = judge.STEP

@@ -20,16 +20,15 @@ from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
+from dredge.runs.lease import LeaseGrant
 from dredge.storage import open_reader
-from operators.icechunk.base import IcechunkAcquireLeaseOperator
-from operators.icechunk.collect import (
-    IcechunkCollectOperator,
-    IcechunkPlanCollectionOperator,
-    IcechunkSaveReportOperator,
-)
+from operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
+from operators.icechunk.collect import IcechunkCollectOperator
 from operators.icechunk.expire import IcechunkExpireOperator
 from operators.icechunk.params import icechunk_params
-from operators.icechunk.plan import IcechunkPlanExpirationOperator
+from operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
+from operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from operators.icechunk.save_report import IcechunkSaveReportOperator
 from tests.support.airflow import FILTERS, Airflow
 from tests.support.icechunk import build, contents, graph_of, local_storage, objects, quiet, scenarios
 
@@ -70,6 +69,37 @@ def after(dag: DAG, start: str) -> set[str]:
 def test_each_step_waits_for_every_earlier_one(dag: DAG, earlier: str, later: str) -> None:
     assert set(dag.task_ids) == set(ORDER)
     assert later in after(dag, earlier)
+
+
+@pytest.mark.parametrize("task_id", ORDER)
+def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
+    assert type(dag.get_task(task_id)).__module__ == f"operators.icechunk.{task_id}"
+
+
+def test_params_are_these(dag: DAG) -> None:
+    """Their names are a public interface: triggers and DAG files of users have them."""
+    assert set(dag.params) == {
+        "storage",
+        "older_than",
+        "rule",
+        "delete_expired_branches",
+        "delete_expired_tags",
+        "estimate",
+        "collect",
+        "collect_mode",
+        "dry_run",
+        "min_age_hours",
+        "unsafe_min_age_seconds",
+        "grace_hours",
+        "overwritten_min_age_hours",
+        "keep_chunks",
+        "keep_transactions",
+        "max_delete_objects",
+        "max_delete_bytes",
+        "max_delete_percent",
+        "run_root",
+        "spark_engine",
+    }
 
 
 def test_nothing_is_done_after_a_failure_but_the_report_and_giving_the_lease_back(dag: DAG) -> None:
@@ -141,9 +171,9 @@ def test_dry_run_changes_and_deletes_nothing(airflow: Airflow, repo: Path, when:
     assert run.returned["plan_expiration"]["released"] == 7
     plan = Path(run.returned["plan_expiration"]["plan_uri"].removeprefix("file://"))
     assert "<svg" in (plan / "plan.html").read_text()
-    told = run.returned["save_report"]["counts"]
-    assert told["candidates_objects"] == 20
-    assert told["candidates_bytes"] == run.returned["plan_expiration"]["would_free_bytes"] > 0
+    counts = run.returned["save_report"]["counts"]
+    assert counts["candidates_objects"] == 20
+    assert counts["candidates_bytes"] == run.returned["plan_expiration"]["would_free_bytes"] > 0
     folder = Path(run.returned["plan_collection"]["run_uri"].removeprefix("file://"))
     report = json.loads((folder / "report.json").read_text())
     assert {
@@ -156,8 +186,8 @@ def test_dry_run_changes_and_deletes_nothing(airflow: Airflow, repo: Path, when:
     }
     # What it said is what a run then does.
     wet = airflow.run("icechunk_expiration", conf(repo, when))
-    assert wet.returned["save_report"]["counts"]["deleted_objects"] == told["candidates_objects"]
-    assert wet.returned["save_report"]["counts"]["deleted_bytes"] == told["candidates_bytes"]
+    assert wet.returned["save_report"]["counts"]["deleted_objects"] == counts["candidates_objects"]
+    assert wet.returned["save_report"]["counts"]["deleted_bytes"] == counts["candidates_bytes"]
 
 
 def test_library_collects_when_asked_to(airflow: Airflow, repo: Path, when: str) -> None:
@@ -205,8 +235,12 @@ def test_steps_without_a_plan_say_where_to_look(repo: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", "None", "no"])
 def test_nothing_vague_is_taken_for_permission(value: str, repo: Path) -> None:
+    with pytest.raises(ConfigError, match="dry_run"):
+        IcechunkPlanCollectionOperator(
+            task_id="p", storage=f"file://{repo}", config={"dry_run": value}
+        ).checked()
     with pytest.raises(ConfigError, match="report_only"):
-        IcechunkPlanCollectionOperator(task_id="p", storage=f"file://{repo}", report_only=value).config()
+        IcechunkExpireOperator(task_id="e", storage=f"file://{repo}", plan={}, report_only=value).execute({})  # type: ignore[arg-type]
 
 
 def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
@@ -219,10 +253,10 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
         "delete_expired_tags": True,
         "plan_uri": "",
     }
-    wet = {"report_only": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
+    wet = {"dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0}
     run = plan_collection(CollectConfig(uri=storage, unsafe_min_age_seconds=0)).run_uri
     for task in (
-        IcechunkPlanExpirationOperator(task_id="p", storage=storage, older_than="0s"),
+        IcechunkPlanExpirationOperator(task_id="p", storage=storage, config={"older_than": "0s"}),
         IcechunkCollectOperator(task_id="c", plan={"run_uri": run, "mode": "local"}),
     ):
         with pytest.raises(RefusedError, match=r"refs/branch\.main/ref\.json is missing"):
@@ -230,7 +264,7 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
     release_lease(Run.open(run))
     for task in (
         IcechunkExpireOperator(task_id="e", storage=storage, plan=plan, report_only=False),
-        IcechunkPlanCollectionOperator(task_id="l", storage=storage, mode="library", **wet),
+        IcechunkPlanCollectionOperator(task_id="l", storage=storage, mode="library", config=wet),
     ):
         with pytest.raises(RefusedError, match=r"refs/branch\.main/ref\.json is missing"):
             task.execute({})  # type: ignore[arg-type]
@@ -238,11 +272,27 @@ def test_no_task_works_on_a_repository_without_main(repo: Path) -> None:
 
 
 def test_plans_are_dry_runs_unless_told(repo: Path) -> None:
-    assert IcechunkPlanCollectionOperator(task_id="p", storage=f"file://{repo}").config().dry_run
-    plan = IcechunkPlanExpirationOperator(task_id="p", storage=f"file://{repo}", older_than="0s").execute({})  # type: ignore[arg-type]
+    assert IcechunkPlanCollectionOperator(task_id="p", storage=f"file://{repo}").checked().dry_run
+    plan = IcechunkPlanExpirationOperator(
+        task_id="p", storage=f"file://{repo}", config={"older_than": "0s"}
+    ).execute({})  # type: ignore[arg-type]
     before = read_history(open_reader(f"file://{repo}")).digest
     assert IcechunkExpireOperator(task_id="e", storage=f"file://{repo}", plan=plan).execute({})["dry_run"]  # type: ignore[arg-type]
     assert read_history(open_reader(f"file://{repo}")).digest == before
+
+
+def test_a_try_of_the_first_task_that_was_lost_does_not_put_its_older_lease_back(repo: Path) -> None:
+    storage = f"file://{repo}"
+    context: Any = {"run_id": "manual"}
+    acquire = IcechunkAcquireLeaseOperator(task_id="a", storage=storage)
+    plan = IcechunkPlanCollectionOperator(
+        task_id="p", storage=storage, lease=acquire.execute(context), mode="local"
+    ).execute(context)
+    lost = IcechunkAcquireLeaseOperator(task_id="a", storage=storage, run_uri=plan["run_uri"])
+    older = LeaseGrant.from_json(acquire.execute(context))
+    newer = lost.execute(context)
+    lost._resume(older)
+    assert Run.open(plan["run_uri"]).plan.lease.fencing == newer["fencing"] > older.fencing
 
 
 def test_cleared_collection_goes_on_under_a_new_lease(repo: Path) -> None:
@@ -258,7 +308,7 @@ def test_cleared_collection_goes_on_under_a_new_lease(repo: Path) -> None:
     )
     assert again["fencing"] == grant["fencing"] + 1
     assert Run.open(plan["run_uri"]).plan.lease.fencing == again["fencing"]
-    told = IcechunkCollectOperator(task_id="c", plan=plan).execute(SimpleNamespace())  # type: ignore[arg-type]
-    assert told["status"] == "dry_run"
+    collected = IcechunkCollectOperator(task_id="c", plan=plan).execute(SimpleNamespace())  # type: ignore[arg-type]
+    assert collected["status"] == "dry_run"
     with pytest.raises(LeaseHeldError):
         IcechunkAcquireLeaseOperator(task_id="a", storage=storage).execute({"run_id": "other"})  # type: ignore[arg-type]

@@ -17,10 +17,8 @@ from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.kv import open_store
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
-from operators.hooks.kv import KVConnection
-from operators.kv.clean_trash import KVCleanTrashOperator
-from operators.kv.params import trash_params
-from operators.kv.scan_trash import KVScanTrashOperator
+from operators.kv.clean import LakeFSKVCleanTrashOperator
+from operators.kv.scan import LakeFSKVScanTrashOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.kv_world import World
 from tests.support.postgres import PostgresServer, postgres_server
@@ -75,6 +73,26 @@ def rows_in(url: str) -> int:
         return int(found[0])
 
 
+@pytest.mark.parametrize("task_id", ["scan", "clean"])
+def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
+    assert type(dag.get_task(task_id)).__module__ == f"operators.kv.{task_id}"
+
+
+def test_params_are_these(dag: DAG) -> None:
+    """Their names are a public interface: triggers and DAG files of users have them."""
+    assert set(dag.params) == {
+        "kv_conn_id",
+        "state_uri",
+        "dry_run",
+        "grace_hours",
+        "unsafe_grace_seconds",
+        "kinds",
+        "max_partitions",
+        "max_rows",
+        "read_rate",
+    }
+
+
 def test_a_clean_waits_for_the_look_whose_plan_bounds_it(dag: DAG) -> None:
     assert set(dag.task_ids) == {"scan", "clean"}
     clean = dag.get_task("clean")
@@ -87,16 +105,6 @@ def test_the_dag_is_a_dry_run_without_backfills(dag: DAG) -> None:
     assert dag.params["dry_run"] is True
     assert dag.max_active_runs == 1
     assert "backfill" not in {str(kind) for kind in dag.allowed_run_types or ()}
-
-
-def test_params_refuse_a_short_grace_and_unknown_kinds() -> None:
-    params = trash_params(state_uri="file:///x")
-    with pytest.raises(Exception, match="minimum"):
-        params["grace_hours"].resolve(23)
-    with pytest.raises(Exception, match="is not one of"):
-        params["kinds"].resolve(["commits"])
-    with pytest.raises(TypeError, match="no such Param: grace"):
-        trash_params(grace=3)
 
 
 def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
@@ -124,10 +132,10 @@ def test_two_days_of_the_dag_remove_the_trash_and_nothing_else(
     assert "staging-orphan" in page
     assert "deleted" in page
 
-    told = json.dumps([run.returned, run.rendered]) + "".join(
+    written = json.dumps([run.returned, run.rendered]) + "".join(
         path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()
     )
-    assert "s3cret" not in told
+    assert "s3cret" not in written
 
 
 def test_a_limit_holds_the_run(airflow: Airflow, database: str, tmp_path: Path) -> None:
@@ -146,9 +154,12 @@ def test_a_limit_holds_the_run(airflow: Airflow, database: str, tmp_path: Path) 
 
 def test_a_plan_that_the_scan_did_not_report_is_not_executed(database: str, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/state"
-    found = KVScanTrashOperator(task_id="scan", state_uri=uri).execute({})  # type: ignore[typeddict-item]
-    operator = KVCleanTrashOperator(
-        task_id="clean", state_uri=uri, planned=found["run_id"], planned_digest="0" * 64, report_only=False
+    found = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": uri}).execute({})  # type: ignore[typeddict-item]
+    operator = LakeFSKVCleanTrashOperator(
+        task_id="clean",
+        config={"state_uri": uri, "dry_run": False},
+        planned=found["run_id"],
+        planned_digest="0" * 64,
     )
     before = rows_in(database)
     with pytest.raises(RefusedError, match="is not the plan"):
@@ -158,7 +169,7 @@ def test_a_plan_that_the_scan_did_not_report_is_not_executed(database: str, tmp_
 
 def test_a_retry_fences_its_lost_try_off_and_another_run_waits(database: str, tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/state"
-    operator = KVScanTrashOperator(task_id="scan", state_uri=uri)
+    operator = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": uri})
     context: Any = {"run_id": "manual__1"}
     with TrashState(open_writer(uri)).held(operator.holder(context) or "") as lost:
         operator.execute(context)
@@ -169,55 +180,8 @@ def test_a_retry_fences_its_lost_try_off_and_another_run_waits(database: str, tm
 
 
 def test_a_clean_without_a_scan_does_nothing(database: str, tmp_path: Path) -> None:
-    operator = KVCleanTrashOperator(
-        task_id="clean", state_uri=f"file://{tmp_path}", planned="", report_only=False
+    operator = LakeFSKVCleanTrashOperator(
+        task_id="clean", config={"state_uri": f"file://{tmp_path}", "dry_run": False}, planned=""
     )
     with pytest.raises(ConfigError, match="no plan"):
         operator.execute({})  # type: ignore[typeddict-item]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        ("", None),
-        ("None", None),
-        (None, None),
-        ([], None),
-        ("marker,heartbeat", ["marker", "heartbeat"]),
-        (["marker"], ["marker"]),
-    ],
-)
-def test_rendered_kinds(kinds: Any, expected: list[str] | None) -> None:
-    assert KVScanTrashOperator(task_id="scan", state_uri="file:///x", kinds=kinds).asked_kinds == expected
-
-
-def test_a_clean_is_a_dry_run_unless_told() -> None:
-    assert KVCleanTrashOperator(task_id="clean", state_uri="file:///x").report_only is True
-
-
-def test_connections_become_urls_and_keep_their_secrets() -> None:
-    postgres = {"conn_type": "postgres", "host": "db", "port": 5433, "schema": "lake fs", "login": "me@x"}
-    table = {"dynamodb_table": "kvstore", "region_name": "eu-west-1"}
-    with connections(
-        one=postgres | {"password": PASSWORD, "extra": json.dumps({"sslmode": "require"})},
-        two={"conn_type": "aws", "login": "AKIA", "password": PASSWORD, "extra": json.dumps(table)},
-        three={"conn_type": "sqlite", "host": "/data/kv.db"},
-        four={"conn_type": "mysql", "host": "db"},
-    ):
-        one, two = KVConnection.of("one"), KVConnection.of("two")
-        parsed = psycopg.conninfo.conninfo_to_dict(one.url)
-        assert parsed == {
-            "user": "me@x",
-            "password": PASSWORD,
-            "host": "db",
-            "port": "5433",
-            "dbname": "lake fs",
-            "sslmode": "require",
-        }
-        assert two.url == "dynamodb://kvstore?region=eu-west-1"
-        assert two.keys is not None
-        assert two.keys.secret_access_key == PASSWORD
-        assert "s3cret" not in repr([one, two, two.keys])
-        assert KVConnection.of("three").url == "sqlite:///data/kv.db"
-        with pytest.raises(ConfigError, match="mysql"):
-            KVConnection.of("four")

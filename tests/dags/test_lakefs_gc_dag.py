@@ -28,6 +28,7 @@ ORDER = (
     "run_complete",
     "release_lease",
 )
+STEPS = ORDER[2:-2]
 SPARK = {"slice_listing", "list_committed", "subtract", "bulk_delete"}
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -161,7 +162,8 @@ def test_manual_runs_are_not_blocked_for_ever_by_one_that_failed(dag: DAG) -> No
 
 
 def test_params_are_these(dag: DAG) -> None:
-    assert list(dag.params) == [
+    """Their names are a public interface: schedules in Variables, triggers and backfills have them."""
+    assert set(dag.params) == {
         "repository",
         "mode",
         "dry_run",
@@ -171,13 +173,29 @@ def test_params_are_these(dag: DAG) -> None:
         "keep_runs_days",
         "slice_margin_hours",
         "max_delete_objects",
+        "max_delete_bytes",
         "max_delete_percent",
         "keep_tags",
         "retention_policy",
         "kv_conn_id",
         "run_root",
         "spark_engine",
-    ]
+    }
+
+
+def test_every_setting_of_the_form_is_asked_for_and_reaches_its_task(dag: DAG) -> None:
+    from dredge.gc.config import GCConfig
+    from dredge.settings import settings_of
+    from operators.lakefs.params import LakeFSTaskSettings
+
+    collector = {found.name for found in settings_of(GCConfig)} - {"read_kv"}
+    tasks = {found.name for found in settings_of(LakeFSTaskSettings)}
+    assert set(dag.params) == collector | tasks
+    plan = dag.get_task("plan")
+    assert plan.config == {name: f"{{{{ params.{name} }}}}" for name in collector}
+    assert plan.kv_conn_id == "{{ params.kv_conn_id }}"
+    for task_id in sorted(SPARK):
+        assert dag.get_task(task_id).spark_engine == "{{ params.spark_engine }}"
 
 
 def test_form_deletes_nothing_unless_told() -> None:
@@ -246,6 +264,17 @@ def test_dag_explains_itself(dag: DAG) -> None:
     assert {"dredge", "lakefs"} <= set(dag.tags)
 
 
+@pytest.mark.parametrize("task_id", [name for name in ORDER if name != "run_complete"])
+def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
+    assert type(dag.get_task(task_id)).__module__ == f"operators.lakefs.{task_id}"
+
+
+@pytest.mark.parametrize("task_id", STEPS)
+def test_a_task_names_its_step_and_its_package(dag: DAG, task_id: str) -> None:
+    assert dag.get_task(task_id).step == task_id
+    assert (ROOT / "dredge" / "gc" / task_id / "__init__.py").exists()
+
+
 @pytest.mark.parametrize("task_id", ORDER)
 def test_template_fields_are_attributes(dag: DAG, task_id: str) -> None:
     task = dag.get_task(task_id)
@@ -262,10 +291,14 @@ def test_every_task_retries_by_family(dag: DAG, task_id: str) -> None:
 
 
 @pytest.mark.parametrize("task_id", sorted(SPARK))
-def test_spark_steps_start_a_job_file_of_their_own_name(dag: DAG, task_id: str) -> None:
+def test_spark_steps_start_the_job_of_their_own_name(dag: DAG, task_id: str) -> None:
+    from spark_jobs.step import JOBS
+
     task = dag.get_task(task_id)
-    assert Path(task.application) == ROOT / "spark_jobs" / f"{task_id}.py"
+    assert Path(task.application) == ROOT / "spark_jobs" / "step.py"
     assert Path(task.application).exists()
+    assert task.job_arguments[:2] == ["--step", task_id]
+    assert task_id in JOBS
     assert task.name == f"dredge-{task_id}"
 
 

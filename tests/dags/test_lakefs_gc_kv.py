@@ -15,8 +15,7 @@ from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_records import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
-from operators.hooks.kv import kv_env
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
@@ -109,21 +108,3 @@ def test_a_wrong_store_fails_the_run_with_nothing_deleted(
         run = airflow.run("lakefs_gc", {**CONF, "kv_conn_id": "lakefs_kv_default"})
     assert run.state == "failed"
     assert lake.writer().get("data/orphan") == b"orphan"
-
-
-@pytest.mark.parametrize("empty", [None, "", "None"])
-def test_without_a_connection_there_is_nothing_to_hand_over(empty: str | None) -> None:
-    assert kv_env(empty) == {}
-
-
-def test_a_postgres_connection_becomes_a_url_with_its_password_quoted() -> None:
-    store = {
-        "conn_type": "postgres",
-        "host": "db",
-        "login": "u",
-        "password": "p@ss/word",
-        "port": 5432,
-        "schema": "lakefs",
-    }
-    with connections(kv=store):
-        assert kv_env("kv") == {URL: "postgresql://u:p%40ss%2Fword@db:5432/lakefs"}

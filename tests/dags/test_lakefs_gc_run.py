@@ -22,8 +22,8 @@ from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
 from operators.lakefs import plan
-from operators.lakefs.lease import LakeFSAcquireLeaseOperator
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.lakefs_server import Lake as Server
@@ -118,6 +118,8 @@ def test_run_deletes_the_garbage_and_nothing_else(
     assert run.returned["save_report"]["outcome"] == "success"
     page = Path(run.returned["save_report"]["report_uri"].partition("://")[2])
     assert "Garbage collection of lake" in page.read_text()
+    folders = {path.name for path in page.parent.iterdir() if path.is_dir()}
+    assert set(run.tasks) - {"acquire_lease", "plan", "run_complete", "release_lease"} <= folders
 
 
 def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(

@@ -16,8 +16,7 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
-from spark_jobs import icechunk_collect
-from spark_jobs.job import JobConfig
+from spark_jobs.step import JOBS
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
 
 if TYPE_CHECKING:
@@ -54,10 +53,10 @@ def test_spark_deletes_what_one_process_deletes(spark: SparkSession, repo: Path,
     shutil.copytree(repo, tmp_path / "alone")
     collect(config(tmp_path / "alone"))
     plan = plan_collection(config(repo))
-    summary = icechunk_collect.run(spark, JobConfig(run_uri=plan.run_uri))
+    summary = JOBS["icechunk_collect"].run(spark, plan.run_uri)
     assert summary.counts["deleted_objects"] == 20
     assert objects(repo) == objects(tmp_path / "alone")
-    assert icechunk_collect.run(spark, JobConfig(run_uri=plan.run_uri)).digest == summary.digest
+    assert JOBS["icechunk_collect"].run(spark, plan.run_uri).digest == summary.digest
 
 
 def test_unreadable_live_file_aborts_on_spark_with_its_own_error(spark: SparkSession, repo: Path) -> None:
@@ -71,5 +70,5 @@ def test_unreadable_live_file_aborts_on_spark_with_its_own_error(spark: SparkSes
     manifest = parse_snapshot(data, tip).manifests[0].id
     (repo / "manifests" / manifest).write_bytes(b"damaged")
     with pytest.raises(FormatError, match="not an Icechunk file"):
-        icechunk_collect.run(spark, JobConfig(run_uri=plan.run_uri))
+        JOBS["icechunk_collect"].run(spark, plan.run_uri)
     assert objects(repo) == before

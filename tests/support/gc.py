@@ -169,8 +169,9 @@ class World:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def plan(self, **settings: Any) -> Run:
-        """Plan a run that deletes; settings are those of `GCConfig`."""
-        wanted = {"repository": self.lake.repository, "dry_run": False, **self.settings, **settings}
+        """Plan a run that deletes, a clean one unless told; settings are those of `GCConfig`."""
+        usual = {"repository": self.lake.repository, "dry_run": False, "mode": "clean"}
+        wanted = {**usual, **self.settings, **settings}
         plan = plan_run(GCConfig.from_json(wanted), None, self.client, None, self.lake.clock)
         return Run.open(plan.run_uri, None, self.client, self.lake.clock)
 

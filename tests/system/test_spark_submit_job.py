@@ -35,7 +35,7 @@ def spark_submit(script: Path, *arguments: str, env: dict[str, str] | None = Non
 
 
 def test_folder_that_is_no_run_ends_with_one_line_and_its_code(tmp_path: Path) -> None:
-    code, said = spark_submit(job_file("subtract"), "--run", f"file://{tmp_path}")
+    code, said = spark_submit(job_file(), "--step", "subtract", "--run", f"file://{tmp_path}")
     assert code == 2
     lines = said.strip().splitlines()
     assert lines[-1].startswith("dredge: config: ")
@@ -48,34 +48,33 @@ def test_folder_that_is_no_run_ends_with_one_line_and_its_code(tmp_path: Path) -
 def test_error_in_a_task_ends_with_its_familys_code(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
-        "from spark_jobs.job import job_main\n"
-        "from spark_jobs.rows import SparkRunner\n"
+        "from spark_jobs.job import Job, job_main\n"
         "from tests.support.spark import fail_some\n"
-        "def run(spark, config):\n"
+        "def run(run_uri, options, runner):\n"
         "    tasks = [{'value': 1}, {'value': 2, 'fail': 'refused'}]\n"
-        f"    SparkRunner(spark).run('s', fail_some, {{'folder': {str(tmp_path)!r}}}, tasks)\n"
-        "job_main('s', run)\n"
+        f"    runner.run('s', fail_some, {{'folder': {str(tmp_path)!r}}}, tasks)\n"
+        "job_main({'s': Job(run)})\n"
     )
     root = str(Path(__file__).resolve().parents[2])
-    code, said = spark_submit(script, "--run", "file:///nowhere", env={"PYTHONPATH": root})
+    code, said = spark_submit(script, "--step", "s", "--run", "file:///nowhere", env={"PYTHONPATH": root})
     assert code == 3
     assert said.strip().splitlines()[-1] == "dredge: refused: head of main is new"
     assert "\tat " not in said
 
 
-@pytest.mark.parametrize("step", ["slice_listing", "list_committed", "subtract", "bulk_delete"])
-def test_job_explains_itself_without_spark(step: str) -> None:
+def test_job_explains_itself_without_spark() -> None:
     done = subprocess.run(
-        [sys.executable, str(job_file(step)), "--help"], capture_output=True, text=True, check=False
+        [sys.executable, str(job_file()), "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0
+    assert "--step {bulk_delete,icechunk_collect,list_committed,slice_listing,subtract}" in done.stdout
     assert "--run URI" in done.stdout
     assert "--remote" in done.stdout
 
 
 def test_path_is_not_taken_for_a_uri() -> None:
     done = subprocess.run(
-        [sys.executable, str(job_file("subtract")), "--run", "/tmp/run"],
+        [sys.executable, str(job_file()), "--step", "subtract", "--run", "/tmp/run"],
         capture_output=True,
         text=True,
         check=False,

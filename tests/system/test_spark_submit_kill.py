@@ -19,7 +19,8 @@ from dredge.gc.config import GCConfig, Tuning
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
 from operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from operators.spark import LakeFSSparkOperator, job_file, submit_conf
+from operators.lakefs.spark import LakeFSSparkOperator
+from operators.spark import job_file, submit_conf
 from spark_jobs.archive import spark_home
 from spark_jobs.session import close_session, open_session, with_session_id
 from tests.support.airflow import FILTERS, connections
@@ -36,15 +37,14 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 BEATING_JOB = """
 import os
-from spark_jobs.job import job_main
-from spark_jobs.rows import SparkRunner
+from spark_jobs.job import Job, job_main
 from tests.support.spark import sleep_and_mark
 
-def run(spark, config):
+def run(run_uri, options, runner):
     tasks = [{"value": 0}, {"value": 1}]
-    SparkRunner(spark).run("beat", sleep_and_mark, {"folder": os.environ["BEATS"]}, tasks)
+    runner.run("beat", sleep_and_mark, {"folder": os.environ["BEATS"]}, tasks)
 
-job_main("beat", run)
+job_main({"slice_listing": Job(run)})
 """
 
 
@@ -170,8 +170,9 @@ def test_next_try_stops_what_a_lost_client_left_running(beats: Beats, tmp_path: 
     (tmp_path / "server").mkdir()
     with ConnectServer(tmp_path / "server", {"PYTHONPATH": str(ROOT)}) as server:
         url = with_session_id(server.url, str(uuid.uuid4()))
+        job = ("--step", "slice_listing", "--run", "file:///nowhere/run")
         client = subprocess.Popen(
-            [sys.executable, str(beats.script), "--run", "file:///nowhere/run", "--remote", url],
+            [sys.executable, str(beats.script), *job, "--remote", url],
             env={**os.environ, "BEATS": str(beats.folder), "PYTHONPATH": str(ROOT)},
         )
         beats.wait_for_both()
@@ -222,7 +223,7 @@ def start_bulk_delete(run_uri: str, env: dict[str, str]) -> subprocess.Popen[str
     for key, value in submit_conf().items():
         command += ["--conf", f"{key}={value}"]
     return subprocess.Popen(
-        [*command, str(job_file("bulk_delete")), "--run", run_uri],
+        [*command, str(job_file()), "--step", "bulk_delete", "--run", run_uri],
         env={**os.environ, **env, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -43,3 +44,20 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         if "OwnFilesDeleter" in path.read_text()
     }
     assert users == {"dredge/gc/save_report/own_files.py", "dredge/gc/save_report/lifetimes.py"}
+
+
+def test_operators_see_the_collector_through_its_steps_and_its_config_only() -> None:
+    """Else a step that is rebuilt inside has to be rebuilt in its operator, too."""
+    allowed = {("dredge.gc", "steps"), "dredge.gc.steps", "dredge.gc.config"}
+    found = set()
+    for folder in ("operators", "dags"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[:2] == [
+                    "dredge",
+                    "gc",
+                ]:
+                    names = {(node.module, alias.name) for alias in node.names}
+                    found |= {node.module} if node.module != "dredge.gc" else names
+    assert found <= allowed
+    assert "dredge.gc.steps" in found

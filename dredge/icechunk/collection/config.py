@@ -9,9 +9,11 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
+from dredge.settings import check_settings, from_fields, read_settings, setting
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
+_LIMIT = "than this hold the run: nothing is deleted. Empty: no limit."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,71 +79,87 @@ class PlannedExpiration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectConfig:
-    """What a user asks for.
+    """What a user asks for. A field made with `setting` is a Param of the DAG, a key of an operator's `config` and a
+    row in the docs; it is described there and nowhere else.
 
     Attributes:
         uri: the repository.
-        dry_run: plan and report, delete nothing.
-        min_age_hours: objects younger than this are never deleted; at least 24, and longer than any writing
-            session.
-        unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on
-            repositories that nobody else writes to.
-        grace_hours: spec 1 only: a snapshot must have been unreachable in an earlier run at least this long
-            ago, because refs can be put on released snapshots. 0 asks for one mark only.
-        overwritten_min_age_hours: also delete earlier versions of the repo info that are older than this and
-            that neither its chain nor its own log names; None leaves them.
-        keep_chunks: delete no chunk, whatever nothing reaches. For repositories that lack live chunks, which
-            hold every other run.
-        keep_transactions: delete no transaction log; likewise.
-        max_delete_objects: more candidates than this hold the run; None is no limit.
-        max_delete_bytes: more bytes than this hold the run.
-        max_delete_percent: a larger share of the listed objects than this holds the run.
+        grace_hours: a snapshot must have been unreachable in an earlier run at least this long ago. 0 asks for one
+            mark only.
         after: an expiration that was planned and not applied: a dry run then reports what a collection would
             delete after it.
-        run_root: URI of the folder for run folders; None is `_dredge/runs` in the repository.
+        run_root: None is `_dredge/runs` in the repository.
         safety: margins.
         tuning: sizes.
     """
 
-    uri: str
-    dry_run: bool = True
-    min_age_hours: float = 168.0
-    unsafe_min_age_seconds: float | None = None
-    grace_hours: float = 24.0
-    overwritten_min_age_hours: float | None = None
-    keep_chunks: bool = False
-    keep_transactions: bool = False
-    max_delete_objects: int | None = None
-    max_delete_bytes: int | None = None
-    max_delete_percent: float | None = None
+    uri: str = setting(
+        "Repository", "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder.", name="storage"
+    )
+    dry_run: bool = setting("Dry run", "Plan and report, **change and delete nothing**.", default=True)
+    min_age_hours: float = setting(
+        "Minimum age in hours",
+        "Younger objects stay. Must exceed the longest writing session; at least 24.",
+        default=168.0,
+        minimum=MIN_AGE_HOURS,
+        because="an open writer's chunks could be deleted. For tests, where nobody writes, there is"
+        " unsafe_min_age_seconds",
+    )
+    unsafe_min_age_seconds: float | None = setting(
+        "Unsafe minimum age in seconds",
+        "Replaces the minimum age and **can delete what writers are about to commit**. For tests. Empty: not used.",
+        default=None,
+        minimum=0,
+    )
+    grace_hours: float = setting(
+        "Grace in hours",
+        "Spec 1: how long released snapshots stay, because refs can be put on them.",
+        default=24.0,
+        minimum=0,
+    )
+    overwritten_min_age_hours: float | None = setting(
+        "Age of old repo infos in hours",
+        "Spec 2: also delete copies of the repo info that are older and that neither its chain nor its log names."
+        " Empty: keep them.",
+        default=None,
+        minimum=0,
+    )
+    keep_chunks: bool = setting(
+        "Keep all chunks",
+        "Delete no chunk. For a repository that lacks live chunks, which holds every other run.",
+        default=False,
+    )
+    keep_transactions: bool = setting(
+        "Keep all transaction logs",
+        "Delete no transaction log. For a repository that lacks logs which its repo info names.",
+        default=False,
+    )
+    max_delete_objects: int | None = setting(
+        "Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0
+    )
+    max_delete_bytes: int | None = setting(
+        "Most bytes to delete", f"More bytes {_LIMIT}", default=None, minimum=0
+    )
+    max_delete_percent: float | None = setting(
+        "Largest share to delete, in percent of the listed objects",
+        "A larger share than this holds the run: nothing is deleted. Empty: no limit.",
+        default=None,
+        minimum=0,
+        maximum=100,
+    )
+    run_root: str | None = setting(
+        "Run root", "URI of the folder for run folders. Empty: inside the repository.", default=None
+    )
     after: PlannedExpiration | None = None
-    run_root: str | None = None
     safety: Safety = field(default_factory=Safety)
     tuning: Tuning = field(default_factory=Tuning)
 
     def __post_init__(self) -> None:
-        if not self.uri:
-            raise ConfigError("uri is empty; name the Icechunk repository to collect")
-        if self.unsafe_min_age_seconds is None and self.min_age_hours < MIN_AGE_HOURS:
-            raise ConfigError(
-                f"min_age_hours is {self.min_age_hours:g}; below {MIN_AGE_HOURS:g} an open writer's chunks"
-                " could be deleted. For tests, where nobody writes, there is unsafe_min_age_seconds."
-            )
+        check_settings(self, without=() if self.unsafe_min_age_seconds is None else ("min_age_hours",))
         if self.after is not None and not self.dry_run:
             raise ConfigError(
                 "after is for dry runs: a run that deletes works on the repository as it is. Apply the expiration first"
             )
-        for name in (
-            "unsafe_min_age_seconds",
-            "grace_hours",
-            "overwritten_min_age_hours",
-            "max_delete_objects",
-            "max_delete_bytes",
-            "max_delete_percent",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name} must not be negative")
 
     @property
     def kept_kinds(self) -> list[str]:
@@ -166,22 +184,23 @@ class CollectConfig:
         return dataclasses.asdict(self)
 
     @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> CollectConfig:
+        """From what a user gave: Params of a DAG, an operator's `config`.
+
+        Args:
+            params: by name of the setting, as values or as rendered text. None and empty text mean no value.
+
+        Raises:
+            ConfigError: an unknown name, or a value that does not fit.
+        """
+        return cls(**read_settings(cls, params))
+
+    @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CollectConfig:
-        """From a JSON object, as `to_json` or a DAG's params give it; ConfigError for unknown names."""
+        """From the JSON object that `to_json` made; ConfigError for unknown names."""
         plain = dict(value)
-        plain["safety"] = _from(Safety, plain.get("safety") or {}, "safety.")
-        plain["tuning"] = _from(Tuning, plain.get("tuning") or {}, "tuning.")
+        plain["safety"] = from_fields(Safety, plain.get("safety") or {}, "safety.")
+        plain["tuning"] = from_fields(Tuning, plain.get("tuning") or {}, "tuning.")
         if plain.get("after") is not None:
-            plain["after"] = _from(PlannedExpiration, plain["after"], "after.")
-        return _from(cls, plain, "")
-
-
-def _from[T](kind: type[T], value: Mapping[str, Any], where: str) -> T:
-    known = {item.name for item in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(value) - known)
-    if unknown:
-        raise ConfigError(f"unknown setting {where}{unknown[0]}; known are {', '.join(sorted(known))}")
-    try:
-        return kind(**value)
-    except TypeError as error:
-        raise ConfigError(f"settings do not fit: {error}") from None
+            plain["after"] = from_fields(PlannedExpiration, plain["after"], "after.")
+        return from_fields(cls, plain)

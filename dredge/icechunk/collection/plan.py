@@ -21,6 +21,7 @@ from dredge.icechunk.repository import read_history, spec_version
 from dredge.runs import chain
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.handover import hand_over
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.perform import StepRecord, perform
 from dredge.runs.progress import log_progress
@@ -105,14 +106,10 @@ class Context(PlannedRun[CollectionPlan]):
         Raises:
             ConfigError: there is no run.
         """
-        writer = open_writer(run_uri, options)
-        try:
-            plan = CollectionPlan.from_json(read_json(writer, PLAN))
-        except NotFoundError:
-            raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
+        plan = read_plan(run_uri, options)
         return cls(
             plan,
-            RunFolder(writer, plan.run_id),
+            RunFolder(open_writer(run_uri, options), plan.run_id),
             open_reader(plan.uri, options),
             open_state(plan.uri, options),
             clock,
@@ -179,6 +176,47 @@ class Context(PlannedRun[CollectionPlan]):
         }
         with log_progress(self.folder, step, unit, None) as where:
             return runner.run(step, fn, {**doors, **config, "progress": where}, tasks)
+
+
+def read_plan(run_uri: str, options: StorageOptions | None = None) -> CollectionPlan:
+    """Read the plan of a collection.
+
+    Args:
+        run_uri: folder of the run.
+        options: None reads the environment.
+
+    Raises:
+        ConfigError: there is no run.
+    """
+    try:
+        return CollectionPlan.from_json(read_json(open_writer(run_uri, options), PLAN))
+    except NotFoundError:
+        raise ConfigError(f"{run_uri} holds no {PLAN}: it is not the folder of a run") from None
+
+
+def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
+    """Let a collection that was planned under an earlier lease of the same holder go on under a new one.
+
+    Args:
+        run_uri: folder of the run.
+        uri: the repository that the lease was taken for.
+        grant: the new lease.
+        options: None reads the environment.
+
+    Returns:
+        Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
+        repository, or when a later lease was handed to it already.
+
+    Raises:
+        ConfigError: there is no run.
+        FormatError: its plan is damaged.
+        UnavailableError: others replace the plan all the time.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
+        return False
+    log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
+    return True
 
 
 def plan_collection(

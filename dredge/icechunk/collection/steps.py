@@ -22,8 +22,8 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.guards import check_limits
 from dredge.icechunk.collection.listing import find_candidates
 from dredge.icechunk.collection.marking import mark
-from dredge.icechunk.collection.plan import CollectionPlan, Context, plan_collection
-from dredge.icechunk.collection.report import make_report, save_report
+from dredge.icechunk.collection.plan import CollectionPlan, Context, plan_collection, resume_run
+from dredge.icechunk.collection.report import REPORT, make_report, save_report
 from dredge.icechunk.collection.sweeping import sweep
 from dredge.icechunk.collection.verifying import verify
 from dredge.runs.clock import Clock, utc_now
@@ -41,7 +41,9 @@ __all__ = [
     "find_candidates",
     "mark",
     "plan_collection",
+    "read_report",
     "release_lease",
+    "resume_run",
     "run_steps",
     "save_report",
     "sweep",
@@ -94,6 +96,16 @@ def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
     with partial_after(lambda: f"{deleted:,} objects were deleted." if deleted else ""):
         verify(context)
     return swept
+
+
+def read_report(context: Context) -> dict[str, Any]:
+    """Read the report that `save_report` wrote, as the object of `report.json`.
+
+    Raises:
+        NotFoundError: there is none yet.
+    """
+    report: dict[str, Any] = context.folder.read_json(REPORT)
+    return report
 
 
 def release_lease(context: Context) -> None:

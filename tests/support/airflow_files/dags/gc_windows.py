@@ -16,7 +16,7 @@ from dags.lakefs_gc import gc_dag, lakefs_gc
 from dredge.errors import RefusedError
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
-from operators.spark import LakeFSSparkOperator
+from operators.lakefs.spark import LakeFSSparkOperator
 
 
 def _in_this_process(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from dredge.runs.clock import utc_now
 from dredge.trash.steps import scan
 from operators.failures import reported
-from operators.kv.base import KVTrashOperator, told
+from operators.kv.base import LakeFSKVTrashOperator
+from operators.metrics import report_figures
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class KVScanTrashOperator(KVTrashOperator):
+class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
     """Look at a store, judge it, and remember what is unused. Nothing is removed.
 
     Returns figures and the run's id, whose plan bounds a later clean. Parameters: see
-    :class:`KVTrashOperator`.
+    :class:`LakeFSKVTrashOperator`.
     """
 
     @reported
@@ -28,12 +29,12 @@ class KVScanTrashOperator(KVTrashOperator):
                 store,
                 self.state,
                 clock=utc_now,
-                safety=self.safety,
-                kinds=self.asked_kinds,
+                safety=self.checked.safety,
+                kinds=self.checked.kinds or None,
                 holder=self.holder(context),
             )
         for finding in report.findings:
             if finding.verdict == "report":
                 self.log.warning("for a person: %s: %s (%s)", finding.name, finding.why, finding.kind)
-        figures = told("kv_scan_trash", report.to_json(), report.plan.location)
+        figures = report_figures("kv_scan_trash", report.to_json(), report.plan.location)
         return self.linked(context, report.plan.run_id, figures)

@@ -12,7 +12,7 @@ from dredge.errors import ConfigError
 from operators.lakefs.schedules import GC_SCHEDULES, gc_schedules
 from tests.support.airflow import FILTERS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 NAME = f"AIRFLOW_VAR_{GC_SCHEDULES.upper()}"
 LAKE = {"schedule": "@hourly", "repository": "lake", "dry_run": False, "slice_margin_hours": 60}
 

@@ -1,23 +1,20 @@
-"""The first and the last task of a run: the exclusive right to work on the repository."""
+"""The first task of a run: the exclusive right to work on the repository."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from dredge.errors import ConfigError, LeaseHeldError
-from dredge.gc.config import GCConfig
-from dredge.gc.plan import PLAN
-from dredge.gc.planning import acquire_lease, release_grant
+from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.report import duration_text
 from operators.failures import reported
 from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator, open_run
+from operators.lakefs.base import LakeFSOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,7 +64,8 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, BaseSensorOperator):
         holder = f"{self.dag_id} {context['run_id']}"
         options = storage_options(self.aws_conn_id)
         try:
-            grant = acquire_lease(GCConfig(repository=self.repository), holder, self.hook.client, options)
+            config = steps.GCConfig(repository=self.repository)
+            grant = steps.acquire_lease(config, holder, self.hook.client, options)
         except LeaseHeldError as error:
             self.log.info(
                 "Waiting until the other run has ended, usually as long as a run of this repository takes; looking"
@@ -78,41 +76,12 @@ class LakeFSAcquireLeaseOperator(LakeFSOperator, BaseSensorOperator):
             )
             return PokeReturnValue(is_done=False)
         if self.run_uri:
-            self._hand_over(grant)
+            self._resume(grant)
         return PokeReturnValue(is_done=True, xcom_value={"repository": self.repository, **grant.to_json()})
 
-    def _hand_over(self, grant: LeaseGrant) -> None:
+    def _resume(self, grant: LeaseGrant) -> None:
         """Let a run that was planned under an earlier right of this DAG run go on under the new one."""
         try:
-            run = open_run(self.run_uri, self.aws_conn_id, self.hook)
+            steps.resume_run(self.run_uri, self.repository, grant, storage_options(self.aws_conn_id))
         except ConfigError as error:  # its folder is gone, so this DAG run will make a new plan
             self.log.info("%s", error)
-            return
-        if (run.plan.repository, run.plan.lease.holder) == (self.repository, grant.holder):
-            run.folder.write_json(PLAN, replace(run.plan, lease=grant).to_json())
-            self.log.info("Run %s goes on under lease number %d", run.plan.run_id, grant.fencing)
-
-
-class LakeFSReleaseLeaseOperator(LakeFSOperator):
-    """Give the right back, whatever became of the run. A right that went to somebody else is left alone.
-
-    :param grant: what the acquire task returned (templated)
-    :param lakefs_conn_id: connection of the lakeFS server
-    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
-    """
-
-    template_fields: Sequence[str] = ("grant",)
-
-    def __init__(self, *, grant: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.grant = grant
-
-    @reported
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Give the right back."""
-        if not isinstance(self.grant, Mapping):
-            raise ConfigError("no lease was taken in this run, so there is none to give back")
-        grant = LeaseGrant.from_json(self.grant)
-        config = GCConfig(repository=self.grant["repository"])
-        release_grant(config, grant, self.hook.client, storage_options(self.aws_conn_id))
-        return {"repository": config.repository, "released": grant.fencing}

@@ -26,6 +26,7 @@ from dredge.errors import (
 )
 from operators import spark
 from operators.connect import TOKEN, ConnectJob, remote_of_run
+from operators.lakefs import spark as lakefs_spark
 from operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from operators.spark import job_error, merged_conf, own_spark_home, submit_conf
 from tests.support.airflow import FILTERS, connections
@@ -106,7 +107,8 @@ def test_job_is_started_with_the_run_and_nothing_else(
     with connections(spark_default=MASTER):
         run_submit(operator)
     assert submit.command[:3] == ["spark-submit", "--master", "local[2]"]
-    assert submit.command[-3:] == [operator.application, "--run", "s3://bucket/run"]
+    asked = [operator.application, "--step", "slice_listing", "--run", "s3://bucket/run"]
+    assert submit.command[-5:] == asked
     assert "--name" in submit.command
     assert submit.command[submit.command.index("--name") + 1] == "dredge-slice_listing"
 
@@ -216,7 +218,7 @@ def test_unknown_engine_is_refused(
     operator: LakeFSSliceListingOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator.spark_engine = "mesos"
-    monkeypatch.setattr(spark, "open_run", lambda *_: SimpleNamespace(options=None))
+    monkeypatch.setattr(lakefs_spark, "open_run", lambda *_: SimpleNamespace(options=None))
     with pytest.raises(ConfigError, match="may be submit or connect"):
         operator.execute({})  # type: ignore[arg-type]
 
@@ -248,8 +250,8 @@ SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
 here = Path(__file__).parent
-told = [" ".join(sys.argv), os.environ.get("{token}", ""), os.environ.get("SECRET", "")]
-(here / "seen").write_text("|".join(told))
+seen = [" ".join(sys.argv), os.environ.get("{token}", ""), os.environ.get("SECRET", "")]
+(here / "seen").write_text("|".join(seen))
 {body}
 """
 
@@ -263,13 +265,14 @@ def script(folder: Path, body: str) -> Path:
 def test_connect_job_gets_token_and_secrets_by_environment(tmp_path: Path) -> None:
     job = ConnectJob(
         script(tmp_path, "print('dredge: refused: no'); sys.exit(3)"),
+        ["--step", "x", "--run", "s3://b/run"],
         "s3://b/run",
         "sc://h:1/;token=hunter2",
         {"SECRET": "s"},
     )
     assert job.run() == 3
     arguments, token, secret = (tmp_path / "seen").read_text().split("|")
-    assert "--run s3://b/run --remote sc://h:1/;session_id=" in arguments
+    assert "--step x --run s3://b/run --remote sc://h:1/;session_id=" in arguments
     assert "hunter2" not in arguments
     assert (token, secret) == ("hunter2", "s")
     assert isinstance(job_error("x", 3, job.last_lines), RefusedError)
@@ -285,7 +288,7 @@ def test_connect_job_gets_token_and_secrets_by_environment(tmp_path: Path) -> No
 )
 def test_kill_ends_a_connect_job(tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("operators.connect._KILL_AFTER_SECONDS", 0.5)
-    job = ConnectJob(script(tmp_path, body), "s3://b/run", "sc://h:1", {})
+    job = ConnectJob(script(tmp_path, body), [], "s3://b/run", "sc://h:1", {})
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(job.run()))
     thread.start()

@@ -1,0 +1,57 @@
+"""Options of a command, made from the fields that describe a setting (`dredge.settings`).
+
+What is given is not looked at here: the dataclass reads and checks it, so that a command, a DAG and an operator say
+the same about a value that does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any
+
+import click
+
+from dredge.settings import Setting, settings_of
+
+type Command = Callable[..., Any]
+
+
+def setting_options(kind: type, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Give a command an option for each setting of a dataclass.
+
+    Args:
+        kind: the dataclass.
+        without: names of settings that the command asks for in another way.
+
+    Returns:
+        A decorator; the command gets its options by the name of the setting, None for those that were not given.
+    """
+    options = [_option(found) for found in settings_of(kind) if found.name not in without]
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _option(found: Setting) -> Callable[[Command], Command]:
+    flag = found.name.replace("_", "-")
+    words = f"{found.title}. {found.description}{_default(found)}"
+    help_text = re.sub(r"[`*]", "", words)
+    if found.kind == "boolean":
+        return click.option(f"--{flag}/--no-{flag}", found.name, default=None, help=help_text)
+    metavar = "|".join(found.choices) if found.choices else _METAVARS[found.kind]
+    return click.option(f"--{flag}", found.name, metavar=metavar, help=help_text)
+
+
+_METAVARS = {"string": "TEXT", "number": "NUMBER", "integer": "NUMBER"}
+
+
+def _default(found: Setting) -> str:
+    if found.default is None:
+        return ""
+    value = str(found.default).lower() if isinstance(found.default, bool) else f"{found.default}"
+    return f" Default: {value.removesuffix('.0')}."

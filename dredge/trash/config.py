@@ -1,0 +1,85 @@
+"""What a user may ask of the trash cleaner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from dredge.settings import check_settings, read_settings, setting
+from dredge.trash.finding import KINDS
+from dredge.trash.safety import SAFE_GRACE, Limits, Safety
+
+_GRACE_HOURS = SAFE_GRACE / timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashConfig:
+    """What a user asks for. Each field is a Param of the DAG, a key of an operator's `config` and a row in the docs."""
+
+    state_uri: str = setting(
+        "State folder", "URI of a folder for sightings, undo files and reports; the same one every time."
+    )
+    dry_run: bool = setting("Dry run", "Find and report trash, **remove nothing**.", default=True)
+    grace_hours: float = setting(
+        "Grace in hours",
+        "How far apart two looks must be that see the same unused bytes. At least 24.",
+        default=_GRACE_HOURS,
+        minimum=_GRACE_HOURS,
+        because="a shorter one removes data of operations that are still under way. For tests, on a store that nobody"
+        " writes to, there is unsafe_grace_seconds",
+    )
+    unsafe_grace_seconds: float | None = setting(
+        "Unsafe grace in seconds",
+        "Replaces the grace and **can remove what is still being written**. For tests, on a store that nobody writes"
+        " to. Empty: not used.",
+        default=None,
+        minimum=0,
+    )
+    kinds: tuple[str, ...] = setting(
+        "Kinds", "Only these kinds of trash. Empty: all.", default=(), kind="array", choices=tuple(KINDS)
+    )
+    max_partitions: int | None = setting(
+        "Most partitions to remove",
+        f"More than this, and nothing is removed. Empty: {Limits().partitions:,}.",
+        default=None,
+        minimum=0,
+    )
+    max_rows: int | None = setting(
+        "Most rows to remove",
+        f"More than this, and nothing is removed. Empty: {Limits().rows:,}.",
+        default=None,
+        minimum=0,
+    )
+    read_rate: float | None = setting(
+        "Read rate", "DynamoDB: most read capacity units a second. Empty: no bound.", default=None, above=0
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
+
+    @property
+    def safety(self) -> Safety:
+        """The margins in force."""
+        if self.unsafe_grace_seconds is not None:
+            return Safety.with_grace(timedelta(seconds=self.unsafe_grace_seconds), unsafe_short_grace=True)
+        return Safety.with_grace(timedelta(hours=self.grace_hours))
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on damage."""
+        asked = {"partitions": self.max_partitions, "rows": self.max_rows}
+        return Limits(**{name: value for name, value in asked.items() if value is not None})
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> TrashConfig:
+        """From what a user gave: Params of a DAG, an operator's `config`.
+
+        Args:
+            params: by name, as values or as rendered text. None and empty text mean no value.
+
+        Raises:
+            ConfigError: an unknown name, or a value that does not fit.
+        """
+        return cls(**read_settings(cls, params))

@@ -1,0 +1,38 @@
+"""What the tasks of a step read from the environment while they run in the Airflow worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from dredge.storage import StorageOptions
+
+
+class HasOptions(Protocol):
+    """A run of any collection."""
+
+    @property
+    def options(self) -> StorageOptions | None:
+        """How its stores are reached; None when this process's environment says it already."""
+
+
+@contextmanager
+def tasks_environment(run: HasOptions, more: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Let a step's tasks, which read the environment wherever they run, reach the object store from here.
+
+    :param run: opened with the options of the store
+    :param more: further variables of the step
+    """
+    variables = (run.options.to_env() if run.options is not None else {}) | dict(more or {})
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,91 @@
+"""The step that fixes what a collection works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dredge.errors import ConfigError
+from dredge.icechunk.collection.by_library import collect_by_library
+from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
+from dredge.icechunk.collection.steps import plan_collection
+from dredge.settings import truth
+from operators.failures import reported
+from operators.icechunk.base import IcechunkOperator, granted
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class IcechunkPlanCollectionOperator(IcechunkOperator):
+    """Fix what a collection works on; in mode ``library`` let the library do it all at once.
+
+    :param storage: URI of the repository (templated)
+    :param config: further settings by name, such as ``{"dry_run": False}``; docs/settings.md lists them. Values may be
+        given as they are or as rendered text; an unknown name or a value that does not fit fails the task before
+        anything is touched (templated)
+    :param lease: what the acquire task returned (templated)
+    :param expiration: what the task that planned the expiration returned; a dry run reports what a collection would
+        delete after it (templated)
+    :param collect: whether to collect at all; the tasks that follow are skipped otherwise (templated)
+    :param mode: ``spark``, ``local`` or ``library`` (templated)
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    template_fields: Sequence[str] = ("storage", "config", "lease", "expiration", "collect", "mode")
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | None = None,
+        lease: Any = None,
+        expiration: Any = None,
+        collect: bool | str = True,
+        mode: str = "spark",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        self.lease = lease
+        self.expiration = expiration
+        self.collect = collect
+        self.mode = mode
+
+    def checked(self) -> CollectConfig:
+        """Return the rendered settings as the collector's own type.
+
+        :raises ConfigError: an unknown name, or a value that does not fit
+        """
+        config = CollectConfig.from_params({"storage": self.storage, **(self.config or {})})
+        return replace(config, after=_planned(self.expiration)) if config.dry_run else config
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Make the plan and return where it is; with the library, collect and skip what follows."""
+        if not truth("collect", self.collect):
+            return {"run_uri": "", "mode": "none"}
+        if self.mode not in ("spark", "local", "library"):
+            raise ConfigError(f"mode is {self.mode!r}; it may be spark, local or library")
+        if self.mode == "library":
+            found = collect_by_library(self.checked(), self.options, lease=granted(self.lease))
+            return {**found, "run_uri": "", "mode": self.mode}
+        plan = plan_collection(self.checked(), granted(self.lease), self.options)
+        return {
+            "run_id": plan.run_id,
+            "run_uri": plan.run_uri,
+            "mode": self.mode,
+            "cutoff": plan.cutoff.isoformat(),
+            "dry_run": plan.config.dry_run,
+        }
+
+
+def _planned(value: Any) -> PlannedExpiration | None:
+    if not isinstance(value, Mapping):
+        return None
+    return PlannedExpiration(
+        threshold=value["threshold"],
+        rule=value["rule"],
+        delete_expired_branches=value["delete_expired_branches"],
+        delete_expired_tags=value["delete_expired_tags"],
+    )

@@ -1,0 +1,38 @@
+"""The last task of a run: the right to maintain the repository is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dredge.errors import ConfigError
+from dredge.icechunk.maintenance import make_lease, open_state
+from operators.failures import reported
+from operators.icechunk.base import IcechunkOperator, granted
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class IcechunkReleaseLeaseOperator(IcechunkOperator):
+    """Give the right back, whatever became of the run. A right that went to somebody else is left alone.
+
+    :param storage: URI of the repository (templated)
+    :param grant: what the acquire task returned (templated)
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    template_fields: Sequence[str] = ("storage", "grant")
+
+    def __init__(self, *, grant: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grant = grant
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Give the right back."""
+        grant = granted(self.grant)
+        if grant is None:
+            raise ConfigError("no lease was taken in this run, so there is none to give back")
+        make_lease(open_state(self.storage, self.options)).release(grant)
+        return {"storage": self.storage, "released": grant.fencing}

@@ -1,0 +1,59 @@
+"""The step that writes what became of the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from dredge.errors import RefusedError
+from dredge.icechunk.collection.steps import Context as Run
+from dredge.icechunk.collection.steps import read_report, save_report
+from operators.failures import first_failure, reported
+from operators.hooks.storage import storage_options
+from operators.icechunk.base import IcechunkOperator
+from operators.links import REPORT, ReportLink
+from operators.metrics import report_metrics
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class IcechunkSaveReportOperator(IcechunkOperator):
+    """Write the report of a collection, also of one that failed; then fail if it did not complete.
+
+    Give this task the trigger rule ``all_done``.
+
+    :param storage: URI of the repository (templated)
+    :param plan: what the plan task returned (templated)
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    template_fields: Sequence[str] = ("storage", "plan")
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(self, *, plan: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan = plan
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Write the report; raise when the collection did not end well."""
+        if not isinstance(self.plan, Mapping):
+            raise RefusedError(
+                f"there was no collection, because an earlier task failed. {first_failure(self, context)}"
+            )
+        if not self.plan["run_uri"]:
+            raise AirflowSkipException("this run has no collection of its own to report")
+        run = Run.open(self.plan["run_uri"], storage_options(self.aws_conn_id))
+        summary = save_report(run)
+        outcome, page = summary.details["outcome"], str(summary.details["page"])
+        context["ti"].xcom_push(REPORT, page)
+        if outcome not in ("success", "dry_run"):
+            problems = read_report(run)["problems"] or ["a task ended before it could say why"]
+            raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {page}")
+        facts = {"storage": run.plan.uri, "run_id": run.plan.run_id, "outcome": outcome}
+        for outlet in self.outlets:
+            context["outlet_events"][outlet].extra = {**facts, REPORT: page, **summary.counts}
+        return {**report_metrics("icechunk_report", summary, run.plan.uri), **facts, REPORT: page}

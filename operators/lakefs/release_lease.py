@@ -1,0 +1,41 @@
+"""The last task of a run: the right to work on the repository is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dredge.errors import ConfigError
+from dredge.gc import steps
+from dredge.runs.lease import LeaseGrant
+from operators.failures import reported
+from operators.hooks.storage import storage_options
+from operators.lakefs.base import LakeFSOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class LakeFSReleaseLeaseOperator(LakeFSOperator):
+    """Give the right back, whatever became of the run. A right that went to somebody else is left alone.
+
+    :param grant: what the acquire task returned (templated)
+    :param lakefs_conn_id: connection of the lakeFS server
+    :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
+    """
+
+    template_fields: Sequence[str] = ("grant",)
+
+    def __init__(self, *, grant: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grant = grant
+
+    @reported
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Give the right back."""
+        if not isinstance(self.grant, Mapping):
+            raise ConfigError("no lease was taken in this run, so there is none to give back")
+        grant = LeaseGrant.from_json(self.grant)
+        config = steps.GCConfig(repository=self.grant["repository"])
+        steps.release_grant(config, grant, self.hook.client, storage_options(self.aws_conn_id))
+        return {"repository": config.repository, "released": grant.fencing}

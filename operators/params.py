@@ -1,0 +1,35 @@
+"""Params of a DAG, made from the fields that describe a setting, and the arguments that tasks read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow.sdk import Param
+
+from dredge.settings import Setting
+
+
+def params_of(settings: Iterable[Setting], defaults: dict[str, Any]) -> dict[str, Param]:
+    """Return a Param for each setting, in their order.
+
+    :param settings: what the form asks for
+    :param defaults: values that differ from ours, by name, such as ``repository`` for a DAG with a schedule
+    :raises TypeError: a default that no setting has
+    """
+    known = {setting.name: setting for setting in settings}
+    if unknown := sorted(set(defaults) - known.keys()):
+        raise TypeError(f"no such Param: {', '.join(unknown)}")
+    return {name: _param(setting, defaults) for name, setting in known.items()}
+
+
+def templates(settings: Iterable[Setting]) -> dict[str, str]:
+    """Return a template for each setting that renders the Param of its name."""
+    return {setting.name: f"{{{{ params.{setting.name} }}}}" for setting in settings}
+
+
+def _param(setting: Setting, defaults: dict[str, Any]) -> Param:
+    given = defaults.get(setting.name, setting.default)
+    # A required text without a value has no default at all, so that the form asks for it.
+    value = () if setting.required and given is None else (given,)
+    return Param(*value, title=setting.title, description_md=setting.description, **setting.schema())

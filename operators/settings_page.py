@@ -1,0 +1,57 @@
+"""The page of docs that lists every setting, made from the fields that describe them.
+
+python -m operators.settings_page        writes docs/settings.md anew; a test fails while it differs
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dredge.settings import table_of
+from operators.icechunk import params as icechunk
+from operators.kv import params as kv
+from operators.lakefs import params as lakefs
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+
+_PAGE = """# Settings
+
+This page is made from the code: `./run docs` writes it anew.
+
+Each setting is a Param of its DAG (in Airflow's form, in the `conf` of a trigger, in an entry of
+`dredge_gc_schedules`) and a key of its operator's `config`. Values may be text: `"25"` is a number, `"True"` a yes.
+Empty text and `None` mean no value where "or empty" is allowed, and the default where a number is; yes or no must be
+said. An unknown name or a value that does not fit fails the first task that reads it, before anything is touched; the
+message names the setting and what is allowed.
+
+## lakeFS collection (`lakefs_gc`, `dredge gc run`)
+
+`dredge gc run` has them as options: `--min-age-hours` for `min_age_hours`. It has `--apply` instead of `dry_run`,
+`--read-kv` and the variable `DREDGE_KV_URL` instead of `kv_conn_id`, and no `spark_engine`.
+
+{lakefs}
+
+## Icechunk expiration and collection (`icechunk_expiration`)
+
+{icechunk}
+
+## Trash of lakeFS's key-value store (`kv_trash_cleaner`)
+
+{kv}
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return _PAGE.format(lakefs=table_of(lakefs.FORM), icechunk=table_of(icechunk.FORM), kv=table_of(kv.FORM))
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

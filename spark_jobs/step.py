@@ -1,0 +1,64 @@
+"""One step of a planned run, spread over Spark.
+
+    spark-submit spark_jobs/step.py --step subtract --run s3://bucket/repo/_lakefs/retention/gc/unified/<run id>
+    python spark_jobs/step.py --step subtract --run URI --remote 'sc://host:15002'
+
+What a step reads, writes and raises is said by the function that the table names; this file only brings Spark to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dredge.gc import steps as lakefs
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import TaskRunner
+from dredge.storage import StorageOptions
+from spark_jobs.job import Job, job_main
+
+
+def on_lakefs(step: Callable[[lakefs.Run, TaskRunner], StepSummary]) -> Job:
+    """Make a job of a step of a lakeFS collection.
+
+    Args:
+        step: a function of `dredge.gc.steps`.
+    """
+    return Job(lambda run_uri, options, runner: step(lakefs.Run.open(run_uri, options), runner))
+
+
+def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
+    """Do every step of a planned Icechunk collection that is not done yet: mark, candidates, guards, sweep, verify.
+
+    They share one job because Spark's start costs more than most of them; a job that is run again goes on where the
+    last one stopped.
+
+    Args:
+        run_uri: the run.
+        options: how the object store is reached.
+        runner: spreads the tasks.
+
+    Raises:
+        DredgeError: see `dredge.icechunk.collection.steps.run_steps`.
+    """
+    from dredge.icechunk.collection.steps import Context, run_steps
+
+    return run_steps(Context.open(run_uri, options), runner)
+
+
+#: Every step that runs on Spark. `last` ones are the last of their run, so that a Connect session may end with them.
+JOBS: Mapping[str, Job] = {
+    "slice_listing": on_lakefs(lakefs.slice_listing),
+    "list_committed": on_lakefs(lakefs.list_committed),
+    "subtract": on_lakefs(lakefs.subtract),
+    "bulk_delete": on_lakefs(lakefs.bulk_delete).ending(),
+    "icechunk_collect": Job(icechunk_collect).ending(),
+}
+
+
+def main() -> None:
+    """Run a step as a program; see `spark_jobs.job`."""
+    job_main(JOBS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""A connection of a database, turned into the address of lakeFS's key-value store."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.gc.mark_uncommitted.kv_records import URL
+from operators.hooks.kv import LakeFSKVConnection, kv_env
+from tests.support.airflow import FILTERS, connections
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+PASSWORD = "p%ss/w@rd:s3cret"
+
+
+@pytest.mark.parametrize("empty", [None, "", "None"])
+def test_without_a_connection_there_is_nothing_to_hand_over(empty: str | None) -> None:
+    assert kv_env(empty) == {}
+
+
+def test_a_postgres_connection_becomes_a_url_with_its_password_quoted() -> None:
+    store = {
+        "conn_type": "postgres",
+        "host": "db",
+        "login": "u",
+        "password": "p@ss/word",
+        "port": 5432,
+        "schema": "lakefs",
+    }
+    with connections(kv=store):
+        assert kv_env("kv") == {URL: "postgresql://u:p%40ss%2Fword@db:5432/lakefs"}
+
+
+def test_connections_become_urls_and_keep_their_secrets() -> None:
+    postgres = {"conn_type": "postgres", "host": "db", "port": 5433, "schema": "lake fs", "login": "me@x"}
+    table = {"dynamodb_table": "kvstore", "region_name": "eu-west-1"}
+    with connections(
+        one=postgres | {"password": PASSWORD, "extra": json.dumps({"sslmode": "require"})},
+        two={"conn_type": "aws", "login": "AKIA", "password": PASSWORD, "extra": json.dumps(table)},
+        three={"conn_type": "sqlite", "host": "/data/kv.db"},
+        four={"conn_type": "mysql", "host": "db"},
+    ):
+        one, two = LakeFSKVConnection.of("one"), LakeFSKVConnection.of("two")
+        parsed = psycopg.conninfo.conninfo_to_dict(one.url)
+        assert parsed == {
+            "user": "me@x",
+            "password": PASSWORD,
+            "host": "db",
+            "port": "5433",
+            "dbname": "lake fs",
+            "sslmode": "require",
+        }
+        assert two.url == "dynamodb://kvstore?region=eu-west-1"
+        assert two.keys is not None
+        assert two.keys.secret_access_key == PASSWORD
+        assert "s3cret" not in repr([one, two, two.keys])
+        assert LakeFSKVConnection.of("three").url == "sqlite:///data/kv.db"
+        with pytest.raises(ConfigError, match="mysql"):
+            LakeFSKVConnection.of("four")

@@ -1,0 +1,60 @@
+"""Settings of the trash cleaner's tasks, as rendered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError
+from operators.kv.clean import LakeFSKVCleanTrashOperator
+from operators.kv.scan import LakeFSKVScanTrashOperator
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("", ()),
+        ("None", ()),
+        (None, ()),
+        ([], ()),
+        ("[]", ()),
+        ("marker,heartbeat", ("marker", "heartbeat")),
+        ("['marker', 'heartbeat']", ("marker", "heartbeat")),
+        (["marker"], ("marker",)),
+    ],
+)
+def test_rendered_kinds(kinds: Any, expected: list[str] | None) -> None:
+    operator = LakeFSKVScanTrashOperator(task_id="scan", config={"state_uri": "file:///x", "kinds": kinds})
+    assert operator.checked.kinds == expected
+
+
+def test_a_clean_is_a_dry_run_unless_told() -> None:
+    assert LakeFSKVCleanTrashOperator(task_id="clean", config={"state_uri": "file:///x"}).checked.dry_run
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"grace_hours": "23"}, "grace_hours is 23; it may be a number of at least 24"),
+        ({"max_rows": "-1"}, "max_rows is -1"),
+        ({"kinds": "commits"}, "kinds is .*a list of"),
+        ({"dry_run": "None"}, "dry_run is 'None'; it may be true or false"),
+        ({"state_uri": ""}, "state_uri is empty"),
+        ({"max_row": 1}, "unknown setting max_row"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_touched(settings: Any, message: str) -> None:
+    config = {"state_uri": "file:///x", **settings}
+    operator = LakeFSKVCleanTrashOperator(task_id="clean", config=config, kv_conn_id="is never asked for")
+    with pytest.raises(ConfigError, match=message):
+        operator.execute({})  # type: ignore[typeddict-item]
+
+
+def test_an_unsafe_grace_replaces_the_safe_one() -> None:
+    config = {"state_uri": "file:///x", "unsafe_grace_seconds": "2"}
+    safety = LakeFSKVScanTrashOperator(task_id="scan", config=config).checked.safety
+    assert (safety.grace.total_seconds(), safety.unsafe_short_grace) == (2, True)

@@ -1,0 +1,17 @@
+"""What every step of a run in the worker does before its own work."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import ConfigError
+from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+def test_step_without_a_plan_says_where_to_look() -> None:
+    operator = LakeFSMarkUncommittedOperator(task_id="m", run_uri="")
+    with pytest.raises(ConfigError, match="no plan, because an earlier task failed"):
+        operator.execute({})  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""A Param has the title, the text, the default and the bounds of its setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dredge.settings import setting, settings_of
+from operators.params import params_of, templates
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    name: str = setting("Name", "What it is called.")
+    days: float | None = setting("Days", "How long.", default=30.0, minimum=7)
+    policy: str | None = setting("Policy", "In words.", default=None, name="in_words", multiline=True)
+
+
+FORM = settings_of(Config)
+
+
+def test_a_param_is_made_from_its_field() -> None:
+    params = params_of(FORM, {"name": "lake"})
+    assert list(params) == ["name", "days", "in_words"]
+    days = params["days"]
+    assert (days.value, days.schema["type"], days.schema["minimum"]) == (30.0, ["null", "number"], 7)
+    assert (days.schema["title"], days.schema["description_md"]) == ("Days", "How long.")
+    assert params["name"].value == "lake"
+    assert params["in_words"].schema["format"] == "multiline"
+
+
+def test_a_required_text_has_no_default_so_that_the_form_asks() -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError):
+        params_of(FORM, {})["name"].resolve()
+
+
+@pytest.mark.parametrize("value", [6, "x"])
+def test_the_form_refuses_what_the_field_does(value: Any) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError):
+        params_of(FORM, {})["days"].resolve(value)
+
+
+def test_an_unknown_default_is_refused() -> None:
+    with pytest.raises(TypeError, match="no such Param: day"):
+        params_of(FORM, {"day": 1})
+
+
+def test_tasks_read_each_param_by_its_name() -> None:
+    assert templates(FORM)["in_words"] == "{{ params.in_words }}"

@@ -1,0 +1,14 @@
+"""The docs list the settings as the code has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from operators.settings_page import PAGE, page
+from tests.support.airflow import FILTERS
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+def test_the_page_of_settings_says_what_the_fields_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "docs/settings.md is old: run ./run docs"
