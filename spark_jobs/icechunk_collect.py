@@ -26,12 +26,12 @@ def run(spark: SparkSession, config: JobConfig) -> StepSummary:
     Raises:
         DredgeError: see `dredge.icechunk.collection.steps.run_steps`.
     """
-    from dredge.icechunk.collection.steps import Context, run_steps
+    from dredge.icechunk.collection.steps import Run, run_steps
     from dredge.storage import StorageOptions
     from spark_jobs.rows import SparkRunner
 
     options = config.options or StorageOptions.from_env()
-    return run_steps(Context.open(config.run_uri, options), SparkRunner(spark, options.to_env()))
+    return run_steps(Run.open(config.run_uri, options), SparkRunner(spark, options.to_env()))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.plan import PLAN
-from dredge.icechunk.collection.plan import Context as Run
+from dredge.icechunk.collection.run import Run
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant

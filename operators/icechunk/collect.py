@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.icechunk.collection import sweeping
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
-from dredge.icechunk.collection.plan import Context as Run
-from dredge.icechunk.collection.plan import plan_collection
-from dredge.icechunk.collection.report import REPORT as REPORT_JSON
+from dredge.icechunk.collection.planning import plan_collection
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report import REPORT as REPORT_JSON
 from dredge.icechunk.collection.steps import run_steps, save_report
 from dredge.runs.tasks import LocalRunner
 from operators.failures import first_failure, reported
@@ -169,7 +169,7 @@ class IcechunkCollectOperator(SparkJobOperator):
     """
 
     step = "icechunk_collect"
-    folder = sweeping.STEP
+    folder = BulkDeleteOutput.STEP
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "plan")
 
     def __init__(self, *, plan: Any, **kwargs: Any) -> None:
