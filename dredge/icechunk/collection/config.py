@@ -43,7 +43,7 @@ class Tuning:
         snapshots_per_task: snapshot files that one task reads.
         refs_per_task: chunk references that one task decodes.
         ids_per_shard: live ids in one shard (8 bytes each in every worker that lists its range).
-        keys_per_task: expected keys of one listing task; keys are cut at one or two characters.
+        keys_per_task: expected keys of one listing task; folders are split by the first one or two characters of names.
         candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.

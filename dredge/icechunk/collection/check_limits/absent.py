@@ -1,9 +1,9 @@
 """Live objects that the store does not list: lost already, or misnamed by a damaged file.
 
 A flipped bit in a manifest can turn a chunk's id into another one. Nothing is at the other id, and the true chunk
-looks as if nothing named it. So whatever lives and is absent holds the run: either it was lost before, and then
-somebody should know, or the true object is among the candidates. The few are named, with the array and the place
-that need them, after the store was asked for each by name.
+looks as if nothing named it. So whatever is live and absent holds the run: either it was lost before, and then
+somebody should know, or the true object is among the candidates. A few of them are named, with the array and the
+place that need them, after the store was asked for each by name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,14 @@ _WHAT_TO_DO = (
 
 @dataclass(frozen=True, slots=True)
 class AbsentChunk:
-    """A native chunk that a manifest names and the store does not have."""
+    """A native chunk that a manifest names and the store does not have.
+
+    Attributes:
+        key: relative to the repository.
+        manifest: id of the manifest.
+        node_id: id of the array.
+        coordinates: of the chunk in the array's grid.
+    """
 
     key: str
     manifest: str
@@ -46,14 +53,18 @@ class AbsentChunk:
     coordinates: tuple[int, ...]
 
     def text(self, paths: dict[str, str]) -> str:
-        """Say what needs the chunk, by the path of the array when it is known."""
+        """Say what needs the chunk.
+
+        Args:
+            paths: of arrays, by id; an array that is not among them is named by its id.
+        """
         where = ", ".join(map(str, self.coordinates))
         array = paths.get(self.node_id, f"node {self.node_id}")
         return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
 
 
 def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -> Iterator[Finding]:
-    """Hold a run while something that lives is not in the store.
+    """Hold a run while something live is not in the store.
 
     Args:
         run: whose repository is asked.

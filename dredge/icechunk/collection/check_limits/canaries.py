@@ -25,7 +25,7 @@ from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS
 REFS_MAX = 32
 MANIFESTS_MAX = 4
 LOOKED_UP_MAX = 200
-REFS_OF_A_MANIFEST_MAX = 2_000_000
+REFS_PER_MANIFEST_MAX = 2_000_000
 _NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 
 
@@ -39,7 +39,7 @@ def sample(run: Run) -> list[str]:
         key = SNAPSHOTS + tip
         keys.append(key)
         used = parse_snapshot(run.reader.get(key), key).manifests
-        small = [info.id for info in used if info.refs <= REFS_OF_A_MANIFEST_MAX]
+        small = [info.id for info in used if info.refs <= REFS_PER_MANIFEST_MAX]
         keys += [MANIFESTS + info.id for info in used]
         for manifest in rng.sample(small, min(MANIFESTS_MAX, len(small))):
             keys += _chunks(run, MANIFESTS + manifest, rng)

@@ -76,10 +76,10 @@ def _canaries(run: Run, record: StepRecord, candidates: ListCandidatesOutput) ->
     data = json.dumps(present).encode()
     record.parts.append(run.folder.write_bytes(f"{CheckLimitsOutput.STEP}/{CANARIES}", data, len(present)))
     record.counts["canaries"] = len(sample)
-    doomed = canaries.among(run, sample, candidates)
-    example = f", such as {doomed[0]}" if doomed else ""
+    found = canaries.among(run, sample, candidates)
+    example = f", such as {found[0]}" if found else ""
     text = f"of {len(sample):,} objects that refs need are candidates{example}"
-    return _must("canaries", not doomed, len(doomed), 0, text)
+    return _must("canaries", not found, len(found), 0, text)
 
 
 def _lease(run: Run) -> Finding:

@@ -30,9 +30,9 @@ def save_report(run: Run) -> StepSummary:
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.writing(attempt):
         report = build_report(run)
+        page = render_html(report).encode()
         run.folder.publish_json(REPORT, report)
-        attempt.check()
-        run.folder.writer.put(PAGE, render_html(report).encode())
+        attempt.replace(PAGE, page)
         summary = StepSummary(
             step=SaveReportOutput.STEP,
             run_id=run.plan.run_id,

@@ -99,12 +99,12 @@ def test_part_of_another_layout_is_refused(data: bytes) -> None:
     state = open_writer(f"memory://test-sets-layout-{len(data)}")
     state.put("p", data)
     part = PartInfo("p", 3, len(data), hashlib.sha256(data).hexdigest())
-    with pytest.raises(FormatError, match=r"p (is no part|has not the rows)"):
+    with pytest.raises(FormatError, match=r"p (is not a part|does not have the rows)"):
         read_manifest_rows(state, part)
 
 
 def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
     state = open_writer("memory://test-sets-fewer")
     part = replace(write_manifest_rows(state, "x", ROWS), rows=4)
-    with pytest.raises(FormatError, match="has not the rows"):
+    with pytest.raises(FormatError, match="does not have the rows"):
         read_manifest_rows(state, part)
