@@ -163,13 +163,13 @@ def mark_ours(folder: Path, processes: int, references: int) -> Figures:
         native_chunk_hashes(smallest.read_bytes(), smallest.name)
     config = steps.CollectConfig(uri=f"file://{folder}", unsafe_min_age_seconds=0, grace_hours=0)
     with LocalRunner(processes) as runner, timed(figures, "seconds"):
-        context = steps.Context.open(steps.plan_collection(config).run_uri)
+        run = steps.Run.open(steps.plan_collection(config).run_uri)
         try:
             with timed(figures, "mark_seconds"):
-                counts = steps.mark(context, runner).counts
-            candidates = steps.find_candidates(context, runner).counts
+                counts = steps.mark(run, runner).counts
+            candidates = steps.list_candidates(run, runner).counts
         finally:
-            steps.release_lease(context)
+            steps.release_lease(run)
     if counts["live_references"] != references:
         raise SystemExit(f"{counts['live_references']} references were marked, not {references}")
     kinds = [count for name, count in candidates.items() if name.endswith("_candidates_objects")]

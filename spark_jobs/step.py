@@ -40,9 +40,9 @@ def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) 
     Raises:
         DredgeError: see `dredge.icechunk.collection.steps.run_steps`.
     """
-    from dredge.icechunk.collection.steps import Context, run_steps
+    from dredge.icechunk.collection.steps import Run, run_steps
 
-    return run_steps(Context.open(run_uri, options), runner)
+    return run_steps(Run.open(run_uri, options), runner)
 
 
 #: Every step that runs on Spark. `last` ones are the last of their run, so that a Connect session may end with them.

@@ -21,7 +21,13 @@ MAIN = "main"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """A branch or a tag."""
+    """A branch or a tag.
+
+    Attributes:
+        kind: "branch" or "tag".
+        name: without a prefix.
+        tip: id of the snapshot that it points to.
+    """
 
     kind: str
     name: str
@@ -37,7 +43,7 @@ class Ref:
 class History:
     """Snapshots by id, and refs by name.
 
-    Args:
+    Attributes:
         spec_version: 1 or 2.
         snapshots: by id; parents are ids of this mapping.
         branches: tip by name.

@@ -1,4 +1,4 @@
-"""The only door to the icechunk package: open a repository as the library, expire and collect with it."""
+"""The only module that imports the icechunk package: opens, expires and collects repositories as the library does."""
 
 from __future__ import annotations
 

@@ -30,7 +30,12 @@ def open_state(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
 
 
 def make_lease(state: ObjectWriter, seconds: float = LEASE_SECONDS) -> Lease:
-    """Make the door to a repository's lease."""
+    """Give a repository's lease.
+
+    Args:
+        state: on the folder of the repository that is Dredge's.
+        seconds: how long a right lives without being renewed.
+    """
     return Lease(state, timedelta(seconds=seconds), lambda: store_clock(state, ""))
 
 

@@ -35,7 +35,7 @@ MANIFESTS = "manifests/"
 TRANSACTIONS = "transactions/"
 CHUNKS = "chunks/"
 READS_AT_ONCE = 32
-FILES_A_RUN = 64
+FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
 
@@ -150,7 +150,7 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
         Tip by ("branch" or "tag", name).
 
     Raises:
-        FormatError: a file below `refs/` that is no ref, or a ref that holds no id.
+        FormatError: a file below `refs/` that is not a ref, or a ref that holds no id.
         RefusedError: main is missing.
     """
     keys = [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
@@ -221,7 +221,7 @@ def read_parsed[T](
         return found + [parse(data, name) for data, name in waiting]
 
     at_once = concurrency if reader.is_remote else 1
-    step = max(1, min(FILES_A_RUN, len(keys) // max(1, at_once)))
+    step = max(1, min(FILES_PER_RUN, len(keys) // max(1, at_once)))
     runs = [keys[start : start + step] for start in range(0, len(keys), step)]
     for entries in ordered_map(read, runs, at_once):
         yield from entries

@@ -44,7 +44,7 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
     """
     if not info.updates:
         return
-    known = {(update.kind, update.updated_at) for update in info.updates}
+    logged = {(update.kind, update.updated_at) for update in info.updates}
     named = {update.backup for update in info.updates} | {info.before_updates}
     oldest = info.updates[-1].updated_at
     unnamed = (name for name in copies if name not in named)
@@ -59,7 +59,7 @@ def check_not_rolled_back(reader: ObjectReader, info: RepoInfo, copies: list[str
         if (
             updates
             and updates[0].updated_at >= oldest
-            and (updates[0].kind, updates[0].updated_at) not in known
+            and (updates[0].kind, updates[0].updated_at) not in logged
         ):
             raise RefusedError(
                 f"{reader.uri}/{OVERWRITTEN}{name} is a copy of a later repo info than {REPO_KEY}: it knows an"

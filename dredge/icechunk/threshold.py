@@ -20,7 +20,7 @@ def parse_duration(text: str) -> timedelta:
     """
     words = text.strip()
     if not _DURATION.fullmatch(words):
-        raise ConfigError(f"{text!r} is no duration, such as 30d, 12h or 1w2d")
+        raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")
     return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(words)))
 
 

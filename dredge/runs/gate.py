@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
+from dredge.runs.partition import WorkerRun
+from dredge.runs.payload import to_json
 from dredge.runs.tasks import Json
 from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, store_clock
@@ -26,6 +29,23 @@ log = logging.getLogger("dredge")
 def write_look(folder: RunFolder, key: str, is_open: bool, reason: str) -> None:
     """Write down what the driver saw; `reason` says why the gate is closed."""
     folder.write_json(key, {"open": is_open, "reason": reason})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateConfig:
+    """What a worker's gate looks at; a payload.
+
+    Attributes:
+        lease: the right to delete, which must still stand.
+        watch: key of what the driver writes after each look, relative to the run's folder.
+        gate_seconds: how long a look is trusted.
+        watch_seconds: how old the driver's last look may be.
+    """
+
+    lease: LeaseGrant
+    watch: str
+    gate_seconds: float
+    watch_seconds: float
 
 
 class Gate:
@@ -41,7 +61,7 @@ class Gate:
         self._folder = folder
         self._state = state
         self._grant = LeaseGrant.from_json(config["lease"])
-        self._attempt = StepTry.from_json(folder.writer, config["try"])
+        self.attempt = StepTry.from_json(folder.writer, config["try"])
         self._watch: str = config["watch"]
         self._trusted = config["gate_seconds"]
         self._silence = timedelta(seconds=config["watch_seconds"])
@@ -49,6 +69,16 @@ class Gate:
         self._lock = threading.Lock()
         self.has_shut = False
         """Whether a request was held back."""
+
+    @classmethod
+    def of_task(cls, run: WorkerRun, config: GateConfig) -> Gate:
+        """Make the gate of a task of a step.
+
+        Args:
+            run: as the task sees it.
+            config: the same for all tasks.
+        """
+        return cls(run.folder, run.open_state(), {**to_json(config), "try": run.stores.attempt})
 
     def is_open(self) -> bool:
         """Whether the next request may be sent. A look is trusted for a few seconds.
@@ -62,7 +92,7 @@ class Gate:
             return True
         store_now = store_clock(self._state, "")
         check_lease(self._state, LEASE, self._grant, store_now)
-        self._attempt.check()
+        self.attempt.check()
         if not self._is_watched(store_now):
             return False
         self._looked = now

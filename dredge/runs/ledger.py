@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +42,26 @@ OUTCOMES = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE, FAILED)
 """Best first: what another attempt found counts only if it is better."""
 FINAL = (DELETED, MISSING, KEPT, NOT_ADDRESSABLE)
 """Outcomes that a later attempt does not try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of the candidates of a part.
+
+    Attributes:
+        part: the settled ledger of these candidates.
+        groups: `objects` and `bytes` by the columns that were asked for.
+        failures: address, code and message of some objects that could not be deleted.
+    """
+
+    part: PartInfo
+    groups: list[dict[str, Any]]
+    failures: list[dict[str, Any]]
+
+
+def stem_of(part: PartInfo) -> str:
+    """What a part of the candidates is called in the ledger."""
+    return part.name.rpartition("/")[2].removesuffix(".parquet")
 
 
 def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int, rows: pa.Table) -> None:
@@ -111,6 +133,31 @@ def finished(rows: pa.Table) -> pa.Array:
 def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
     """Write the one row an object of a part."""
     return folder.write_bytes(f"{STEP}/{part}.parquet", parquet_bytes(rows), rows.num_rows)
+
+
+def settle_rows(
+    folder: RunFolder, part: PartInfo, rows: pa.Table, by: Sequence[str], failures_max: int
+) -> Settled:
+    """Write the ledger of a part, and count.
+
+    Args:
+        folder: of the run.
+        part: of the candidates.
+        rows: one for each object, as `best` gives them.
+        by: columns to count by.
+        failures_max: how many failures to give at most.
+    """
+    groups = [
+        {
+            **{column: group[column] for column in by},
+            "objects": group["size_count"],
+            "bytes": group["size_sum"],
+        }
+        for group in rows.group_by(list(by)).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
+    ]
+    failed = rows.filter(pc.equal(rows["outcome"], FAILED)).slice(0, failures_max)
+    failures = failed.select(["address", "code", "message"]).to_pylist()
+    return Settled(write_settled(folder, stem_of(part), rows), groups, failures)
 
 
 def rows_of(

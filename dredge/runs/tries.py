@@ -107,7 +107,29 @@ class StepTry:
                 continue  # claimed and published since the look
             if _replaced(self.writer, key, data, etag):
                 return
-        raise UnavailableError(
+        raise self._busy(key)
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write an object that every try writes under the same name, unless a later try was begun.
+
+        Args:
+            key: relative to the folder of the run.
+            data: the object, which need not name its try.
+
+        Raises:
+            OvertakenError: a later try was claimed.
+            UnavailableError: others write all the time.
+        """
+        for _ in range(_ROUNDS_MAX):
+            # In this order: whoever writes after the look at the number has changed the tag.
+            found = _read(self.writer, key)
+            self.check()
+            if _replaced(self.writer, key, data, None if found is None else found[0]):
+                return
+        raise self._busy(key)
+
+    def _busy(self, key: str) -> UnavailableError:
+        return UnavailableError(
             f"{self.writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Run the step again when"
             " it is not being run elsewhere."
         )

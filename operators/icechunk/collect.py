@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dredge.errors import ConfigError
-from dredge.icechunk.collection import sweeping
-from dredge.icechunk.collection.steps import Context as Run
-from dredge.icechunk.collection.steps import run_steps
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+from dredge.icechunk.collection.steps import Run, run_steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from operators.environment import tasks_environment
@@ -43,7 +42,7 @@ class IcechunkCollectOperator(SparkJobOperator):
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return the summary of the sweep, the step of the job that deletes."""
-        return run.folder.read_summary(sweeping.STEP)
+        return run.folder.read_summary(BulkDeleteOutput.STEP)
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]

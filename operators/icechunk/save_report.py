@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.steps import Context as Run
-from dredge.icechunk.collection.steps import read_report, save_report
+from dredge.icechunk.collection.steps import Run, read_report, save_report
 from operators.failures import first_failure, reported
 from operators.hooks.storage import storage_options
 from operators.icechunk.base import IcechunkOperator

@@ -14,8 +14,8 @@ from airflow.sdk import DAG
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.plan import Context as Run
-from dredge.icechunk.collection.plan import plan_collection
+from dredge.icechunk.collection.planning import plan_collection
+from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import release_lease
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import make_lease, open_state

@@ -10,7 +10,8 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import CollectConfig, Tuning
-from dredge.icechunk.collection.plan import Context, plan_collection
+from dredge.icechunk.collection.planning import plan_collection
+from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.steps import collect
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
@@ -45,7 +46,7 @@ def config(folder: Path) -> CollectConfig:
         dry_run=False,
         unsafe_min_age_seconds=0,
         grace_hours=0,
-        tuning=Tuning(snapshots_a_task=3, refs_a_task=10),
+        tuning=Tuning(snapshots_per_task=3, refs_per_task=10),
     )
 
 
@@ -61,8 +62,8 @@ def test_spark_deletes_what_one_process_deletes(spark: SparkSession, repo: Path,
 
 def test_unreadable_live_file_aborts_on_spark_with_its_own_error(spark: SparkSession, repo: Path) -> None:
     plan = plan_collection(config(repo))
-    context = Context.open(plan.run_uri)
-    tip = read_history(context.reader).branches["main"]
+    run = Run.open(plan.run_uri)
+    tip = read_history(run.reader).branches["main"]
     before = objects(repo)
     from dredge.icechunk.format.snapshots import parse_snapshot
 

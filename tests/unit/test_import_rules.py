@@ -23,7 +23,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
         "dredge/storage/",
         "dredge/gc/bulk_delete/step.py",
         "dredge/gc/save_report/own_files.py",
-        "dredge/icechunk/collection/sweeping.py",
+        "dredge/icechunk/collection/bulk_delete/deleting.py",
     }
     openers = [
         path.relative_to(ROOT).as_posix()

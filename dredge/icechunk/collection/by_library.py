@@ -12,18 +12,24 @@ from typing import Any
 
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.plan import Context, plan_collection
+from dredge.icechunk.collection.planning import plan_collection
+from dredge.icechunk.collection.run import Run
 from dredge.icechunk.library import LibraryCollection, collect_with_library, open_library
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.limits import worst
+from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.storage import StorageOptions
 
-STEP = "library"
-
 type Collect = Callable[[datetime, bool], LibraryCollection]
+
+
+class LibraryOutput(StepOutput):
+    """What the library deleted, or would delete."""
+
+    STEP = "library"
 
 
 def collect_by_library(
@@ -55,19 +61,19 @@ def collect_by_library(
             f"the library deletes objects of every kind; {', '.join(config.kept_kinds)} can be kept only by Dredge's"
             " own collection"
         )
-    context = Context.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
+    run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
-        read_history(context.reader).check_links()
+        read_history(run.reader).check_links()
         call = collect or _library(config.uri, options)
-        summary = context.step_by_name(STEP, [], lambda record: _collect(context, call, record))
+        summary = run.step(LibraryOutput, lambda record: _collect(run, call, record))
     finally:
         if lease is None:
-            context.lease.release(context.plan.lease)
+            run.lease.release(run.plan.lease)
     return {
-        "run_id": context.plan.run_id,
+        "run_id": run.plan.run_id,
         "outcome": summary.status,
         "dry_run": config.dry_run,
-        "cutoff": context.plan.cutoff.isoformat(),
+        "cutoff": run.plan.cutoff.isoformat(),
         "counts": dict(summary.counts),
         "warnings": list(summary.warnings),
     }
@@ -78,29 +84,29 @@ def _library(uri: str, options: StorageOptions | None) -> Collect:
     return lambda cutoff, dry_run: collect_with_library(repository, cutoff, dry_run=dry_run)
 
 
-def _collect(context: Context, collect: Collect, record: StepRecord) -> None:
-    would = collect(context.plan.cutoff, True)
+def _collect(run: Run, collect: Collect, record: StepRecord) -> None:
+    would = collect(run.plan.cutoff, True)
     # The library does not say how many objects there are, so only absolute limits can be held against it.
-    findings = context.plan.config.limits.check(would.objects, would.size_bytes, 0)
+    findings = run.plan.config.limits.check(would.objects, would.size_bytes, 0)
     record.details["findings"] = [finding.to_json() for finding in findings]
     verdict = worst(findings)
-    if context.plan.config.dry_run or verdict != "passed":
+    if run.plan.config.dry_run or verdict != "passed":
         record.status = "dry_run"
         record.counts.update({f"would_delete_{name}": value for name, value in would.counts().items()})
-        if verdict != "passed" and not context.plan.config.dry_run:
+        if verdict != "passed" and not run.plan.config.dry_run:
             record.status = "held"
             bad = "; ".join(finding.text for finding in findings if finding.verdict == verdict)
             record.error = RefusedError(
-                f"run {context.plan.run_id}: {bad}. Nothing was deleted. Raise the limit."
+                f"run {run.plan.run_id}: {bad}. Nothing was deleted. Raise the limit."
             )
         return
-    done = collect(context.plan.cutoff, False)
+    done = collect(run.plan.cutoff, False)
     record.counts.update({f"deleted_{name}": value for name, value in done.counts().items()})
     record.counts["failed_objects"] = done.failed
     if done.failed or done.skipped:
         record.status = "partial"
         record.error = UnavailableError(
-            f"run {context.plan.run_id}: Icechunk could not delete {done.failed:,} objects"
+            f"run {run.plan.run_id}: Icechunk could not delete {done.failed:,} objects"
             + (f" and left out {', '.join(done.skipped)}" if done.skipped else "")
             + f". First errors: {'; '.join(done.errors[:3]) or 'none given'}. Run it again later."
         )

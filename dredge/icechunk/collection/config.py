@@ -26,7 +26,7 @@ class Safety:
         lease_seconds: how long a lease lives without being renewed.
         gate_every_seconds: while deleting, how long a worker trusts its last look at lease and refs.
         watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
-        canary_chunks: chunks a ref that are looked up by another way before and after deleting.
+        canary_chunks: chunks of each ref that are looked up by another way before and after deleting.
     """
 
     clock_skew_seconds_max: float = 300
@@ -42,19 +42,19 @@ class Tuning:
     """Sizes that only speed and memory depend on.
 
     Attributes:
-        snapshots_a_task: snapshot files that one task reads.
-        refs_a_task: chunk references that one task decodes.
-        ids_a_shard: live ids in one shard (8 bytes each in every worker that lists its range).
-        keys_a_task: expected keys of one listing task; keys are cut at one or two characters.
+        snapshots_per_task: snapshot files that one task reads.
+        refs_per_task: chunk references that one task decodes.
+        ids_per_shard: live ids in one shard (8 bytes each in every worker that lists its range).
+        keys_per_task: expected keys of one listing task; folders are split by the first one or two characters of names.
         candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
     """
 
-    snapshots_a_task: int = 5_000
-    refs_a_task: int = 4_000_000
-    ids_a_shard: int = 8 << 20
-    keys_a_task: int = 100_000
+    snapshots_per_task: int = 5_000
+    refs_per_task: int = 4_000_000
+    ids_per_shard: int = 8 << 20
+    keys_per_task: int = 100_000
     candidate_rows: int = 100_000
     delete_keys: int = 8_000
     threads: int = 16

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pyarrow.compute as pc
 
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.listing import KINDS
-from dredge.icechunk.collection.marking import manifest_rows, refs_by_manifest, snapshot_rows
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.live_files import manifest_rows, refs_by_manifest, snapshot_rows
 from dredge.icechunk.expiration.plan import ExpirationPlan, Freed
 from dredge.icechunk.history import History
 from dredge.icechunk.ids import hashes_of_names
@@ -31,11 +31,11 @@ def estimate(reader: ObjectReader, plan: ExpirationPlan) -> Freed:
     live = live_ids(reader, plan.after)
     counts: dict[str, int] = {}
     size_bytes = 0
-    for kind, prefix in KINDS.items():
+    for kind, prefix in OBJECT_FOLDERS.items():
         counts[kind] = 0
         for batch in reader.list(prefix):
-            hashes, right = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
-            dead = right & ~sets.contains(live[kind], hashes)
+            hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))
+            dead = is_id & ~sets.contains(live[kind], hashes)
             counts[kind] += int(dead.sum())
             size_bytes += int(batch["size"].to_numpy()[dead].sum())
     return Freed(

@@ -166,10 +166,10 @@ def read_manifest_rows(state: ObjectReader, part: PartInfo) -> list[tuple[str, I
         names = [(str(name), int(count)) for name, count in json.loads(data[_ID_BYTES:start])]
         values = np.frombuffer(data, "<u8", offset=start).astype(np.uint64, copy=False)
     except (ValueError, TypeError):
-        raise FormatError(f"{part.name} is no part of a manifest index") from None
+        raise FormatError(f"{part.name} is not a part of a manifest index") from None
     ends = list(itertools.accumulate(count for _, count in names))
     if len(names) != part.rows or (ends[-1] if ends else 0) != len(values):
-        raise FormatError(f"{part.name} has not the rows that were written")
+        raise FormatError(f"{part.name} does not have the rows that were written")
     return [(name, values[end - count : end]) for (name, count), end in zip(names, ends, strict=True)]
 
 

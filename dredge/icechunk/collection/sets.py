@@ -48,13 +48,13 @@ def unite_by_shard(pieces: Sequence[Sequence[Ids]]) -> Iterator[Ids]:
 def unite_all(pieces: Iterable[Ids]) -> Ids:
     """Unite many sets that come one by one and may have much in common, in memory for about twice the result."""
     waiting: list[Ids] = []
-    known = size = 0
+    united = size = 0
     for piece in pieces:
         waiting.append(piece)
         size += len(piece)
-        if size > 2 * known + GATHERED_MAX:
+        if size > 2 * united + GATHERED_MAX:
             waiting = [unite(waiting)]
-            known = size = len(waiting[0])
+            united = size = len(waiting[0])
     return unite(waiting)
 
 

@@ -1,31 +1,36 @@
 """The steps of a collection, in order, under one roof.
 
-    plan = plan_collection(config)          plan.json; everything later needs only its run_uri
-    context = Context.open(plan.run_uri)
-    mark(context, runner)                   what is live: refs → snapshots → manifests → chunks
-    find_candidates(context, runner)        what the store holds besides, older than the cutoff
-    check_limits(context)                   guards
-    sweep(context, runner)                  looks again, then deletes (only reports in a dry run)
-    verify(context)                         what was deleted is gone, what lives is there
-    save_report(context)                    report.json; also for failed runs
-    release_lease(context)
+    plan = plan_collection(config)     plan.json; everything later needs only its run_uri
+    run = Run.open(plan.run_uri)
+    mark(run, runner)                  what is live: refs → snapshots → manifests → chunks
+    list_candidates(run, runner)       what the store holds besides, older than the cutoff
+    check_limits(run)                  guards
+    bulk_delete(run, runner)           looks again, then deletes (only reports in a dry run)
+    verify(run)                        what was deleted is gone, what is live is there
+    save_report(run)                   report.json, report.html; also for failed runs
+    release_lease(run)
 
 Every step is idempotent: it returns its stored summary when it is complete and what it read has not changed.
-Nothing is deleted by any step but `sweep`.
+Nothing is deleted by any step but `bulk_delete`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+from dredge.icechunk.collection.bulk_delete.step import bulk_delete
+from dredge.icechunk.collection.check_limits.step import check_limits
 from dredge.icechunk.collection.config import CollectConfig
-from dredge.icechunk.collection.guards import check_limits
-from dredge.icechunk.collection.listing import find_candidates
-from dredge.icechunk.collection.marking import mark
-from dredge.icechunk.collection.plan import CollectionPlan, Context, plan_collection, resume_run
-from dredge.icechunk.collection.report import REPORT, make_report, save_report
-from dredge.icechunk.collection.sweeping import sweep
-from dredge.icechunk.collection.verifying import verify
+from dredge.icechunk.collection.list_candidates.step import list_candidates
+from dredge.icechunk.collection.mark.step import mark
+from dredge.icechunk.collection.plan import CollectionPlan
+from dredge.icechunk.collection.planning import plan_collection, resume_run
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report import REPORT
+from dredge.icechunk.collection.save_report.report import build_report
+from dredge.icechunk.collection.save_report.step import save_report
+from dredge.icechunk.collection.verify.step import verify
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.partial import partial_after
 from dredge.runs.summary import StepSummary
@@ -35,10 +40,11 @@ from dredge.storage import StorageOptions
 __all__ = [
     "CollectConfig",
     "CollectionPlan",
-    "Context",
+    "Run",
+    "bulk_delete",
     "check_limits",
     "collect",
-    "find_candidates",
+    "list_candidates",
     "mark",
     "plan_collection",
     "read_report",
@@ -46,7 +52,6 @@ __all__ = [
     "resume_run",
     "run_steps",
     "save_report",
-    "sweep",
     "verify",
 ]
 
@@ -71,43 +76,51 @@ def collect(
     Raises:
         DredgeError: a step could not be done; the report was written, and the lease given back.
     """
-    context = Context.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
+    run = Run.open(plan_collection(config, options=options, clock=clock).run_uri, options, clock)
     deleted = 0
-    with partial_after(lambda: f"{deleted:,} objects were deleted." if deleted else ""):
+    with partial_after(lambda: _deleted_text(deleted)):
         try:
-            deleted = run_steps(context, runner or LocalRunner()).counts.get("deleted_objects", 0)
+            deleted = BulkDeleteOutput.of(run_steps(run, runner or LocalRunner())).deleted_objects
         finally:
-            save_report(context)
-            release_lease(context)
-        return make_report(context)
+            try:
+                save_report(run)
+            finally:
+                release_lease(run)
+        return build_report(run)
 
 
-def run_steps(context: Context, runner: TaskRunner) -> StepSummary:
-    """Do every step of a planned run that is not done yet, up to verify; gives the sweep's summary.
+def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
+    """Do every step of a planned run that is not done yet, up to verify.
+
+    Returns:
+        The summary of bulk_delete.
 
     Raises:
         DredgeError: a step could not be done. Call it again; it goes on there.
     """
-    mark(context, runner)
-    find_candidates(context, runner)
-    check_limits(context)
-    swept = sweep(context, runner)
-    deleted = swept.counts.get("deleted_objects", 0)
-    with partial_after(lambda: f"{deleted:,} objects were deleted." if deleted else ""):
-        verify(context)
+    mark(run, runner)
+    list_candidates(run, runner)
+    check_limits(run)
+    swept = bulk_delete(run, runner)
+    with partial_after(lambda: _deleted_text(BulkDeleteOutput.of(swept).deleted_objects)):
+        verify(run)
     return swept
 
 
-def read_report(context: Context) -> dict[str, Any]:
+def read_report(run: Run) -> dict[str, Any]:
     """Read the report that `save_report` wrote, as the object of `report.json`.
 
     Raises:
         NotFoundError: there is none yet.
     """
-    report: dict[str, Any] = context.folder.read_json(REPORT)
+    report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
 
 
-def release_lease(context: Context) -> None:
+def release_lease(run: Run) -> None:
     """Give the right back; does nothing when it has gone to somebody else."""
-    context.lease.release(context.plan.lease)
+    run.lease.release(run.plan.lease)
+
+
+def _deleted_text(objects: int) -> str:
+    return f"{objects:,} objects were deleted." if objects else ""

@@ -137,6 +137,27 @@ def test_what_a_try_published_between_the_look_and_the_put_gives_way(writer: Obj
     assert json.loads(writer.get("x.json")) == {"of": "later", "try": 2}
 
 
+def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: ObjectWriter) -> None:
+    """A later try claims and writes after an orphan looked at the number, and before it writes."""
+    orphan = StepTry.claim(writer, "s")
+    orphan.replace("page.html", b"first")
+    assert writer.get("page.html") == b"first"
+
+    class Late:
+        """Lets the later try come between the orphan's look and its put."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(writer, name)
+
+        def put_if_match(self, *arguments: object) -> object:
+            StepTry.claim(writer, "s").replace("page.html", b"of the later one")
+            return writer.put_if_match(*arguments)  # type: ignore[arg-type]
+
+    with pytest.raises(OvertakenError):
+        StepTry(Late(), "s", orphan.number).replace("page.html", b"of the orphan")  # type: ignore[arg-type]
+    assert writer.get("page.html") == b"of the later one"
+
+
 def test_a_summary_that_slipped_in_before_a_later_claim_is_no_result(folder: RunFolder) -> None:
     """The orphan looked, a later try was claimed, the orphan wrote: nobody reads it, and the later one replaces
     it."""

@@ -1,0 +1,106 @@
+"""Delete the candidates of some parts. This is the only module of the collection that is handed a deleter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN
+from dredge.icechunk.ids import hashes_of_names
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import GateConfig
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.runs.sweep import DeletingTask
+from dredge.storage import open_deleter
+
+ALIVE_CODE = "alive_again"
+_REASONS = dict.fromkeys(OBJECT_FOLDERS, "unreachable") | {OVERWRITTEN: "overwritten"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConfig:
+    """What all tasks need.
+
+    Attributes:
+        gate: what must hold before each request.
+        delete_keys: keys handed to the deleter at once.
+        alive: sets of what became live since the mark, by kind.
+    """
+
+    gate: GateConfig
+    delete_keys: int
+    alive: dict[str, PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTask:
+    """One task.
+
+    Attributes:
+        kind: of the objects.
+        parts: of candidates.
+        needed: names of the copies of the repo info that the operations log needs now; empty for other kinds.
+    """
+
+    kind: str
+    parts: list[PartInfo]
+    needed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResult:
+    """How a task ended.
+
+    Attributes:
+        stopped: whether the gate closed before everything was done.
+        failed: objects that could not be deleted.
+    """
+
+    stopped: bool
+    failed: int
+
+
+@partition_function
+def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> DeleteResult:
+    """Delete the candidates of some parts that are not alive again and not done.
+
+    Raises:
+        FormatError: a candidate lies outside the folder of its kind.
+        LeaseHeldError: the right to delete is lost.
+        OvertakenError: the sweep is being tried again elsewhere.
+    """
+    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate)
+    for part in task.parts:
+        rows = deleting.undone(part, FOLDERS[task.kind])
+        rows = rows.append_column("reason", pa.array([_REASONS[task.kind]] * rows.num_rows, pa.string()))
+        alive = _alive(run.folder, config, task, rows)
+        deleting.keep(part, rows.filter(pa.array(alive)), [ALIVE_CODE] * int(alive.sum()))
+        if not deleting.delete(part, _groups(rows.filter(pa.array(~alive)), config.delete_keys)):
+            return DeleteResult(stopped=True, failed=deleting.failed)
+    return DeleteResult(stopped=False, failed=deleting.failed)
+
+
+def _groups(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    whole = rows.combine_chunks()
+    for start in range(0, whole.num_rows, size):
+        yield whole.slice(start, size)
+
+
+def _alive(
+    folder: RunFolder, config: DeleteConfig, task: DeleteTask, rows: pa.Table
+) -> npt.NDArray[np.bool_]:
+    """Tell for each candidate whether it came into use since the mark."""
+    names = pc.utf8_slice_codeunits(rows["address"], len(FOLDERS[task.kind]))
+    if task.kind == OVERWRITTEN:
+        found: npt.NDArray[np.bool_] = pc.is_in(names, pa.array(task.needed, pa.string())).to_numpy()
+        return found
+    hashes, is_id = hashes_of_names(names)
+    # A candidate that is no id cannot have come from the listing: it stays.
+    return sets.contains(sets.read_ids(folder, config.alive[task.kind]), hashes) | ~is_id

@@ -1,0 +1,149 @@
+"""Bulk delete: look again, then delete the candidates kind by kind, and write down what became of each.
+
+    look again → snapshots → transaction logs → manifests → chunks → old repo infos → settle the ledger
+
+What names something goes before what it names, and the next kind begins only when nothing of the last one failed:
+whatever stops the sweep, no file is left that names a deleted one.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+
+from dredge.errors import RefusedError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.bulk_delete.deleting import DeleteConfig, DeleteTask, delete_parts
+from dredge.icechunk.collection.bulk_delete.output import BulkDeleteOutput
+from dredge.icechunk.collection.bulk_delete.recheck import (
+    error_of_stop,
+    find_use,
+    look_again,
+    newly_live,
+    refuse_use,
+)
+from dredge.icechunk.collection.bulk_delete.settle import settle
+from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
+from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.repository import read_repo_info
+from dredge.runs.chain import check_chain, links_of
+from dredge.runs.gate import GateConfig
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
+from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.watch import Watch, watching
+
+log = logging.getLogger("dredge")
+
+STEP = BulkDeleteOutput.STEP
+LINKS = links_of(BulkDeleteOutput.INPUTS)
+"""What each result must have been made from before anything is deleted for it."""
+_REFS_LOOKED_AT = "new_since_mark"
+
+
+def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
+    """Look again, then delete the candidates; in a dry run only say what would go.
+
+    Run again after an error, it goes on where the ledger ends and tries only what is not done.
+
+    Raises:
+        RefusedError: a guard did not pass, the results do not belong together, the mark is too old, or a snapshot
+            that was to be deleted is in use again.
+        LeaseHeldError: another run has taken over.
+        UnavailableError: some objects could not be deleted; kinds after theirs were not begun.
+        ConfigError: the credentials may not delete, and nothing was.
+        PartialError: the credentials may not delete the rest.
+    """
+    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record))
+
+
+def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    guards = record.input(CheckLimitsOutput)
+    check_chain(run.folder, STEP, LINKS, record.inputs)
+    if run.plan.config.dry_run:
+        record.status = "dry_run"
+        record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
+        record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
+        return
+    if guards.verdict != "passed":
+        raise RefusedError(f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted.")
+    age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
+    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    sweep_then_settle(
+        record,
+        what=f"the sweep of run {run.plan.run_id}",
+        uri=run.folder.uri,
+        sweep=lambda: _sweep(run, runner, record),
+        settle=lambda _: settle(run, record),
+        has_begun=lambda: _REFS_LOOKED_AT in record.counts,
+    )
+
+
+def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
+    marked = read_live_snapshots(run.folder, record.input(MarkOutput))
+    keys = record.input(ListCandidatesOutput).keys(run.folder, "snapshots")
+    candidates = {key.removeprefix(FOLDERS["snapshots"]) for key in keys}
+    changes = look_again(run.reader, run.plan.spec_version, marked, candidates)
+    refuse_use(run, changes)
+    config = _config(run, record, newly_live(run.reader, changes.new))
+    record.counts[_REFS_LOOKED_AT] = len(changes.new)
+    check_chain(run.folder, STEP, LINKS, record.inputs)
+    record.attempt.check()
+    with watching(
+        run.folder,
+        config.gate.watch,
+        lambda: find_use(run, marked | changes.new, candidates),
+        run.plan.config.safety.gate_every_seconds,
+    ) as watch:
+        _delete_by_kind(run, runner, record.input(ListCandidatesOutput), config, watch)
+
+
+def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteConfig:
+    attempt, safety = record.attempt.number, run.plan.config.safety
+    return DeleteConfig(
+        gate=GateConfig(
+            lease=run.plan.lease,
+            # A name that no other driver has, also when a number comes again because its object was lost.
+            watch=f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json",
+            gate_seconds=safety.gate_every_seconds,
+            watch_seconds=safety.watch_silence_seconds_max,
+        ),
+        delete_keys=run.plan.config.tuning.delete_keys,
+        alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
+    )
+
+
+def _write_alive(run: Run, attempt: int, kind: str, ids: Ids) -> PartInfo:
+    return sets.write_ids(run.folder, f"{STEP}/_alive/{attempt:03d}-{kind}.ids", ids)
+
+
+def _delete_by_kind(
+    run: Run, runner: TaskRunner, candidates: ListCandidatesOutput, config: DeleteConfig, watch: Watch
+) -> None:
+    """Delete kind after kind, as long as nothing failed and nothing stands against it."""
+    for kind in FOLDERS:
+        parts = candidates.candidates(kind)
+        needed = _needed(run) if kind == OVERWRITTEN and parts else []
+        tasks = [
+            DeleteTask(kind=kind, parts=share, needed=needed)
+            for share in round_robin(parts, run.num_tasks(runner, len(parts)))
+        ]
+        objects = sum(part.rows for part in parts)
+        results = run.spread(runner, STEP, delete_parts, config, tasks, "objects", objects)
+        if any(result.stopped for result in results):
+            raise error_of_stop(run, watch)
+        if failed := sum(result.failed for result in results):
+            log.warning("%d %s could not be deleted; the kinds after them are left alone", failed, kind)
+            return
+
+
+def _needed(run: Run) -> list[str]:
+    """Give the copies of the repo info that the log needs now; they may be others than at the mark."""
+    return sorted(needed_copies(run.reader, read_repo_info(run.reader)))

@@ -1,0 +1,189 @@
+"""Live objects that the store does not list: lost already, or misnamed by a damaged file.
+
+A flipped bit in a manifest can turn a chunk's id into another one. Nothing is at the other id, and the true chunk
+looks as if nothing named it. So whatever is live and absent holds the run: either it was lost before, and then
+somebody should know, or the true object is among the candidates. A few of them are named, with the array and the
+place that need them, after the store was asked for each by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.format.manifests import NATIVE, ArrayRefs, parse_manifest
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.ids import encode_ids, hashes_of
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_history
+from dredge.runs.limits import Finding
+
+MANIFESTS_READ_MAX = 20
+TIPS_READ_MAX = 32
+EXAMPLES = 10
+
+_WHAT_TO_DO = (
+    "They were lost earlier, or a damaged {file} names wrong ids and the true objects look unreachable: look at"
+    " the examples with Icechunk. {repair} Until then {option} collects everything but {kind}, which cannot lose any"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentChunk:
+    """A native chunk that a manifest names and the store does not have.
+
+    Attributes:
+        key: relative to the repository.
+        manifest: id of the manifest.
+        node_id: id of the array.
+        coordinates: of the chunk in the array's grid.
+    """
+
+    key: str
+    manifest: str
+    node_id: str
+    coordinates: tuple[int, ...]
+
+    def text(self, paths: dict[str, str]) -> str:
+        """Say what needs the chunk.
+
+        Args:
+            paths: of arrays, by id; an array that is not among them is named by its id.
+        """
+        where = ", ".join(map(str, self.coordinates))
+        array = paths.get(self.node_id, f"node {self.node_id}")
+        return f"{self.key} (chunk {where} of {array}, by {MANIFESTS}{self.manifest})"
+
+
+def check_absent(run: Run, mark: MarkOutput, candidates: ListCandidatesOutput) -> Iterator[Finding]:
+    """Hold a run while something live is not in the store.
+
+    Args:
+        run: whose repository is asked.
+        mark: what is live.
+        candidates: what was listed.
+
+    Yields:
+        A finding for chunks and one for transaction logs.
+
+    Raises:
+        FormatError: a manifest changed since the index took it in, or cannot be read any more.
+    """
+    count, examples = candidates.counts["chunks_absent"], list[str]()
+    if count:
+        there, gone = _ask(run, _named_in_manifests(run, mark, candidates.absent_chunks))
+        count -= len(there)
+        paths = _paths(run)
+        examples = [chunk.text(paths) for chunk in gone[:EXAMPLES]]
+    yield _finding(
+        "chunks",
+        count,
+        run.plan.config.keep_chunks,
+        examples,
+        _WHAT_TO_DO.format(
+            file="manifest",
+            kind="chunks",
+            option="keep_chunks (--keep-chunks)",
+            repair="Write these chunks again or delete the arrays, and let the snapshots that need them expire.",
+        ),
+    )
+    logs = candidates.counts["transactions_absent"]
+    yield _finding(
+        "transactions",
+        logs,
+        run.plan.config.keep_transactions,
+        [],
+        _WHAT_TO_DO.format(
+            file="repo info",
+            kind="transaction logs",
+            option="keep_transactions (--keep-transactions)",
+            repair="The repo info names them as logs of expired ancestors.",
+        ),
+    )
+
+
+def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do: str) -> Finding:
+    rule = f"{kind}_present"
+    named = "transaction logs" if kind == "transactions" else kind
+    text = f"{named} that live files name and the store does not have: {count:,}"
+    if not count:
+        return Finding(rule, "passed", count, 0, text)
+    text += f", such as {'; '.join(examples)}" if examples else ""
+    if kept:
+        return Finding(rule, "passed", count, 0, f"{text}; none of the others is deleted in this run")
+    return Finding(rule, "held", count, 0, f"{text}. {what_to_do}")
+
+
+def _named_in_manifests(run: Run, mark: MarkOutput, wanted: Ids) -> Iterator[AbsentChunk]:
+    """Find which references name some ids, in manifests read anew and by the other loop than the mark's."""
+    live = sets.read_ids(run.folder, mark.live("manifests"))
+    for manifest, hashes in _indexed(run, live, wanted):
+        key = MANIFESTS + manifest
+        found = np.empty(0, np.uint64)
+        for array in parse_manifest(run.reader.get(key), key).arrays:
+            rows = _rows(array, wanted)
+            found = np.concatenate([found, hashes_of(array.ids[rows])])
+            for row, name in zip(rows.tolist(), encode_ids(array.ids[rows]).to_pylist(), strict=True):
+                yield AbsentChunk(CHUNKS + name, manifest, array.node_id, tuple(array.coords[row].tolist()))
+        if not np.isin(hashes, found).all():
+            raise FormatError(
+                f"{run.reader.uri}/{key} does not name the chunks that {run.state.uri}/index has for it: it"
+                " was damaged, in the store or on its way, when the index took it in. Nothing was deleted. Remove"
+                f" the folder {run.state.uri}/index, which makes the next run read every manifest again."
+            )
+
+
+def _indexed(run: Run, live: Ids, wanted: Ids) -> Iterator[tuple[str, Ids]]:
+    index = ManifestIndex.load(run.state)
+    left = MANIFESTS_READ_MAX
+    for part in index.manifest_parts.values():
+        try:
+            rows = read_manifest_rows(run.state, part)
+        except FormatError:
+            continue  # the mark read its manifests again
+        for manifest, chunks in rows:
+            if not sets.contains(live, sets.of_names([manifest])).all():
+                continue
+            hashes = wanted[sets.contains(chunks, wanted)]
+            if len(hashes):
+                yield manifest, hashes
+                left -= 1
+                if not left:
+                    return
+
+
+def _rows(array: ArrayRefs, wanted: Ids) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.flatnonzero((array.kind == NATIVE) & sets.contains(wanted, hashes_of(array.ids)))
+
+
+def _ask(run: Run, chunks: Iterator[AbsentChunk]) -> tuple[set[str], list[AbsentChunk]]:
+    """Ask the store for each chunk by name; gives the keys that are there, and the chunks that are not."""
+    there: set[str] = set()
+    gone: dict[str, AbsentChunk] = {}
+    for chunk in chunks:
+        if chunk.key in there or chunk.key in gone:
+            continue
+        try:
+            run.reader.stat(chunk.key)
+        except NotFoundError:
+            gone[chunk.key] = chunk
+        else:
+            there.add(chunk.key)
+    return there, list(gone.values())
+
+
+def _paths(run: Run) -> dict[str, str]:
+    """Give the paths of arrays by node, as some refs see them now."""
+    found: dict[str, str] = {}
+    for tip in sorted({ref.tip for ref in read_history(run.reader).refs})[:TIPS_READ_MAX]:
+        key = SNAPSHOTS + tip
+        found |= {node.id: node.path for node in parse_snapshot(run.reader.get(key), key, nodes=True).nodes}
+    return found

@@ -1,0 +1,78 @@
+"""Canaries: objects that refs surely need, found by another way than the mark's.
+
+The mark decodes manifests with its fast loop into numbers; here the other loop gives ids, which are spelled
+out and compared as names. A canary among the candidates means that one of the two is wrong: the run stops.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import NotFoundError
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.ids import ID_BYTES, encode_ids
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS
+
+REFS_MAX = 32
+MANIFESTS_MAX = 4
+LOOKED_UP_MAX = 200
+REFS_PER_MANIFEST_MAX = 2_000_000
+_NO_IDS = np.empty((0, ID_BYTES), np.uint8)
+
+
+def sample(run: Run) -> list[str]:
+    """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
+    rng = random.Random(run.plan.run_id)
+    history = run.read_history()
+    tips = sorted({ref.tip for ref in history.refs})
+    keys: list[str] = []
+    for tip in rng.sample(tips, min(REFS_MAX, len(tips))):
+        key = SNAPSHOTS + tip
+        keys.append(key)
+        used = parse_snapshot(run.reader.get(key), key).manifests
+        small = [info.id for info in used if info.refs <= REFS_PER_MANIFEST_MAX]
+        keys += [MANIFESTS + info.id for info in used]
+        for manifest in rng.sample(small, min(MANIFESTS_MAX, len(small))):
+            keys += _chunks(run, MANIFESTS + manifest, rng)
+    return sorted(set(keys))
+
+
+def _chunks(run: Run, key: str, rng: random.Random) -> list[str]:
+    arrays = parse_manifest(run.reader.get(key), key).arrays
+    ids = np.concatenate([_NO_IDS, *(array.ids[array.kind == NATIVE] for array in arrays)])
+    count = min(run.plan.config.safety.canary_chunks, len(ids))
+    rows = sorted(rng.sample(range(len(ids)), count))
+    return [CHUNKS + name for name in encode_ids(ids[rows]).to_pylist()]
+
+
+def among(run: Run, keys: Collection[str], candidates: ListCandidatesOutput) -> list[str]:
+    """Give the canaries that are candidates."""
+    wanted = pa.array(sorted(keys), pa.string())
+    found: list[str] = []
+    for kind in OBJECT_FOLDERS:
+        for table in run.folder.read_parts(candidates.candidates(kind), ["address"]):
+            found += table.filter(pc.is_in(table["address"], wanted))["address"].to_pylist()
+    return found
+
+
+def split(run: Run, keys: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Look some canaries up: those that are in the store, and those that are not."""
+    present: list[str] = []
+    absent: list[str] = []
+    for key in random.Random(run.plan.run_id).sample(keys, min(LOOKED_UP_MAX, len(keys))):
+        try:
+            run.reader.stat(key)
+        except NotFoundError:
+            absent.append(key)
+        else:
+            present.append(key)
+    return present, absent

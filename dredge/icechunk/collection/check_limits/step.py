@@ -1,0 +1,97 @@
+"""Check limits: every guard is asked; `guard.json` says what each found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from dredge.errors import LeaseHeldError, RefusedError
+from dredge.icechunk.collection.check_limits import canaries
+from dredge.icechunk.collection.check_limits.absent import check_absent
+from dredge.icechunk.collection.check_limits.output import CANARIES, CheckLimitsOutput
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.runs.limits import Finding, worst
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import StepSummary
+
+GUARD = "guard.json"
+
+
+def check_limits(run: Run) -> StepSummary:
+    """Ask every guard whether the candidates may be deleted.
+
+    Raises:
+        RefusedError: a guard said no, or a limit holds a run that is no dry run.
+    """
+    return run.step(CheckLimitsOutput, lambda record: _check_limits(run, record))
+
+
+def _check_limits(run: Run, record: StepRecord) -> None:
+    candidates = record.input(ListCandidatesOutput)
+    objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
+    listed = candidates.total("listed_objects")
+    proofs = list(_proofs(run, record))
+    findings = [*proofs, *run.plan.config.limits.check(objects, size_bytes, listed)]
+    found = {"verdict": worst(findings), "findings": [finding.to_json() for finding in findings]}
+    run.folder.publish_json(GUARD, {**found, "candidates_digest": candidates.digest})
+    record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, listed_objects=listed)
+    record.details.update(found)
+    _conclude(run, record, proofs, findings)
+
+
+def _conclude(run: Run, record: StepRecord, proofs: Sequence[Finding], findings: Sequence[Finding]) -> None:
+    """Let the run go on, or not; a dry run goes on where only a limit is in the way."""
+    verdict = worst(findings)
+    if verdict == "passed":
+        return
+    bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
+    message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
+    if verdict == "held" and run.plan.config.dry_run:
+        record.warn(f"a run that deletes would be held: {message}")
+        return
+    record.status = "held"
+    record.error = RefusedError(
+        f"{message} Read {run.folder.uri}/{GUARD}."
+        + (" Raise the limit if this is what you want." if worst(proofs) == "passed" else "")
+    )
+
+
+def _proofs(run: Run, record: StepRecord) -> Iterator[Finding]:
+    mark, candidates = record.input(MarkOutput), record.input(ListCandidatesOutput)
+    for kind, (rows, counted) in candidates.written_and_counted.items():
+        yield _must(f"{kind}_complete", rows == counted, rows, counted, "candidates were written and counted")
+    live = mark.counts["live_snapshots"]
+    yield _must("live_not_empty", live > 0, live, None, "snapshots are live")
+    yield from check_absent(run, mark, candidates)
+    yield _canaries(run, record, candidates)
+    yield _lease(run)
+
+
+def _canaries(run: Run, record: StepRecord, candidates: ListCandidatesOutput) -> Finding:
+    """Look for canaries among the candidates, and keep those that are in the store for the end of the run."""
+    sample = canaries.sample(run)
+    present, _ = canaries.split(run, sample)
+    data = json.dumps(present).encode()
+    record.parts.append(run.folder.write_bytes(f"{CheckLimitsOutput.STEP}/{CANARIES}", data, len(present)))
+    record.counts["canaries"] = len(sample)
+    found = canaries.among(run, sample, candidates)
+    example = f", such as {found[0]}" if found else ""
+    text = f"of {len(sample):,} objects that refs need are candidates{example}"
+    return _must("canaries", not found, len(found), 0, text)
+
+
+def _lease(run: Run) -> Finding:
+    number = run.plan.lease.fencing
+    try:
+        run.lease.check(run.plan.lease, run.store_now())
+    except LeaseHeldError as error:
+        return Finding("lease_held", "refused", number, None, str(error))
+    return Finding("lease_held", "passed", number, None, "is this run's lease")
+
+
+def _must(
+    rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
+) -> Finding:
+    return Finding(rule, "passed" if holds else "refused", figure, limit, f"{figure} {text}")

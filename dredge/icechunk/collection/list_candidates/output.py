@@ -1,0 +1,52 @@
+"""What list_candidates hands to later steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.sets import Ids
+from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+
+
+class ListCandidatesOutput(StepOutput):
+    """What may be deleted, and figures of all that was listed."""
+
+    STEP = "list_candidates"
+    INPUTS = (MarkOutput,)
+
+    def candidates(self, kind: str) -> list[PartInfo]:
+        """Rows of the candidates of a kind; schema `candidates.SCHEMA`."""
+        return self.parts(f"{kind}-")
+
+    def keys(self, folder: RunFolder, kind: str) -> list[str]:
+        """Read the keys of all candidates of a kind: for kinds of which there are few."""
+        keys: list[str] = []
+        for table in folder.read_parts(self.candidates(kind), ["address"]):
+            keys += table["address"].to_pylist()
+        return keys
+
+    def count(self, kind: str, figure: str) -> int:
+        """Give a figure of a kind, such as `candidates_objects` of chunks; 0 when it was not listed."""
+        return self.counts.get(f"{kind}_{figure}", 0)
+
+    def total(self, figure: str) -> int:
+        """Give the sum of a figure over all kinds."""
+        return sum(self.count(kind, figure) for kind in FOLDERS)
+
+    @property
+    def written_and_counted(self) -> dict[str, tuple[int, int]]:
+        """Rows that were written, and candidates that were counted, by kind: equal when none was lost."""
+        return {
+            kind: (sum(part.rows for part in self.candidates(kind)), self.count(kind, "candidates_objects"))
+            for kind in OBJECT_FOLDERS
+        }
+
+    @property
+    def absent_chunks(self) -> Ids:
+        """Live chunks that were not listed: some of them, sorted."""
+        hashes = self.detail("absent").get("chunks", [])
+        return np.sort(np.array([int(digits, 16) for digits in hashes], np.uint64))

@@ -1,0 +1,102 @@
+"""Read what live snapshots and manifests name. A file that is missing or damaged is an error, never skipped: what it
+names would look dead."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection.index import SnapshotRow
+from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.format.manifests import native_chunk_hashes
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.repository import MANIFESTS, SNAPSHOTS, read_parsed
+from dredge.storage import ObjectReader
+from dredge.storage.parallel import ordered_map
+
+
+def snapshot_rows(reader: ObjectReader, snapshots: Sequence[str], threads: int = 16) -> Iterator[SnapshotRow]:
+    """Read which manifests snapshots name.
+
+    Args:
+        reader: on the repository.
+        snapshots: ids.
+        threads: files fetched at once.
+
+    Raises:
+        FormatError: one is missing or damaged.
+    """
+
+    def parse(data: bytes, key: str) -> SnapshotRow:
+        manifests = parse_snapshot(data, key).manifests
+        return SnapshotRow(
+            key.removeprefix(SNAPSHOTS),
+            tuple(info.id for info in manifests),
+            tuple(info.refs for info in manifests),
+        )
+
+    with _missing_is_damage(reader):
+        yield from read_parsed(reader, [SNAPSHOTS + snapshot for snapshot in snapshots], parse, threads)
+
+
+def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
+    """Give how many chunk references each manifest has, as the snapshots that name it say.
+
+    Raises:
+        FormatError: two snapshots disagree.
+    """
+    found: dict[str, int] = {}
+    for row in rows:
+        for manifest, count in zip(row.manifests, row.refs, strict=True):
+            if found.setdefault(manifest, count) != count:
+                raise FormatError(
+                    f"{SNAPSHOTS}{row.snapshot} is damaged, or another snapshot is: it says that manifest"
+                    f" {manifest} has {count} chunk references, the other one {found[manifest]}. Nothing was"
+                    " deleted."
+                )
+    return found
+
+
+def manifest_rows(
+    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16
+) -> Iterator[tuple[str, Ids]]:
+    """Read which native chunks manifests name.
+
+    Many are fetched at once, and as many decoded at once as this process may use processors: both happen outside the
+    interpreter's lock. Never more, because a decoded manifest can be large.
+
+    Args:
+        reader: on the repository.
+        refs: how many references snapshots say that each manifest has, by id.
+        threads: files fetched at once.
+
+    Yields:
+        Id of a manifest and the ids of its chunks, in the order of the manifests' ids.
+
+    Raises:
+        FormatError: one is missing or damaged.
+    """
+    decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
+
+    def read(manifest: str) -> tuple[str, Ids]:
+        key = MANIFESTS + manifest
+        data = reader.get(key)
+        with decoding:
+            return manifest, native_chunk_hashes(data, key, refs=refs[manifest])
+
+    with _missing_is_damage(reader):
+        yield from ordered_map(read, sorted(refs), threads)
+
+
+@contextmanager
+def _missing_is_damage(reader: ObjectReader) -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise FormatError(
+            f"{reader.uri}: a live file is missing: {error}. Nothing was deleted. The repository is damaged:"
+            " delete the refs that need the file, or restore it."
+        ) from None

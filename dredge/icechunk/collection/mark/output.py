@@ -1,0 +1,67 @@
+"""What mark hands to later steps."""
+
+from __future__ import annotations
+
+import json
+
+from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+
+SNAPSHOT_NAMES = "snapshots.json"
+PRUNED = "pruned.ids"
+_CHUNKS = "chunks-"
+
+
+class MarkOutput(StepOutput):
+    """Everything that is live: sorted sets of ids, and figures."""
+
+    STEP = "mark"
+
+    def live(self, kind: str) -> PartInfo:
+        """Set of the live ids of a kind; kind is snapshots, transactions or manifests."""
+        return self.part(f"{kind}.ids")
+
+    @property
+    def pruned(self) -> PartInfo:
+        """Set of the transaction logs that only the repo info of spec 2 names."""
+        return self.part(PRUNED)
+
+    @property
+    def chunk_bits(self) -> int:
+        """The first so many bits of a chunk's id say in which shard it is."""
+        found: int = self.detail("chunk_bits")
+        return found
+
+    @property
+    def chunk_shards(self) -> list[list[PartInfo]]:
+        """Sets of live chunks, by shard; together the sets of a shard are all of its live chunks."""
+        shards: list[list[PartInfo]] = [[] for _ in range(1 << self.chunk_bits)]
+        for part in self.parts(_CHUNKS):
+            shards[int(part.name.removesuffix(".ids").rpartition("-")[2])].append(part)
+        return shards
+
+    @property
+    def chunks(self) -> int:
+        """How many ids the sets of live chunks have; a chunk that several sets name counts as often."""
+        return sum(part.rows for part in self.parts(_CHUNKS))
+
+    @property
+    def snapshot_names(self) -> PartInfo:
+        """Names of the live snapshots; read them with `read_live_snapshots`."""
+        return self.part(SNAPSHOT_NAMES)
+
+
+def chunk_set_name(task: int, shard: int) -> str:
+    """Name a set of live chunks, relative to the run's folder.
+
+    Args:
+        task: number of the task that writes it.
+        shard: number of the shard.
+    """
+    return f"{MarkOutput.STEP}/{_CHUNKS}{task:05d}-{shard:04d}.ids"
+
+
+def read_live_snapshots(folder: RunFolder, mark: MarkOutput) -> set[str]:
+    """Read the ids of the snapshots that the mark found live."""
+    return set(json.loads(folder.read_bytes(mark.snapshot_names)))

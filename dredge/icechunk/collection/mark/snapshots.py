@@ -1,0 +1,120 @@
+"""Live snapshots: their ancestors, and the manifests that each names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_snapshot_rows
+from dredge.icechunk.collection.live_files import snapshot_rows
+from dredge.icechunk.collection.mark.output import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.ids import is_id
+from dredge.icechunk.repository import SNAPSHOTS
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, in_chunks
+from dredge.storage import ObjectReader
+
+
+def snapshot_files(reader: ObjectReader) -> Iterator[tuple[str, datetime]]:
+    """List the snapshot files: id and time of each."""
+    for batch in reader.list(SNAPSHOTS):
+        keys, times = batch.column("key").to_pylist(), batch.column("last_modified").to_pylist()
+        for key, time in zip(keys, times, strict=True):
+            if is_id(key.removeprefix(SNAPSHOTS)):
+                yield key.removeprefix(SNAPSHOTS), time
+
+
+def with_ancestors(reader: ObjectReader, tips: Collection[str], history: Collection[str]) -> set[str]:
+    """Add the ancestors of what is live but not in the history: files of spec 1 name their parent.
+
+    Args:
+        reader: on the repository.
+        tips: ids of live snapshots.
+        history: ids of the snapshots in the history; the ancestors of these are in it, too.
+    """
+    live = set(tips)
+    waiting = [snapshot for snapshot in live if snapshot not in history]
+    while waiting:
+        parents = set()
+        for key, data in reader.get_many([SNAPSHOTS + snapshot for snapshot in waiting]):
+            parent = parse_snapshot(data, key).parent_id
+            if parent is not None and parent not in live:
+                parents.add(parent)
+        # An ancestor that is gone already (collected by another tool) cannot be protected any more.
+        waiting = [parent for parent in parents if _exists(reader, SNAPSHOTS + parent)]
+        live.update(waiting)
+    return live
+
+
+def _exists(reader: ObjectReader, key: str) -> bool:
+    try:
+        reader.stat(key)
+    except NotFoundError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsConfig:
+    """What all tasks need.
+
+    Attributes:
+        threads: files that a task fetches at once.
+    """
+
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsTask:
+    """One task.
+
+    Attributes:
+        index_part: name of the part of the index that it writes.
+        snapshots: ids of the snapshots that it reads.
+    """
+
+    index_part: str
+    snapshots: list[str]
+
+
+@partition_function
+def read_snapshots(run: WorkerRun, config: SnapshotsConfig, task: SnapshotsTask) -> PartInfo:
+    """Read snapshot files and write what they name as a part of the index.
+
+    Raises:
+        FormatError: a live snapshot is missing or damaged.
+    """
+    rows = list(snapshot_rows(run.open_store(), task.snapshots, config.threads))
+    run.progress.add(len(rows))
+    return write_snapshot_rows(run.open_state(), task.index_part, rows)
+
+
+def index_snapshots(run: Run, runner: TaskRunner, index: ManifestIndex, live: set[str]) -> list[SnapshotRow]:
+    """Read the live snapshots that the index lacks, and give the rows of all.
+
+    Raises:
+        FormatError: a live snapshot is missing or damaged, or no task has read it.
+    """
+    rows = index.snapshots(run.state)
+    lacking = sorted(live - rows.keys())
+    tuning, label = run.plan.config.tuning, run.folder.label
+    chunks = in_chunks(lacking, -(-len(lacking) // tuning.snapshots_per_task))
+    tasks = [
+        SnapshotsTask(index_part=f"{label}-snapshots-{number:05d}", snapshots=snapshots)
+        for number, snapshots in enumerate(chunks)
+    ]
+    config = SnapshotsConfig(threads=tuning.threads)
+    written = run.spread(runner, MarkOutput.STEP, read_snapshots, config, tasks, "snapshots", len(lacking))
+    index.add(run.state, f"{label}-1", written, [])
+    rows = index.snapshots(run.state) if written else rows
+    if missing := live - rows.keys():
+        raise FormatError(
+            f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}"
+        )
+    return [rows[snapshot] for snapshot in sorted(live)]

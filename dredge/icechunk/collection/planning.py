@@ -1,0 +1,111 @@
+"""Before the first step: the right to run, the store's time, the cutoff, and the plan that says so."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from dredge.errors import DredgeError, RefusedError
+from dredge.graveler.xid import new_descending_xid
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
+from dredge.icechunk.maintenance import RUNS, make_lease, open_state
+from dredge.icechunk.repository import spec_version
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.handover import hand_over
+from dredge.runs.lease import LeaseGrant
+from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+
+log = logging.getLogger("dredge")
+
+
+def plan_collection(
+    config: CollectConfig,
+    lease: LeaseGrant | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> CollectionPlan:
+    """Fix what a run works on, and write it as `plan.json` into a new run folder.
+
+    Args:
+        config: what the user asks for.
+        lease: the right, when it was taken before; None takes it, with the run id as holder.
+        options: None reads the environment.
+        clock: this machine's clock.
+
+    Raises:
+        NotFoundError: no repository.
+        RefusedError: clocks differ too much.
+        LeaseHeldError: another run works on the repository.
+    """
+    version = spec_version(open_reader(config.uri, options))
+    state = open_state(config.uri, options)
+    now = _checked_store_time(state, clock, config.safety.clock_skew_seconds_max)
+    run_id = new_descending_xid(now)
+    repository_lease = make_lease(state, config.safety.lease_seconds)
+    grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
+    root = config.run_root or f"{config.uri.rstrip('/')}/{RUNS}"
+    plan = CollectionPlan(
+        run_id=run_id,
+        uri=config.uri,
+        spec_version=version,
+        run_uri=f"{root.rstrip('/')}/{run_id}",
+        created_at=now,
+        cutoff=now - timedelta(seconds=config.min_age_seconds),
+        lease=grant,
+        config=config,
+    )
+    try:
+        _write_plan(plan, options)
+    except DredgeError:
+        if lease is None:  # a right that nobody will use
+            with suppress(DredgeError):
+                repository_lease.release(grant)
+        raise
+    log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
+    return plan
+
+
+def _checked_store_time(state: ObjectWriter, clock: Clock, skew_seconds_max: float) -> datetime:
+    before = clock()
+    now = store_clock(state, "")
+    ahead = (now - before).total_seconds()
+    if abs(ahead) > skew_seconds_max:
+        raise RefusedError(
+            f"the object store's clock differs from this machine's by {abs(ahead):.0f} s, more than"
+            f" {skew_seconds_max:.0f} s. Ages of objects cannot be trusted. Nothing was deleted. Set the clocks"
+            " right (NTP) and start again."
+        )
+    return now
+
+
+def _write_plan(plan: CollectionPlan, options: StorageOptions | None) -> None:
+    data = json.dumps(plan.to_json(), indent=1, sort_keys=True).encode()
+    open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
+
+
+def resume_run(run_uri: str, uri: str, grant: LeaseGrant, options: StorageOptions | None = None) -> bool:
+    """Let a collection that was planned under an earlier lease of the same holder go on under a new one.
+
+    Args:
+        run_uri: URI of the run's folder.
+        uri: the repository that the lease was taken for.
+        grant: the new lease.
+        options: None reads the environment.
+
+    Returns:
+        Whether the run goes on under this lease; it does not when it is a run of somebody else or of another
+        repository, or when a later lease was handed to it already.
+
+    Raises:
+        ConfigError: there is no run.
+        FormatError: its plan is damaged.
+        UnavailableError: others replace the plan all the time.
+    """
+    plan = read_plan(run_uri, options)
+    if plan.uri != uri or not hand_over(open_writer(run_uri, options), PLAN, grant):
+        return False
+    log.info("run %s goes on under lease number %d", plan.run_id, grant.fencing)
+    return True

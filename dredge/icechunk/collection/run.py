@@ -1,0 +1,68 @@
+"""What a step needs to work on a run: its plan, its folder, and its stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dredge.icechunk.collection.plan import CollectionPlan, read_plan
+from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.history import History
+from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.icechunk.repository import read_history
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.lease import Lease
+from dredge.runs.run import PlannedRun
+from dredge.storage import StorageOptions, open_reader, open_writer
+
+
+@dataclass(slots=True)
+class Run(PlannedRun[CollectionPlan]):
+    """A collection's run. Make it with `Run.open`."""
+
+    @classmethod
+    def open(cls, run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Run:
+        """Open a run by the URI of its folder.
+
+        Args:
+            run_uri: as `CollectionPlan.run_uri` says.
+            options: how to reach stores; None reads the environment. Tasks always read theirs.
+            clock: this machine's clock.
+
+        Raises:
+            ConfigError: there is no run.
+        """
+        plan = read_plan(run_uri, options)
+        return cls(
+            plan=plan,
+            folder=RunFolder(open_writer(run_uri, options), plan.run_id),
+            reader=open_reader(plan.uri, options),
+            state=open_state(plan.uri, options),
+            clock=clock,
+            options=options,
+        )
+
+    @property
+    def lease(self) -> Lease:
+        """The repository's lease."""
+        return make_lease(self.state, self.plan.config.safety.lease_seconds)
+
+    def read_history(self) -> History:
+        """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.
+
+        Raises:
+            NotFoundError: no repository.
+            FormatError: a file that matters is missing or cannot be trusted.
+            RefusedError: main is missing, or the history cannot be expired by time.
+        """
+        history, after = read_history(self.reader), self.plan.config.after
+        if after is None:
+            return history
+        return plan_expiration(
+            history,
+            datetime.fromisoformat(after.threshold),
+            rule=after.rule,
+            delete_expired_branches=after.delete_expired_branches,
+            delete_expired_tags=after.delete_expired_tags,
+        ).after

@@ -1,0 +1,26 @@
+"""What save_report leaves."""
+
+from __future__ import annotations
+
+from dredge.runs.output import StepOutput
+
+REPORT = "report.json"
+PAGE = "report.html"
+
+
+class SaveReportOutput(StepOutput):
+    """How the run ended, and where its report lies."""
+
+    STEP = "save_report"
+
+    @property
+    def outcome(self) -> str:
+        """How the run ended: success, dry_run, held, partial, failed or unfinished."""
+        found: str = self.detail("outcome")
+        return found
+
+    @property
+    def page(self) -> str:
+        """URI of the report as a page."""
+        found: str = self.detail("page")
+        return found

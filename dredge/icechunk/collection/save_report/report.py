@@ -1,0 +1,202 @@
+"""Put a report together from what the steps left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+from dredge.icechunk.collection.check_limits import CheckLimitsOutput
+from dredge.icechunk.collection.kinds import FOLDERS
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report.rows import rows_of_kind
+from dredge.icechunk.collection.verify import VerifyOutput
+from dredge.runs.output import StepOutput
+from dredge.runs.report import size_text
+from dredge.runs.summary import StepSummary
+
+OUTPUTS: tuple[type[StepOutput], ...] = (
+    MarkOutput,
+    ListCandidatesOutput,
+    CheckLimitsOutput,
+    BulkDeleteOutput,
+    VerifyOutput,
+)
+OUTCOMES = {
+    "success": "done",
+    "dry_run": "dry run: nothing was deleted",
+    "held": "held by a guard: nothing was deleted",
+    "partial": "not everything was deleted",
+    "failed": "failed: nothing was deleted",
+    "unfinished": "not finished",
+}
+
+type Totals = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What the steps of a run left.
+
+    Attributes:
+        summaries: of steps that are complete, or ended held or partial, by step.
+        failures: why a step is not done, by step; see `RunFolder.read_failure`.
+    """
+
+    summaries: Mapping[str, StepSummary]
+    failures: Mapping[str, dict[str, Any]]
+
+    def output[O: StepOutput](self, output: type[O]) -> O | None:
+        summary = self.summaries.get(output.STEP)
+        return None if summary is None else output.of(summary)
+
+    @property
+    def deleted_objects(self) -> int:
+        swept = self.output(BulkDeleteOutput)
+        return 0 if swept is None else swept.deleted_objects
+
+
+def build_report(run: Run) -> dict[str, Any]:
+    """Put the report of a run together.
+
+    Returns:
+        `report.json`.
+    """
+    plan, left = run.plan, _read(run)
+    guards, swept = left.output(CheckLimitsOutput), left.output(BulkDeleteOutput)
+    kinds = {kind: _figures(left, kind) for kind in FOLDERS}
+    outcome = _outcome(left, plan.config.dry_run)
+    totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
+    return {
+        "format": 1,
+        "title": f"Collection of {plan.uri}",
+        "run_id": plan.run_id,
+        "repository": plan.uri,
+        "spec_version": plan.spec_version,
+        "started_at": plan.created_at.isoformat(),
+        "cutoff": plan.cutoff.isoformat(),
+        "dry_run": plan.config.dry_run,
+        "outcome": outcome,
+        "outcome_text": OUTCOMES[outcome],
+        "headline": _headline(outcome, totals, plan.config.after is not None),
+        "what_to_do": _what_to_do(outcome, bool(left.failures)),
+        "facts": _facts(run, left.output(MarkOutput)),
+        **totals,
+        "kinds": {kind: figures for kind, figures in kinds.items() if figures},
+        "rows": [
+            row for kind, figures in kinds.items() for row in rows_of_kind(kind, figures, plan.config.dry_run)
+        ],
+        "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
+        "failures": [] if swept is None else swept.failures,
+        "warnings": [warning for summary in left.summaries.values() for warning in summary.warnings],
+        "findings": [] if guards is None else guards.findings,
+        "steps": [_step(left, output.STEP) for output in OUTPUTS],
+    }
+
+
+def _read(run: Run) -> _Left:
+    summaries: dict[str, StepSummary] = {}
+    failures: dict[str, dict[str, Any]] = {}
+    for step in (output.STEP for output in OUTPUTS):
+        done = run.folder.read_summary(step)
+        failure = run.folder.standing_failure(step, done)
+        if (summary := done or run.folder.read_incomplete(step)) is not None:
+            summaries[step] = summary
+        if failure is not None:
+            failures[step] = failure
+    return _Left(summaries, failures)
+
+
+def _figures(left: _Left, kind: str) -> dict[str, int]:
+    """What was listed and deleted of a kind, without the kind's name."""
+    start = f"{kind}_"
+    return {
+        name.removeprefix(start): value
+        for output in (left.output(ListCandidatesOutput), left.output(BulkDeleteOutput))
+        if output is not None
+        for name, value in output.counts.items()
+        if name.startswith(start)
+    }
+
+
+def _sum(kinds: Mapping[str, Mapping[str, int]], what: str) -> dict[str, int]:
+    return {
+        unit: sum(figures.get(f"{what}_{unit}", 0) for figures in kinds.values())
+        for unit in ("objects", "bytes")
+    }
+
+
+def _outcome(left: _Left, dry_run: bool) -> str:
+    def status(output: type[StepOutput]) -> str:
+        return left.summaries[output.STEP].status if output.STEP in left.summaries else ""
+
+    if status(BulkDeleteOutput) == "partial":
+        return "partial"
+    if status(CheckLimitsOutput) == "held":
+        return "held"
+    if left.failures:
+        return "partial" if left.deleted_objects else "failed"
+    if any(output.STEP not in left.summaries for output in OUTPUTS):
+        return "unfinished"
+    return "dry_run" if dry_run else "success"
+
+
+def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
+    if outcome in ("success", "partial"):
+        gone = totals["deleted"]
+        text = f"{gone['objects']:,} objects were deleted, {size_text(gone['bytes'])} freed."
+        failed = totals["failed"]["objects"]
+        return text + (f" {failed:,} could not be deleted." if failed else "")
+    would = totals["candidates"]
+    when = "After the planned expiration, " if is_preview else ""
+    return f"{when}{would['objects']:,} objects may be deleted, which would free {size_text(would['bytes'])}."
+
+
+def _what_to_do(outcome: str, has_failures: bool) -> str:
+    if outcome == "held":
+        return "Read the guards below. Those that did not pass say why, and a limit can be raised if you want this."
+    if outcome == "partial":
+        return "Run the sweep again: it goes on where it stopped."
+    return "Read what went wrong below; then start a new run." if has_failures else ""
+
+
+def _facts(run: Run, mark: MarkOutput | None) -> list[tuple[str, str]]:
+    plan = run.plan
+    facts = [
+        ("Repository", plan.uri),
+        ("Spec version", str(plan.spec_version)),
+        ("Run", plan.run_id),
+        ("Planned", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC, by the store's clock"),
+        ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
+    ]
+    if plan.config.after is not None:
+        older = plan.config.after.threshold
+        facts.append(("As after", f"an expiration of what is older than {older}, planned, not applied"))
+    if mark is not None:
+        counts = mark.counts
+        facts.append(
+            (
+                "Live",
+                f"{counts['live_snapshots']:,} snapshots, {counts['live_manifests']:,} manifests with"
+                f" {counts['live_references']:,} chunk references; {counts['manifests_read']:,} read anew",
+            )
+        )
+    return facts
+
+
+def _step(left: _Left, step: str) -> dict[str, Any]:
+    summary, failed = left.summaries.get(step), step in left.failures
+    if summary is None:
+        status = "failed" if failed else "not done"
+        return {"step": step, "status": status, "seconds": "", "figures": "", "counts": {}}
+    shown = {name: value for name, value in summary.counts.items() if value}
+    return {
+        "step": step,
+        "status": "failed" if failed and summary.status == "success" else summary.status,
+        "seconds": round(summary.seconds, 1),
+        "figures": ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in shown.items()),
+        "counts": dict(summary.counts),
+    }

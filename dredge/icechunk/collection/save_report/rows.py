@@ -1,0 +1,78 @@
+"""The table of a report: what became of the objects of each kind, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dredge.icechunk.collection.kinds import OVERWRITTEN
+
+_NAMES = {
+    "snapshots": "snapshots",
+    "transactions": "transaction logs",
+    "manifests": "manifests",
+    "chunks": "chunks",
+    OVERWRITTEN: "old repo infos",
+}
+_SWEPT = {
+    "deleted": "nothing reached it",
+    "missing": "was gone already",
+    "failed": "could not be deleted",
+    "kept": "came into use meanwhile",
+}
+
+type Row = dict[str, Any]
+
+
+def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[Row]:
+    """Give the rows of a kind.
+
+    Args:
+        kind: of objects.
+        figures: of the listing and the sweep, without the kind's name; empty when it was not listed.
+        dry_run: nothing was to be deleted.
+    """
+    if not figures:
+        return
+    yield from _kept(kind, figures)
+    candidates = figures.get("candidates_objects", 0)
+    swept = {outcome: figures.get(f"{outcome}_objects", 0) for outcome in _SWEPT}
+    if candidates and not any(swept.values()):
+        verdict = "would be deleted" if dry_run else "candidate"
+        yield _row(kind, verdict, "nothing reaches it", candidates, figures["candidates_bytes"])
+    for outcome, why in _SWEPT.items():
+        if swept[outcome]:
+            yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
+
+
+def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[Row]:
+    young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
+    foreign = figures.get("foreign", 0)
+    live = figures.get("listed_objects", 0) - figures.get("candidates_objects", 0) - young - foreign - spared
+    if live:
+        yield _row(kind, "kept", "needed", live, _live_bytes(figures))
+    if young:
+        yield _row(kind, "kept", "younger than the cutoff", young, figures["young_bytes"])
+    if spared:
+        why = "nothing reaches it, but none of its kind is to be deleted"
+        yield _row(kind, "kept", why, spared, figures["spared_bytes"])
+    if foreign:
+        yield _row(kind, "kept", "not a name that Icechunk gives", foreign, None)
+
+
+def _live_bytes(figures: Mapping[str, int]) -> int | None:
+    """Bytes of live objects; None where nobody counted, because foreign objects lie among them."""
+    if figures.get("foreign", 0) or "listed_bytes" not in figures:
+        return None
+    others = sum(figures.get(f"{what}_bytes", 0) for what in ("candidates", "young", "spared"))
+    return figures["listed_bytes"] - others
+
+
+def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> Row:
+    return {
+        "kind": _NAMES[kind],
+        "verdict": verdict,
+        "why": why,
+        "objects": objects,
+        "size_bytes": size_bytes,
+    }

@@ -1,0 +1,88 @@
+"""Verify: what was deleted is gone, and what is live is there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+from dredge.icechunk.collection.check_limits import CheckLimitsOutput, canaries
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.verify.output import VerifyOutput
+from dredge.icechunk.ids import hashes_of_names
+from dredge.runs import ledger
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import StepSummary
+
+SAMPLE = 200
+
+
+def verify(run: Run) -> StepSummary:
+    """Look at a sample of what was deleted, at every live snapshot and manifest, and at chunks of every ref.
+
+    Raises:
+        FormatError: something live is not in the store. It says what; the ledger says whether this run
+            deleted it.
+    """
+    return run.step(VerifyOutput, lambda record: _verify(run, record))
+
+
+def _verify(run: Run, record: StepRecord) -> None:
+    problems = [*_lost(run, record), *_lost_canaries(run, record), *_still_there(run, record)]
+    if problems:
+        record.status = "partial"
+        record.error = FormatError(
+            f"run {run.plan.run_id}: {'; '.join(problems)}. Look into the ledger of"
+            f" {run.folder.uri} before anything else is deleted."
+        )
+
+
+def _lost(run: Run, record: StepRecord) -> Iterator[str]:
+    """List the snapshots and manifests, and look whether all live ones are there."""
+    for kind in ("snapshots", "manifests"):
+        live = sets.read_ids(run.folder, record.input(MarkOutput).live(kind))
+        prefix = OBJECT_FOLDERS[kind]
+        listed = [
+            hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(prefix)))[0]
+            for batch in run.reader.list(prefix)
+        ]
+        record.counts[f"live_{kind}"] = len(live)
+        if absent := int((~sets.contains(sets.unite(listed), live)).sum()):
+            yield f"{absent} live {kind} are not in the store"
+
+
+def _lost_canaries(run: Run, record: StepRecord) -> Iterator[str]:
+    """Look for the canaries again that the store had before the sweep."""
+    sample = record.input(CheckLimitsOutput).read_canaries(run.folder)
+    _, gone = canaries.split(run, sample)
+    record.counts["canaries"] = len(sample)
+    if gone:
+        yield f"{len(gone)} objects that refs need are gone since the guards looked, such as {gone[0]}"
+
+
+def _still_there(run: Run, record: StepRecord) -> Iterator[str]:
+    """Ask for a sample of the deleted objects."""
+    rng = random.Random(run.plan.run_id)
+    keys: list[str] = []
+    for table in run.folder.read_parts(record.input(BulkDeleteOutput).settled):
+        deleted = table.filter(pc.equal(table["outcome"], ledger.DELETED))["address"].to_pylist()
+        keys += rng.sample(deleted, min(SAMPLE, len(deleted)))
+    keys = rng.sample(keys, min(SAMPLE, len(keys)))
+    record.counts["deleted_sample"] = len(keys)
+    left = [key for key in keys if _is_there(run, key)]
+    if left:
+        yield f"{len(left)} deleted objects are still there, such as {left[0]}"
+
+
+def _is_there(run: Run, key: str) -> bool:
+    try:
+        run.reader.stat(key)
+    except NotFoundError:
+        return False
+    return True

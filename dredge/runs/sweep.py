@@ -1,0 +1,185 @@
+"""What every sweep does around its deleting: no old mark, the ledger settled whatever happened, and, in each task,
+nothing deleted without the gate and a row in the ledger.
+
+    driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then tasks that delete
+                                                 └ settle  one row for each object, and figures
+    task     DeletingTask    undone → keep, delete group by group
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import DredgeError, FormatError, RefusedError
+from dredge.runs import ledger
+from dredge.runs.defects import foreseen
+from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.partial import as_partial, partial_after
+from dredge.runs.partition import WorkerRun
+from dredge.runs.perform import StepRecord
+from dredge.runs.report import duration_text
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectDeleter
+
+log = logging.getLogger("dredge")
+
+
+def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: timedelta) -> None:
+    """Refuse to delete for a mark that is too old.
+
+    Args:
+        run_id: for the message.
+        planned_at: the store's time when the run was planned, which is before its mark.
+        now: the store's time.
+        age_max: oldest mark that may be swept.
+
+    Raises:
+        RefusedError: it is older.
+    """
+    age = now - planned_at
+    if age > age_max:
+        raise RefusedError(
+            f"run {run_id} was planned {duration_text(age)} ago; a mark older than {duration_text(age_max)} is not"
+            " swept. Nothing (more) was deleted. Start a new run."
+        )
+
+
+def sweep_then_settle(
+    record: StepRecord,
+    what: str,
+    uri: str,
+    sweep: Callable[[], None],
+    settle: Callable[[bool], DredgeError | None],
+    has_begun: Callable[[], bool],
+) -> None:
+    """Delete, and settle the ledger whatever stopped the deleting.
+
+    Args:
+        record: of the step; gets the status and the error to end with, when not all was deleted.
+        what: names the sweep in the error of a defect.
+        uri: where the run lies, for the same.
+        sweep: deletes.
+        settle: counts in the record what became of each object; is told whether the sweep went through all of them,
+            and gives the error for objects that could not be deleted.
+        has_begun: whether anything may have been deleted.
+
+    Raises:
+        DredgeError: the ledger could not be settled after a sweep that nothing stopped.
+    """
+    stopped: DredgeError | None = None
+    try:
+        with foreseen(what, uri):
+            sweep()
+    except DredgeError as error:
+        stopped = error
+    with partial_after(lambda: what_was_deleted(record, has_begun())):
+        try:
+            failed = settle(stopped is None)
+        except DredgeError:
+            if stopped is None:
+                raise
+            log.exception("the ledger could not be settled")
+            failed = None
+    error_to_end_with = stopped or failed
+    if error_to_end_with is not None:
+        record.status = "partial"
+        record.error = as_partial(error_to_end_with, what_was_deleted(record, has_begun()))
+
+
+def what_was_deleted(record: StepRecord, has_begun: bool) -> str:
+    """Say in a sentence what a sweep has deleted; "" when it has deleted nothing.
+
+    Args:
+        record: of the step.
+        has_begun: whether anything may have been deleted, as long as the ledger is not settled.
+    """
+    deleted = record.counts.get("deleted_objects")
+    if deleted is None:  # the ledger was not settled
+        return "What was deleted is in the ledger." if has_begun else ""
+    return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
+
+
+class DeletingTask:
+    """One task of a sweep.
+
+    Args:
+        run: as the task sees it.
+        deleter: on what is collected.
+        gate: what must hold before each request.
+        turn: round between two re-checks; makes the names of the ledger's raw files.
+
+    Attributes:
+        failed: objects that could not be deleted.
+    """
+
+    def __init__(self, run: WorkerRun, deleter: ObjectDeleter, gate: GateConfig, turn: int = 0) -> None:
+        self.failed = 0
+        self._run = run
+        self._deleter = deleter
+        self._gate = Gate.of_task(run, gate)
+        self._attempt = self._gate.attempt.number
+        self._fencing = gate.lease.fencing
+        self._turn = turn
+
+    def undone(self, part: PartInfo, folder: str) -> pa.Table:
+        """Read the candidates of a part that have no final outcome yet.
+
+        Args:
+            part: of the candidates.
+            folder: where all of them must lie, with its slash.
+
+        Raises:
+            FormatError: one lies elsewhere.
+        """
+        rows = self._run.folder.read_part(part)
+        if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
+            raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
+        done = ledger.finished(ledger.read_raw(self._run.folder, ledger.stem_of(part)))
+        return rows.filter(pc.invert(pc.is_in(rows["address"], done)))
+
+    def keep(self, part: PartInfo, rows: pa.Table, codes: Sequence[str]) -> None:
+        """Write into the ledger that candidates of a part are kept.
+
+        Args:
+            part: of the candidates.
+            rows: with address, size and reason.
+            codes: why, one for each row.
+        """
+        if rows.num_rows:
+            kept = [ledger.KEPT] * rows.num_rows
+            self._write(part, 0, ledger.rows_of(rows, kept, self._attempt, self._fencing, code=codes))
+
+    def delete(self, part: PartInfo, groups: Iterable[pa.Table]) -> bool:
+        """Delete candidates of a part, group by group, as long as the gate is open.
+
+        Args:
+            part: of the candidates.
+            groups: with address, size and reason; the next one is taken when the last one is done.
+
+        Returns:
+            Whether all were gone through; no when the gate is closed.
+
+        Raises:
+            LeaseHeldError: the right to delete is lost.
+            OvertakenError: the sweep is being tried again elsewhere.
+        """
+        for number, group in enumerate(groups, 1):
+            if not self._gate.is_open():
+                return False
+            outcomes = self._deleter.delete(group["address"].to_pylist(), self._gate.lets_through)
+            self.failed += sum(item.outcome == ledger.FAILED for item in outcomes)
+            self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
+            if self._gate.has_shut:
+                self._gate.is_open()  # raises what is wrong
+                return False
+        return True
+
+    def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:
+        name = ledger.stem_of(part)
+        ledger.write_raw(self._run.folder, name, self._attempt, self._turn, number, rows)
+        self._run.progress.add(rows.num_rows)

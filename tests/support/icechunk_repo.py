@@ -1,0 +1,123 @@
+"""A repository on which expired snapshots are garbage, and its collection step by step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.list_candidates import step as list_step
+from dredge.icechunk.collection.steps import (
+    Run,
+    check_limits,
+    list_candidates,
+    mark,
+    plan_collection,
+    run_steps,
+)
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.ids import ALPHABET
+from dredge.icechunk.repository import read_history
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_reader, open_writer
+from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
+
+SAMPLE = scenarios()[0]
+"""The design document's history; expired by `expire_middle`, 1, 2, 4, 6 and 7 are garbage."""
+_HERE = LocalRunner()
+
+
+class Repo:
+    """A repository in a local folder.
+
+    Args:
+        folder: where it lies.
+        ids: snapshots by their short names.
+    """
+
+    def __init__(self, folder: Path, ids: Mapping[str, str] | None = None) -> None:
+        self.folder, self.ids, self.uri = folder, ids or {}, f"file://{folder}"
+
+    @property
+    def library(self) -> Any:
+        """The repository as Icechunk sees it."""
+        return quiet().Repository.open(local_storage(self.folder))
+
+    @property
+    def spec(self) -> int:
+        """Its spec, 1 or 2."""
+        return read_history(open_reader(self.uri)).spec_version
+
+    def config(self, **changes: Any) -> CollectConfig:
+        """A run that deletes at once; what the tests of safety change back."""
+        settings = {"dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0} | changes
+        return CollectConfig(uri=self.uri, **settings)
+
+    def plan(self, **changes: Any) -> Run:
+        """Plan a run."""
+        return Run.open(plan_collection(self.config(**changes)).run_uri)
+
+    def listed(self, **changes: Any) -> Run:
+        """Go as far as to have candidates."""
+        run = self.plan(**changes)
+        mark(run, _HERE)
+        list_candidates(run, _HERE)
+        return run
+
+    def guarded(self, **changes: Any) -> Run:
+        """Go as far as a run goes before it deletes."""
+        run = self.listed(**changes)
+        check_limits(run)
+        return run
+
+    def metadata(self) -> dict[str, bytes]:
+        """All that Dredge keeps in the repository, by key."""
+        reader = open_writer(f"{self.uri}/_dredge")
+        return {key: reader.get(key) for batch in reader.list("") for key in batch["key"].to_pylist()}
+
+    def collected(self, folder: Path) -> dict[str, set[str]]:
+        """What an undisturbed collection of a copy below a folder leaves."""
+        shutil.copytree(self.folder, folder / "copy")
+        run_steps(Repo(folder / "copy", self.ids).plan(), _HERE)
+        return objects(folder / "copy")
+
+
+def expire_middle(uri: str, ids: Mapping[str, str], **where: Any) -> None:
+    """Expire what is older than snapshot 8 of `SAMPLE`."""
+    history = read_history(open_reader(uri, where.get("options")))
+    middle = (history.snapshots[ids["7"]].flushed_at + history.snapshots[ids["8"]].flushed_at) // 2
+    expire(uri, instant(middle), **where)
+
+
+def expired_sample(folder: Path, spec: int) -> Repo:
+    """Build `SAMPLE` and expire it."""
+    ids = build(local_storage(folder), graph_of(SAMPLE), spec)
+    expire_middle(f"file://{folder}", ids)
+    return Repo(folder, ids)
+
+
+def change_number(session: Any, value: int) -> None:
+    """Change the first number of the sample's array in a session."""
+    import zarr
+
+    zarr.open_array(session.store, path="numbers")[0] = value
+
+
+def main_manifest(folder: Path) -> Path:
+    """Give the only manifest that main's tip uses."""
+    tip = read_history(open_reader(f"file://{folder}")).branches["main"]
+    (info,) = parse_snapshot((folder / "snapshots" / tip).read_bytes(), tip).manifests
+    return folder / "manifests" / info.id
+
+
+def split_local_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """List local folders in ranges too, as other stores are."""
+    bounds = ["", *sorted(first + second for first in ALPHABET for second in "0G")[1:], ""]
+    assert len(list(pairwise(bounds))) == 64
+    monkeypatch.setattr(list_step, "bounds_for", lambda *_: bounds)

@@ -1,0 +1,201 @@
+"""The sweep deletes in order, goes on where it stopped, and does nothing without the right to."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, LeaseHeldError, PartialError, RefusedError, UnavailableError
+from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection.config import Safety, Tuning
+from dredge.icechunk.collection.save_report.report import build_report
+from dredge.icechunk.collection.steps import bulk_delete, check_limits, release_lease, verify
+from dredge.icechunk.maintenance import make_lease
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import DeleteOutcome, open_deleter
+from tests.support.icechunk import contents, objects
+from tests.support.icechunk_repo import Repo
+
+HERE = LocalRunner()
+
+
+def failing(kind: str, times: int, code: str = "SlowDown") -> Callable[[str], Any]:
+    left = [times]
+
+    class Failing:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
+            if keys[0].startswith(kind) and left[0]:
+                left[0] -= 1
+                return [DeleteOutcome(key, "failed", code, "later") for key in keys]
+            return self.inner.delete(keys)
+
+    return Failing
+
+
+def test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finishes(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded()
+    chunks = objects(repo.folder)["chunks"]
+    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 1))
+    with pytest.raises(UnavailableError, match="5 objects could not be deleted"):
+        bulk_delete(run, HERE)
+    assert objects(repo.folder)["chunks"] == chunks
+    report = build_report(run)
+    assert (report["outcome"], report["failed"]["objects"]) == ("partial", 5)
+    summary = bulk_delete(run, HERE)
+    assert summary.status == "success"
+    assert summary.counts["failed_objects"] == 0
+    assert summary.counts["deleted_objects"] == (20 if repo.spec == 1 else 15)
+    attempts = [
+        row["attempt"]
+        for table in run.folder.read_parts(summary.parts_below("bulk_delete/manifests"))
+        for row in table.to_pylist()
+    ]
+    assert set(attempts) == {2}
+
+
+def test_objects_that_the_key_pair_may_not_delete_are_no_promise_that_nothing_was_touched(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded()
+    before = objects(repo.folder)
+    monkeypatch.setattr(deleting, "open_deleter", failing("snapshots", 1, "AccessDenied"))
+    with pytest.raises(ConfigError, match="may not delete them"):
+        bulk_delete(run, HERE)
+    assert objects(repo.folder) == before
+    monkeypatch.setattr(deleting, "open_deleter", failing("manifests", 1, "AccessDenied"))
+    with pytest.raises(PartialError, match=r"5 objects could not be deleted.*may not delete them"):
+        bulk_delete(run, HERE)
+    assert bulk_delete(run, HERE).counts["failed_objects"] == 0
+
+
+def test_a_key_pair_that_ends_while_deleting_is_no_promise_either(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded()
+
+    class Ending:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
+            if keys[0].startswith("manifests"):
+                raise ConfigError("the key pair has expired")
+            return self.inner.delete(keys)
+
+    monkeypatch.setattr(deleting, "open_deleter", Ending)
+    with pytest.raises(PartialError, match=r"expired\. \d+ objects were deleted"):
+        bulk_delete(run, HERE)
+
+
+def test_kill_between_any_two_requests_leaves_a_sound_repository_and_a_rerun_finishes(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    total = 20 if repo.spec == 1 else 15
+    readable = {name: contents(repo.library, branch=name) for name in repo.library.list_branches()}
+    for requests in (1, 5, 7, 12, total - 1):
+        folder = tmp_path / f"killed-{requests}"
+        shutil.copytree(repo.folder, folder)
+        copy = Repo(folder, repo.ids)
+        run = copy.guarded(tuning=Tuning(delete_keys=1))
+        done = [0]
+
+        class Killed:
+            def __init__(self, uri: str, done: list[int] = done, limit: int = requests) -> None:
+                self.inner, self.done, self.limit = open_deleter(uri), done, limit
+
+            def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
+                if self.done[0] == self.limit:
+                    raise KeyboardInterrupt
+                self.done[0] += 1
+                return self.inner.delete(keys)
+
+        monkeypatch.setattr(deleting, "open_deleter", Killed)
+        with pytest.raises(KeyboardInterrupt):
+            bulk_delete(run, HERE)
+        assert {
+            name: contents(copy.library, branch=name) for name in copy.library.list_branches()
+        } == readable
+        monkeypatch.setattr(deleting, "open_deleter", open_deleter)
+        summary = bulk_delete(run, HERE)
+        assert summary.counts["deleted_objects"] == total
+        verify(run)
+
+
+def test_lost_lease_stops_the_sweep_before_anything_is_deleted(repo: Repo) -> None:
+    run = repo.guarded()
+    before = objects(repo.folder)
+    release_lease(run)
+    make_lease(run.state, 60).acquire("somebody else")
+    with pytest.raises(LeaseHeldError):
+        bulk_delete(run, HERE)
+    assert objects(repo.folder) == before
+
+
+def test_lease_lost_during_the_sweep_stops_it_before_the_next_request(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded(tuning=Tuning(delete_keys=1), safety=Safety(gate_every_seconds=0))
+
+    class Overtaken:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
+            run.lease.release(run.plan.lease)
+            make_lease(run.state, 60).acquire("somebody else")
+            return self.inner.delete(keys)
+
+    monkeypatch.setattr(deleting, "open_deleter", Overtaken)
+    with pytest.raises(LeaseHeldError):
+        bulk_delete(run, HERE)
+    assert build_report(run)["deleted"]["objects"] == 1
+
+
+def test_what_names_something_is_deleted_before_what_it_names(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repo.guarded()
+    kinds: list[str] = []
+
+    class Recording:
+        def __init__(self, uri: str) -> None:
+            self.inner = open_deleter(uri)
+
+        def delete(self, keys: Sequence[str], *_asked: object) -> list[DeleteOutcome]:
+            kinds.extend(dict.fromkeys(key.split("/")[0] for key in keys))
+            return self.inner.delete(keys)
+
+    monkeypatch.setattr(deleting, "open_deleter", Recording)
+    bulk_delete(run, HERE)
+    logs = ["transactions"] if repo.spec == 1 else []
+    assert kinds == ["snapshots", *logs, "manifests", "chunks"]
+
+
+def test_old_mark_is_not_swept(repo: Repo) -> None:
+    run = repo.guarded(safety=Safety(mark_age_hours_max=0.0))
+    before = objects(repo.folder)
+    with pytest.raises(RefusedError, match="a mark older than 0 s is not swept"):
+        bulk_delete(run, HERE)
+    assert objects(repo.folder) == before
+
+
+@pytest.mark.parametrize("verdict", ["held", "refused"])
+def test_sweep_deletes_nothing_when_the_guards_did_not_pass(v1: Repo, verdict: str) -> None:
+    run = v1.listed()
+    summary = check_limits(run)
+    # A summary that looks complete, as the one of a dry run does whose guards would hold a run.
+    run.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))
+    before = objects(v1.folder)
+    with pytest.raises(RefusedError, match="the guards did not pass"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before

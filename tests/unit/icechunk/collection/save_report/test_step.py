@@ -1,0 +1,85 @@
+"""The report is written whatever became of the run, and an older one never replaces a newer one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dredge.errors import OvertakenError, UnavailableError
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report import REPORT, SaveReportOutput, step
+from dredge.icechunk.collection.steps import collect, run_steps, save_report
+from dredge.icechunk.maintenance import make_lease, open_state
+from dredge.runs.tasks import LocalRunner
+from tests.support.icechunk_repo import Repo
+
+PAGE = "report.html"
+
+
+def before_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+    """Let the next report of this driver stop for once when it is put together."""
+    real, left = step.build_report, [meanwhile]
+
+    def slept(run: Run) -> dict[str, Any]:
+        report = real(run)
+        if left:
+            left.pop()()
+        return report
+
+    monkeypatch.setattr(step, "build_report", slept)
+
+
+def between_its_files(run: Run, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+    """Let the next report of this driver stop for once when only `report.json` is written."""
+    real = run.folder.publish_json
+
+    def slept(*arguments: Any) -> None:
+        real(*arguments)
+        meanwhile()
+
+    monkeypatch.setattr(run.folder, "publish_json", slept)
+
+
+@pytest.mark.parametrize("sleep", [before_it_is_written, between_its_files])
+def test_an_orphaned_report_gives_way_to_a_newer_one(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch, sleep: Callable[..., None]
+) -> None:
+    """It was put together before the run went on; the newer one says how the run ended."""
+    orphan = v1.plan()
+    retry = Run.open(orphan.plan.run_uri)
+
+    def ended() -> None:
+        run_steps(retry, LocalRunner())
+        save_report(retry)
+
+    sleep(orphan, monkeypatch, ended)
+    with pytest.raises(OvertakenError, match="step save_report"):
+        save_report(orphan)
+    assert retry.folder.read_json(REPORT)["outcome"] == "success"
+    assert "not finished" not in retry.folder.writer.get(PAGE).decode()
+    summary = retry.folder.read_summary(SaveReportOutput.STEP)
+    assert summary is not None
+    assert SaveReportOutput.of(summary).outcome == "success"
+
+
+def test_report_is_written_anew_whenever_it_is_asked_for(v1: Repo) -> None:
+    run = v1.plan(dry_run=True)
+    assert save_report(run).details["outcome"] == "unfinished"
+    run_steps(run, LocalRunner())
+    assert save_report(run).details["outcome"] == "dry_run"
+    assert run.folder.read_json(REPORT)["outcome"] == "dry_run"
+    assert "dry run: nothing was deleted" in run.folder.writer.get(PAGE).decode()
+
+
+def test_lease_is_given_back_although_the_report_cannot_be_written(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: object) -> None:
+        raise UnavailableError("the store does not answer")
+
+    monkeypatch.setattr(step, "render_html", unavailable)
+    with pytest.raises(UnavailableError, match="does not answer"):
+        collect(v1.config())
+    make_lease(open_state(v1.uri)).acquire("the next run")

@@ -1,0 +1,110 @@
+"""The manifest index: read once for ever, and never believed when it is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dredge.errors import FormatError
+from dredge.icechunk.collection import index
+from dredge.icechunk.collection.index import read_manifest_rows, write_manifest_rows
+from dredge.icechunk.collection.steps import collect, mark
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_writer
+from tests.support.icechunk import ROOT_ID, counts_of
+from tests.support.icechunk_repo import Repo, change_number
+
+IDS = [np.array(values, np.uint64) for values in ([1, 5, 9], [], [2**64 - 1])]
+ROWS = list(zip(("A", "B", "C"), IDS, strict=True))
+
+
+def test_second_run_reads_no_manifest_again(repo: Repo) -> None:
+    first = collect(repo.config(dry_run=True))
+    assert counts_of(first, "mark")["manifests_read"] == 9
+    second = collect(repo.config(dry_run=True))
+    assert counts_of(second, "mark")["manifests_read"] == 0
+    assert second["kinds"] == first["kinds"]
+    session = repo.library.writable_session("main")
+    change_number(session, 99)
+    session.commit("new")
+    third = collect(repo.config(dry_run=True))
+    assert counts_of(third, "mark")["manifests_read"] == 1
+
+
+def test_damaged_index_is_read_again_from_the_repository(repo: Repo) -> None:
+    good = collect(repo.config(dry_run=True))
+    for path in (repo.folder / "_dredge" / "index" / "parts").iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    again = collect(repo.config(dry_run=True))
+    assert again["kinds"] == good["kinds"]
+    assert counts_of(again, "mark")["manifests_read"] == 9
+    for path in (repo.folder / "_dredge" / "index" / "heads").iterdir():
+        path.write_bytes(b"{}")
+    assert collect(repo.config(dry_run=True))["kinds"] == good["kinds"]
+
+
+def test_index_rows_round_trip(repo: Repo) -> None:
+    state = open_writer(f"file://{repo.folder}/_dredge")
+    rows = [("A" * 19 + "0", np.array([1, 5], np.uint64)), (ROOT_ID, np.empty(0, np.uint64))]
+    part = index.write_manifest_rows(state, "one", rows)
+    read = index.read_manifest_rows(state, part)
+    assert [(name, ids.tolist()) for name, ids in read] == [(name, ids.tolist()) for name, ids in rows]
+
+
+def test_index_of_an_earlier_reader_is_not_believed(repo: Repo) -> None:
+    collect(repo.config(dry_run=True))
+    heads = repo.folder / "_dredge" / "index" / "heads"
+    for path in list(heads.iterdir()):
+        value = json.loads(path.read_bytes())
+        del value["format"]
+        data = json.dumps(value, sort_keys=True).encode()
+        path.unlink()
+        stem = path.stem.rpartition("-")[0]
+        (heads / f"{stem}-{hashlib.sha256(data).hexdigest()}.json").write_bytes(data)
+    run = repo.plan(dry_run=True)
+    assert mark(run, LocalRunner()).counts["manifests_read"] == 9
+
+
+def test_part_of_manifests_comes_back_as_written() -> None:
+    state = open_writer("memory://test-sets-part")
+    part = write_manifest_rows(state, "x", ROWS)
+    assert [(name, ids.tolist()) for name, ids in read_manifest_rows(state, part)] == [
+        ("A", [1, 5, 9]),
+        ("B", []),
+        ("C", [2**64 - 1]),
+    ]
+    assert read_manifest_rows(state, write_manifest_rows(state, "none", [])) == []
+
+
+@pytest.mark.parametrize("place", [0, 8, 12, -1])
+def test_part_with_a_changed_byte_is_refused(place: int) -> None:
+    state = open_writer(f"memory://test-sets-changed-{place}")
+    part = write_manifest_rows(state, "x", ROWS)
+    data = bytearray(state.get(part.name))
+    data[place] ^= 1
+    state.put(part.name, bytes(data))
+    with pytest.raises(FormatError, match="are not those that were written"):
+        read_manifest_rows(state, part)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"PAR1 of an older release", bytes(8) + bytes(16), bytes(8) + bytes(3)]
+)
+def test_part_of_another_layout_is_refused(data: bytes) -> None:
+    state = open_writer(f"memory://test-sets-layout-{len(data)}")
+    state.put("p", data)
+    part = PartInfo("p", 3, len(data), hashlib.sha256(data).hexdigest())
+    with pytest.raises(FormatError, match=r"p (is not a part|does not have the rows)"):
+        read_manifest_rows(state, part)
+
+
+def test_part_with_fewer_manifests_than_were_written_is_refused() -> None:
+    state = open_writer("memory://test-sets-fewer")
+    part = replace(write_manifest_rows(state, "x", ROWS), rows=4)
+    with pytest.raises(FormatError, match="does not have the rows"):
+        read_manifest_rows(state, part)

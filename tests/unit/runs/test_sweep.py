@@ -1,0 +1,212 @@
+"""What every sweep does around its deleting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import (
+    ConfigError,
+    DefectError,
+    DredgeError,
+    FormatError,
+    LeaseHeldError,
+    PartialError,
+    RefusedError,
+)
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import GateConfig, write_look
+from dredge.runs.lease import Lease
+from dredge.runs.partition import Stores, WorkerRun
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
+from dredge.runs.sweep import DeletingTask, refuse_old_mark, sweep_then_settle
+from dredge.runs.tries import StepTry
+from dredge.storage import DeleteOutcome, ObjectWriter, forget_memory_store, open_writer
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+WATCH = "bulk_delete/_watch/1.json"
+
+
+@pytest.fixture
+def writer() -> Iterator[ObjectWriter]:
+    yield open_writer("memory://sweep-test/run")
+    forget_memory_store("sweep-test")
+
+
+@pytest.fixture
+def record(writer: ObjectWriter) -> StepRecord:
+    return StepRecord({}, StepTry.claim(writer, ledger.STEP))
+
+
+def test_a_mark_is_swept_up_to_its_oldest_age() -> None:
+    refuse_old_mark("r", NOW - 12 * HOUR, NOW, 12 * HOUR)
+    with pytest.raises(RefusedError, match="planned 12 h 1 min ago; a mark older than 12 h is not swept"):
+        refuse_old_mark("r", NOW - 12 * HOUR - timedelta(minutes=1), NOW, 12 * HOUR)
+
+
+def swept(
+    record: StepRecord,
+    stops: DredgeError | None = None,
+    deleted: int = 0,
+    settles: Callable[[bool], DredgeError | None] = lambda _: None,
+) -> None:
+    def sweep() -> None:
+        if stops is not None:
+            raise stops
+
+    def settle(complete: bool) -> DredgeError | None:
+        failed = settles(complete)
+        record.counts["deleted_objects"] = deleted
+        return failed
+
+    sweep_then_settle(record, "the sweep", "memory://x", sweep, settle, lambda: True)
+
+
+def test_a_sweep_that_went_through_ends_well(record: StepRecord) -> None:
+    swept(record, deleted=3)
+    assert (record.status, record.error) == ("success", None)
+
+
+def test_a_sweep_that_stopped_is_settled_and_ends_with_its_error(record: StepRecord) -> None:
+    said: list[bool] = []
+    swept(record, LeaseHeldError("lost"), deleted=3, settles=lambda complete: said.append(complete))
+    assert said == [False]
+    assert record.status == "partial"
+    assert isinstance(record.error, LeaseHeldError)
+
+
+def test_objects_that_could_not_be_deleted_end_the_step_too(record: StepRecord) -> None:
+    swept(record, settles=lambda _: RefusedError("3 failed"))
+    assert record.status == "partial"
+    assert str(record.error) == "3 failed"
+
+
+@pytest.mark.parametrize(("deleted", "family"), [(0, ConfigError), (3, PartialError)])
+def test_no_error_says_that_nothing_was_touched_once_something_was(
+    record: StepRecord, deleted: int, family: type[Exception]
+) -> None:
+    swept(record, ConfigError("the key pair has expired"), deleted=deleted)
+    assert type(record.error) is family
+
+
+def damaged(complete: bool) -> DredgeError | None:
+    raise FormatError("the ledger is damaged")
+
+
+def test_what_stopped_a_sweep_is_not_hidden_by_a_ledger_that_cannot_be_settled(record: StepRecord) -> None:
+    swept(record, LeaseHeldError("lost"), settles=damaged)
+    assert isinstance(record.error, LeaseHeldError)
+    with pytest.raises(FormatError, match="the ledger is damaged"):
+        swept(record, settles=damaged)
+
+
+def test_a_defect_in_a_sweep_is_settled_like_any_other_stop(record: StepRecord) -> None:
+    def defective() -> None:
+        raise ZeroDivisionError
+
+    sweep_then_settle(record, "the sweep", "memory://x", defective, lambda _: None, lambda: False)
+    assert isinstance(record.error, DefectError)
+
+
+class Deleter:
+    """Deletes all keys but those that are to fail, as long as it may."""
+
+    def __init__(self, fails: Sequence[str] = ()) -> None:
+        self.keys: list[str] = []
+        self.fails = fails
+
+    def delete(self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True) -> list[DeleteOutcome]:
+        assert may_send()
+        self.keys += keys
+        return [
+            DeleteOutcome(key, "failed", "SlowDown", "later")
+            if key in self.fails
+            else DeleteOutcome(key, "deleted")
+            for key in keys
+        ]
+
+
+class Sweep:
+    """A run with one part of candidates and an open gate."""
+
+    def __init__(self, writer: ObjectWriter) -> None:
+        self.attempt = StepTry.claim(writer, ledger.STEP)
+        self.folder = RunFolder(writer, "r", self.attempt)
+        grant = Lease(writer, HOUR, lambda: datetime.now(UTC)).acquire("run r")
+        self.gate = GateConfig(lease=grant, watch=WATCH, gate_seconds=0, watch_seconds=60)
+        stores = Stores(
+            run_uri=writer.uri,
+            run_id="r",
+            attempt=self.attempt.to_json(),
+            store_uri=writer.uri,
+            state_uri=writer.uri,
+            progress="bulk_delete/_progress/x",
+        )
+        self.run = WorkerRun.open(stores, "00000")
+        write_look(self.folder, WATCH, True, "")
+
+    def part(self, *addresses: str) -> PartInfo:
+        return self.folder.write_table("listing", 0, rows(*addresses), "chunks-0000")
+
+    def task(self, deleter: Deleter) -> DeletingTask:
+        return DeletingTask(self.run, deleter, self.gate)
+
+    def outcomes(self, part: PartInfo) -> dict[str, str]:
+        found = ledger.best(ledger.read_raw(self.folder, ledger.stem_of(part)))
+        return dict(zip(found["address"].to_pylist(), found["outcome"].to_pylist(), strict=True))
+
+
+def rows(*addresses: str) -> pa.Table:
+    return pa.table({"address": addresses, "size": [1] * len(addresses), "reason": ["x"] * len(addresses)})
+
+
+@pytest.fixture
+def sweep(writer: ObjectWriter) -> Sweep:
+    return Sweep(writer)
+
+
+def test_every_outcome_is_in_the_ledger_and_only_failures_are_tried_again(sweep: Sweep) -> None:
+    part = sweep.part("d/a", "d/b", "d/c")
+    task = sweep.task(Deleter(fails=["d/b"]))
+    task.keep(part, rows("d/c"), ["alive_again"])
+    assert task.delete(part, [rows("d/a"), rows("d/b")])
+    assert task.failed == 1
+    assert sweep.outcomes(part) == {"d/a": "deleted", "d/b": "failed", "d/c": "kept"}
+    assert task.undone(part, "d/")["address"].to_pylist() == ["d/b"]
+
+
+def test_a_candidate_outside_its_folder_stops_the_task(sweep: Sweep) -> None:
+    with pytest.raises(FormatError, match="names an object outside d/"):
+        sweep.task(Deleter()).undone(sweep.part("d/a", "e/b"), "d/")
+
+
+def test_no_group_is_sent_once_the_gate_is_closed(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a", "d/b"), Deleter()
+
+    def groups() -> Iterator[pa.Table]:
+        yield rows("d/a")
+        write_look(sweep.folder, WATCH, False, "a branch moved")
+        yield rows("d/b")
+
+    assert not sweep.task(deleter).delete(part, groups())
+    assert deleter.keys == ["d/a"]
+    assert sweep.outcomes(part) == {"d/a": "deleted"}
+
+
+def test_a_settled_part_counts_its_outcomes_and_names_some_failures(sweep: Sweep) -> None:
+    part = sweep.part("d/a", "d/b", "d/c", "d/d")
+    sweep.task(Deleter(fails=["d/b", "d/c"])).delete(part, [rows("d/a", "d/b", "d/c", "d/d")])
+    found = ledger.best(ledger.read_raw(sweep.folder, ledger.stem_of(part)))
+    settled = ledger.settle_rows(sweep.folder, part, found, ["outcome"], 1)
+    assert settled.groups == [
+        {"outcome": "deleted", "objects": 2, "bytes": 2},
+        {"outcome": "failed", "objects": 2, "bytes": 2},
+    ]
+    assert settled.failures == [{"address": "d/b", "code": "SlowDown", "message": "later"}]
+    assert settled.part.name == "bulk_delete/chunks-0000-00000.parquet"
