@@ -1,12 +1,11 @@
 """The commit protocol and step 2's life-cycle between processes on PostgreSQL, some of which are killed.
 
-DREDGE_SECONDS=60 runs longer.
+`./run test long` runs for a minute, DREDGE_SECONDS sets another time.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +16,12 @@ from dredge.graveler.catalog import Catalog
 from dredge.graveler.errors import MissingError, RepositoryInDeletionError
 from dredge.kv import open_store
 from tests.support import protocol_processes as processes
+from tests.support.depth import depth
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.protocol_processes import REPOSITORY, calls, check, open_catalog
 
-pytestmark = pytest.mark.system
-SECONDS = float(os.environ.get("DREDGE_SECONDS", "5"))
+pytestmark = [pytest.mark.system, pytest.mark.hunt]
+SECONDS = depth(5, 60, "DREDGE_SECONDS")
 STARTUP_SECONDS = 4.0
 
 
