@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.airflow import Airflow
+    from tests.support.postgres import PostgresServer
     from tests.support.spark import ConnectServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,3 +101,12 @@ def airflow() -> Iterator[Airflow]:
 
     yield Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))
     gc.collect()  # what Airflow left open is told off here, where it is expected
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The one PostgreSQL server of the test process; each test makes a database of its own."""
+    from tests.support.postgres import postgres_server
+
+    with postgres_server(fsync=False) as running:
+        yield running
