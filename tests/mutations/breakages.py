@@ -22,6 +22,8 @@ class Breakage(NamedTuple):
 
 
 GC = "dredge/gc"
+RECHECK = "test_sweep_keeps_what_a_branch_that_was_made_after_the_mark_reads_and_what_a_policy_keeps_for_it"
+HISTORIES = "test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing"
 
 AGE_AND_PLACE = (
     Breakage(
@@ -95,14 +97,14 @@ STAGED = (
         f"{GC}/mark_uncommitted/step.py",
         "        if proof.addresses:",
         "        if False:",
-        ("test_trap_04_rows_that_the_server_lost_with_a_branch_are_asked_for_again",),
+        ("test_sweep_keeps_staged_objects_while_branches_come_and_go_within_each_page",),
     ),
     Breakage(
         "heads that branches had during the scan are forgotten",
         f"{GC}/mark_uncommitted/step.py",
-        "scan.heads.update(after.items())",
-        "pass",
-        ("test_what_moves_from_a_head_back_into_staging_while_the_re_check_reads_stays",),
+        "rows = sorted(scan.heads)",
+        "rows = list[tuple[str, str]]()",
+        ("test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays",),
     ),
     Breakage(
         "staging that vanished is fine",
@@ -171,7 +173,7 @@ COMPARED = (
         f"{GC}/subtract/earlier_runs.py",
         "elif info.last_modified < cutoff:",
         "elif True:",
-        ("test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing",),
+        (HISTORIES,),
     ),
     Breakage(
         "identical content is garbage like any other",
@@ -223,7 +225,7 @@ OPTIMIZED = (
         f"{GC}/state/advance.py",
         "min(end, plan.covers_until)",
         "end",
-        ("test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing",),
+        (HISTORIES,),
     ),
     Breakage(
         "what a run kept is forgotten",
@@ -244,14 +246,14 @@ OPTIMIZED = (
         f"{GC}/list_committed/collect_tasks.py",
         "            sums.take_away(item.addresses)",
         "            pass",
-        ("test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing",),
+        (HISTORIES,),
     ),
     Breakage(
         "what new ranges name does not count",
         f"{GC}/list_committed/collect_tasks.py",
         "            sums.add(item.addresses)",
         "            pass",
-        ("test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing",),
+        (HISTORIES,),
     ),
     Breakage(
         "paths that another policy kept are not looked at again",
@@ -310,7 +312,7 @@ SWEEP = (
         f"{GC}/bulk_delete/recheck.py",
         "if range_id not in known.ranges}",
         "if False}",
-        ("test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found",),
+        (RECHECK,),
     ),
     Breakage(
         "the re-check forgets heads of the time of its scan",
@@ -324,7 +326,7 @@ SWEEP = (
         f"{GC}/bulk_delete/recheck.py",
         "    _find_new_paths(run, runner, known, where, active)\n",
         "",
-        ("test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths",),
+        (RECHECK,),
     ),
     Breakage(
         "verdicts are skipped",

@@ -26,6 +26,6 @@ def depth(quick: int, long: int, variable: str = "") -> int:
 
 def load_profile() -> None:
     """Choose what Hypothesis does in tests that do not say it themselves."""
-    settings.register_profile("quick", derandomize=True)
+    settings.register_profile("quick", derandomize=True, deadline=None)
     settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
     settings.load_profile("long" if IS_LONG else "quick")
