@@ -112,7 +112,12 @@ class BrokenTree:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=self.root,
-            env={**_environment(), "PYTHONPATH": str(self.root), "DREDGE_FAILURES": str(failures)},
+            env={
+                **_environment(),
+                "PYTHONPATH": str(self.root),
+                "DREDGE_FAILURES": str(failures),
+                "DREDGE_SHRINK": "off",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
