@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.depth import IS_LONG, load_profile
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.airflow import Airflow
+    from tests.support.postgres import PostgresServer
     from tests.support.spark import ConnectServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +47,17 @@ def _airflow_environment() -> None:
 
 
 _airflow_environment()
+load_profile()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what is marked `long` to `./run test long`."""
+    if IS_LONG:
+        return
+    left = [item for item in items if item.get_closest_marker("long")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 @pytest.fixture(scope="session")
@@ -87,3 +101,12 @@ def airflow() -> Iterator[Airflow]:
 
     yield Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))
     gc.collect()  # what Airflow left open is told off here, where it is expected
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The one PostgreSQL server of the test process; each test makes a database of its own."""
+    from tests.support.postgres import postgres_server
+
+    with postgres_server(fsync=False) as running:
+        yield running

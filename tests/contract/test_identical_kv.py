@@ -33,9 +33,25 @@ from tests.support.kv_drivers import DRIVERS
 from tests.support.lakes import make_lake
 
 STORES = [name for name in sorted(DRIVERS) if name != "memory"]
+ON_EVERY_STORE = {
+    "test_trap_06_45_the_records_keep_the_same_bytes_uploaded_again",
+    "test_a_store_with_the_same_name_elsewhere_stops_the_run",
+    "test_nothing_of_the_store_is_written_down",
+    "test_optimized_runs_read_the_records_too",
+}
+"""What a driver has a part in. That drivers read and write alike is the conformance suite's matter, so that the other
+stories are told on one store, and on all of them in `./run test long`."""
 
 
-@pytest.fixture(params=STORES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "url" in metafunc.fixturenames:
+        everywhere = metafunc.function.__name__ in ON_EVERY_STORE
+        others = () if everywhere else (pytest.mark.long,)
+        stores = [pytest.param(name, marks=() if name == "sqlite" else others) for name in STORES]
+        metafunc.parametrize("url", stores, indirect=True)
+
+
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with DRIVERS[request.param].fresh_url(tmp_path, request) as found:
         monkeypatch.setenv(URL, found)

@@ -21,23 +21,17 @@ from operators.kv.clean import LakeFSKVCleanTrashOperator
 from operators.kv.scan import LakeFSKVScanTrashOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.kv_world import World
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "p%ss/w@rd:s3cret"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
-
-
 @pytest.fixture
-def database(server: PostgresServer) -> Iterator[str]:
+def database(postgres: PostgresServer) -> Iterator[str]:
     """A store with a live repository and an orphan, and the connection `lakefs_kv_default` to it."""
-    url = server.new_database()
+    url = postgres.new_database()
     world = World(datetime.now(UTC) - timedelta(days=3))
     _, token = world.repository("lake")
     world.stage(token)
@@ -46,14 +40,14 @@ def database(server: PostgresServer) -> Iterator[str]:
     with psycopg.connect(url) as connection:
         rows = [tuple(row) for row in world.store.all_rows()]
         connection.cursor().executemany("INSERT INTO kv VALUES (%s, %s, %s)", rows)
-    postgres = {
+    connection_fields = {
         "conn_type": "postgres",
-        "host": str(server.folder),
+        "host": str(postgres.folder),
         "schema": url.partition("@/")[2].partition("?")[0],
         "login": "postgres",
         "password": PASSWORD,
     }
-    with connections(lakefs_kv_default=postgres, aws_default=None):
+    with connections(lakefs_kv_default=connection_fields, aws_default=None):
         yield url
 
 

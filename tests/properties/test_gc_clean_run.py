@@ -4,22 +4,20 @@ alive. `DREDGE_CASES` sets the number of histories.
 
 from __future__ import annotations
 
-import os
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.depth import depth
 from tests.support.gc import CatalogClient, Parallel, make_world
 from tests.support.histories import History, alive, operation
 from tests.support.lakes import with_settings
 
-CASES = int(os.environ.get("DREDGE_CASES", "60"))
+CASES = depth(60, 1500, "DREDGE_CASES")
 
 
 @settings(
     max_examples=CASES,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(

@@ -22,6 +22,7 @@ from dredge.gc.check_limits.questions import (
 from dredge.gc.sets.hashes import unite
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats, Ref
+from tests.support.depth import depth
 
 NAMESPACE = "s3://bucket/lake"
 text = st.text(
@@ -30,7 +31,7 @@ text = st.text(
 gaps = st.lists(st.integers(1, 3) | st.integers(1, 3 * PAGE), max_size=60)
 
 
-@settings(deadline=None, derandomize=True, max_examples=500)
+@settings(deadline=None, max_examples=depth(500, 5000))
 @given(gaps=gaps, dense=st.lists(st.integers(1, 40), max_size=300))
 def test_every_wanted_path_is_in_one_question_and_few_are_needed(gaps: list[int], dense: list[int]) -> None:
     ranks = np.cumsum([*gaps, *dense, *gaps], dtype=np.int64)
@@ -92,7 +93,7 @@ class Branch:
         return [Ref("main", "c")]
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, max_examples=depth(300, 3000))
 @given(
     head=st.lists(text, unique=True, max_size=40),
     staged=st.dictionaries(text, st.sampled_from(["data/suspect", "data/other"]), max_size=20),

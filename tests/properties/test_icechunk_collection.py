@@ -6,7 +6,6 @@ all they use, until an expiration drops them. `DREDGE_CASES` sets the number of 
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from dredge.icechunk.history import History
 from dredge.icechunk.ids import encode_ids
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
+from tests.support.depth import depth
 from tests.support.icechunk import (
     build,
     contents,
@@ -35,7 +35,7 @@ from tests.support.icechunk import (
     scenarios,
 )
 
-SEEDS = range(int(os.environ.get("DREDGE_CASES", "10")))
+SEEDS = range(depth(10, 60, "DREDGE_CASES"))
 
 
 def threshold_at(history: History, ids: dict[str, str], time: float) -> datetime:
@@ -131,6 +131,7 @@ def test_scenarios_are_collected_as_the_library_does(
     assert objects(folder)["snapshots"] == left | (set(after.snapshots) - after.reachable())
 
 
+@pytest.mark.hunt
 @pytest.mark.parametrize("spec", [1, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_repositories_are_collected_as_the_library_does(seed: int, spec: int, tmp_path: Path) -> None:

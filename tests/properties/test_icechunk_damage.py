@@ -8,7 +8,6 @@ that did not come about). `DREDGE_CASES` sets the number of random cases a spec.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -26,9 +25,10 @@ from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.ids import hash_of
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
+from tests.support.depth import depth
 from tests.support.icechunk import build, local_storage, objects, random_graph
 
-SEEDS = range(int(os.environ.get("DREDGE_CASES", "6")))
+SEEDS = range(depth(6, 60, "DREDGE_CASES"))
 DAMAGES_EACH = 25
 
 
@@ -121,6 +121,7 @@ def put_back(rng: random.Random, folder: Path) -> bool:
     return True
 
 
+@pytest.mark.hunt
 @pytest.mark.parametrize("spec", [1, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_damage_makes_a_collection_delete_what_lived(seed: int, spec: int, tmp_path: Path) -> None:

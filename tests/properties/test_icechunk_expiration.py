@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -24,9 +23,10 @@ from dredge.icechunk.history import History
 from dredge.icechunk.library import delete_ref
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader, open_writer
+from tests.support.depth import depth
 from tests.support.icechunk import Graph, build, local_storage, quiet, random_graph
 
-CASES = int(os.environ.get("DREDGE_CASES", "24"))
+CASES = depth(24, 400, "DREDGE_CASES")
 VARIANTS = 4  # thresholds and flags a history
 SEEDS = range(max(1, CASES // VARIANTS))
 
@@ -70,6 +70,7 @@ def read_times(folder: Path, ids: dict[str, str]) -> dict[str, int]:
     }
 
 
+@pytest.mark.hunt
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("spec", [1, 2])
 def test_plan_is_what_the_library_does(seed: int, spec: int, tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_plan_is_what_the_library_does(seed: int, spec: int, tmp_path: Path) -> 
             assert differ(plan, case.history(), released) == []
 
 
+@pytest.mark.hunt
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_place_edits_leave_what_the_library_would_leave(seed: int, tmp_path: Path) -> None:
     for case in cases(seed, 1, tmp_path):
@@ -136,6 +138,7 @@ def document_oracle(case: Case, times: dict[str, int], threshold: int) -> dict[s
     return {label: [case.ids[name] for name in ancestry(tip)] for label, tip in refs.items()}
 
 
+@pytest.mark.hunt
 @pytest.mark.parametrize("seed", SEEDS)
 def test_document_rule_applied_in_place_leaves_what_the_document_says(seed: int, tmp_path: Path) -> None:
     for case in cases(1000 + seed, 1, tmp_path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +20,7 @@ from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+DATABASE = "airflow.db"
 
 #: Warnings of Airflow, its providers and their libraries on a run; ours stay errors.
 FILTERS = (
@@ -36,12 +41,9 @@ class Airflow:
 
     @classmethod
     def prepare(cls, home: Path) -> Airflow:
-        """Make the database of the home that the environment names."""
+        """Give the home that the environment names an empty database."""
         home.mkdir(parents=True, exist_ok=True)
-        command = [str(Path(sys.executable).with_name("airflow")), "db", "migrate"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"airflow db migrate failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        shutil.copy(_empty_database(), home / DATABASE)
         return cls(home)
 
     def run(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
@@ -80,6 +82,30 @@ class DagRun:
             rendered = {row.task_id: dict(row.rendered_fields) for row in fields}
         tasks = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
         return cls(str(run.state), tasks, returned, rendered, failures)
+
+
+def _empty_database() -> Path:
+    """An empty database, made once for these versions of the dependencies: that takes half a minute."""
+    versions = (ROOT / "uv.lock").read_bytes() + sys.version.encode()
+    folder = ROOT / ".dredge" / "test-airflow" / hashlib.sha256(versions).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / DATABASE
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes want it at once
+        if not made.exists():
+            with tempfile.TemporaryDirectory() as home:
+                _migrate(home)
+                shutil.copy(Path(home) / DATABASE, folder / "new")
+            (folder / "new").replace(made)
+    return made
+
+
+def _migrate(home: str) -> None:
+    command = [str(Path(sys.executable).with_name("airflow")), "db", "migrate"]
+    env = {**os.environ, "AIRFLOW_HOME": home}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"airflow db migrate failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
 
 
 @contextmanager

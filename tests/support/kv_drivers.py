@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.support.dynamodb import dynamodb_server, table_url
-from tests.support.postgres import PostgresServer, postgres_server
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,9 @@ def _sqlite(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     yield f"sqlite://{folder}/kv%20store.db"
 
 
-@cache
-def _postgres_server(config: pytest.Config) -> PostgresServer:
-    return config_scope(config, postgres_server(fsync=False))
-
-
 @contextmanager
 def _postgres(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    yield _postgres_server(request.config).new_database()
+    yield request.getfixturevalue("postgres").new_database()
 
 
 @cache

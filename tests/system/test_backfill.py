@@ -31,7 +31,7 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.live_airflow import LiveAirflow, live_airflow
-from tests.support.postgres import postgres_server
+from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.system
 
@@ -132,7 +132,9 @@ def marker(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def airflow(days: Days, marker: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAirflow]:
+def airflow(
+    days: Days, marker: Path, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveAirflow]:
     connection = {
         "conn_type": "lakefs",
         "host": days.lake.server.endpoint,
@@ -140,10 +142,8 @@ def airflow(days: Days, marker: Path, tmp_path_factory: pytest.TempPathFactory) 
         "password": KEY_PAIR.secret_access_key,
     }
     environ = {"AIRFLOW_CONN_LAKEFS_DEFAULT": json.dumps(connection), "DREDGE_TEST_FAIL": str(marker)}
-    with (
-        postgres_server(fsync=False) as postgres,
-        live_airflow(tmp_path_factory.mktemp("airflow") / "home", postgres, environ) as running,
-    ):
+    home = tmp_path_factory.mktemp("airflow") / "home"
+    with live_airflow(home, postgres, environ) as running:
         yield running
 
 

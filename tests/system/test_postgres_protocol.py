@@ -1,14 +1,13 @@
 """The commit protocol and step 2's life-cycle between processes on PostgreSQL, some of which are killed.
 
-DREDGE_SECONDS=60 runs longer.
+`./run test long` runs for a minute, DREDGE_SECONDS sets another time.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,13 @@ from dredge.graveler.catalog import Catalog
 from dredge.graveler.errors import MissingError, RepositoryInDeletionError
 from dredge.kv import open_store
 from tests.support import protocol_processes as processes
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.depth import depth
+from tests.support.postgres import PostgresServer
 from tests.support.protocol_processes import REPOSITORY, calls, check, open_catalog
 
-pytestmark = pytest.mark.system
-SECONDS = float(os.environ.get("DREDGE_SECONDS", "5"))
+pytestmark = [pytest.mark.system, pytest.mark.hunt]
+SECONDS = depth(5, 60, "DREDGE_SECONDS")
 STARTUP_SECONDS = 4.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
 
 
 def run_processes(
@@ -58,9 +52,9 @@ def run_processes(
 
 
 def test_processes_that_write_read_and_commit_keep_every_promise(
-    server: PostgresServer, tmp_path: Path
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    url = server.new_database()
+    url = postgres.new_database()
     with open_store(url) as store:
         catalog = open_catalog(store)
         catalog.repositories.create_repository(REPOSITORY, f"file://{tmp_path}/namespace")
@@ -74,9 +68,9 @@ def test_processes_that_write_read_and_commit_keep_every_promise(
 
 
 def test_processes_at_one_repository_name_never_meet_half_a_repository(
-    server: PostgresServer, tmp_path: Path
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    url = server.new_database()
+    url = postgres.new_database()
     run_processes(processes.live, url, tmp_path, "abcd", "a", f"file://{tmp_path}/namespaces")
     found = list(calls(tmp_path))
     made = [call["partition"] for call in found if call.get("partition")]

@@ -66,6 +66,8 @@ def test_spark_submit_deletes_the_garbage_and_every_live_object_reads_back(
     planted.assert_swept()
 
 
+# On a local folder tests/spark does all steps over Connect; the way of the secrets is what only S3 shows.
+@pytest.mark.parametrize("planted", [pytest.param("local", marks=pytest.mark.long), "s3"], indirect=True)
 def test_spark_connect_deletes_the_garbage_and_every_live_object_reads_back(
     airflow: Airflow, planted: PlantedLake, spark_connect: ConnectServer
 ) -> None:

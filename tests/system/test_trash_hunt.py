@@ -6,17 +6,17 @@ now and then before it queues a token. The cleaner runs all the time. Nothing th
 ever be missing; when all is quiet the cleaner has to bring the store back to what the living
 repositories need.
 
-The seed is printed; DREDGE_HUNT_SEED repeats it, DREDGE_HUNT_SECONDS makes it longer.
+`./run test long` hunts for ten minutes with a seed of its own. The seed is printed; DREDGE_HUNT_SEED repeats it,
+DREDGE_HUNT_SECONDS sets another time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,21 +24,16 @@ import pytest
 from dredge.errors import UnavailableError
 from dredge.graveler.errors import GravelerError, NotUniqueError
 from dredge.trash.apply import NamedAgainError
+from tests.support.depth import depth
 from tests.support.kv_hunt import Crash, Ground, hunting_ground
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.hunt]
 
-SECONDS = float(os.environ.get("DREDGE_HUNT_SECONDS", "25"))
-SEED = int(os.environ.get("DREDGE_HUNT_SEED", str(random.SystemRandom().randrange(10**6))))
+SECONDS = depth(15, 600, "DREDGE_HUNT_SECONDS")
+SEED = depth(1, random.SystemRandom().randrange(10**6), "DREDGE_HUNT_SEED")
 GRACE = 4.0  # far above the longest pause below, also on a machine that is busy with other things
 LONGEST_PAUSE = 0.08
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
 
 
 class Trouble:
@@ -218,9 +213,9 @@ class CleanerLoop(threading.Thread):
                 self.kinds[outcome.finding.kind] = self.kinds.get(outcome.finding.kind, 0) + 1
 
 
-def test_nothing_live_is_lost_beside_a_busy_server(server: PostgresServer, tmp_path: Path) -> None:
-    print(f"DREDGE_HUNT_SEED={SEED} DREDGE_HUNT_SECONDS={SECONDS:g}")
-    with hunting_ground(server.new_database(), tmp_path, GRACE) as ground:
+def test_nothing_live_is_lost_beside_a_busy_server(postgres: PostgresServer, tmp_path: Path) -> None:
+    print(f"DREDGE_HUNT_SEED={SEED} DREDGE_HUNT_SECONDS={SECONDS}")
+    with hunting_ground(postgres.new_database(), tmp_path, GRACE) as ground:
         ground.create("keeper")
         ground.upload("keeper", "main", "never/touched", 3)
         trouble = Trouble(SEED)

@@ -22,7 +22,7 @@ from dredge.trash.apply import NamedAgainError
 from dredge.trash.rules import Judge
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
 from tests.support.kv_world import countdown_id
-from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.system
 GRACE = 0.4
@@ -30,15 +30,9 @@ GRACE = 0.4
 type Patch = pytest.MonkeyPatch
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server(fsync=False) as running:
-        yield running
-
-
 @pytest.fixture
-def ground(server: PostgresServer, tmp_path: Path) -> Iterator[Ground]:
-    with hunting_ground(server.new_database(), tmp_path, GRACE, id_age=3600) as made:
+def ground(postgres: PostgresServer, tmp_path: Path) -> Iterator[Ground]:
+    with hunting_ground(postgres.new_database(), tmp_path, GRACE, id_age=3600) as made:
         made.create("keeper")
         yield made
 

@@ -31,6 +31,8 @@ from tests.support.turns import Stage
 
 PATHS = ("a", "b", "c")
 ACTORS = tuple(f"p{number}" for number in range(5))
+pytestmark = pytest.mark.hunt
+
 SEEN: Counter[str] = Counter()
 """What came about in all examples of a test: a machine that stops racing is noticed."""
 

@@ -19,6 +19,8 @@ from tests.support.life_cycles import NAME, Ground, clean_handed_over
 from tests.support.turns import Explored, Scene, TurnStore
 from tests.support.turns import explore as explore_scene
 
+pytestmark = pytest.mark.hunt
+
 # DREDGE_EXPLORE=all also runs schedules that differ only in the order of what cannot notice each other.
 REDUCE = os.environ.get("DREDGE_EXPLORE") != "all"
 

@@ -23,6 +23,8 @@ from tests.support.lakes import Lake, make_lake
 from tests.support.overlaps import listing, stage
 from tests.support.turns import Actor, TurnStore, preempted_schedules, random_choice, run_turns
 
+pytestmark = pytest.mark.hunt
+
 SEEDS = int(os.environ.get("DREDGE_EXAMPLES", "60"))
 BRANCH = b"branches/main"
 

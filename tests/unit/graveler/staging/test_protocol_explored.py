@@ -24,6 +24,8 @@ from tests.support.lakes import Lake, make_lake
 from tests.support.overlaps import History, listing, log_ids, stage
 from tests.support.turns import Explored, Scene, Stage, explore
 
+pytestmark = pytest.mark.hunt
+
 CRASHES = 1 if os.environ.get("DREDGE_EXPLORE") == "all" else 0
 OURS, THEIRS = "ours", "theirs"
 Act = Callable[[Catalog], object]

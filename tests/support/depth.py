@@ -1,0 +1,31 @@
+"""How deep the hunts go: `./run test` finds what it finds again and again, `./run test long` looks further.
+
+DREDGE_TESTS=long, which `./run test long` sets, takes each hunt's second number, and Hypothesis draws new cases each
+time; otherwise all cases are the same in every run.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+IS_LONG = os.environ.get("DREDGE_TESTS") == "long"
+
+
+def depth(quick: int, long: int, variable: str = "") -> int:
+    """Give the number of cases of a hunt.
+
+    Args:
+        quick: cases in `./run test`.
+        long: cases in `./run test long`.
+        variable: of the environment, that names another number.
+    """
+    return int(os.environ.get(variable, long if IS_LONG else quick))
+
+
+def load_profile() -> None:
+    """Choose what Hypothesis does in tests that do not say it themselves."""
+    settings.register_profile("quick", derandomize=True, deadline=None)
+    settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
+    settings.load_profile("long" if IS_LONG else "quick")
