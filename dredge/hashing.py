@@ -54,11 +54,6 @@ def content_hash(
     return _hash(etags.fill_null("") if etags.null_count else etags, np.asarray(sizes).astype(np.uint64))
 
 
-def hash64_bytes(data: bytes) -> int:
-    """Hash one text: XXH64 with seed 42."""
-    return int(hash64(pa.array([data], pa.binary()))[0])
-
-
 def _hash(texts: pa.Array | pa.ChunkedArray, seeds: Hashes) -> Hashes:
     if isinstance(texts, pa.ChunkedArray):
         texts = texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)

@@ -1,4 +1,7 @@
-"""The only door to key-value stores. Start with `open_store`; `model.py` says what a store can do."""
+"""Key-value stores; no other package knows their drivers.
+
+Start with `open_store`; `model.py` says what a store can do.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,9 @@ from typing import Any
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.history import History
 
+ROOT_ID = "1CECHNKREP0F1RSTCMT0"
+"""The first snapshot of every repository that Icechunk 1.0 or newer made."""
+
 SCENARIOS = Path(__file__).parents[1] / "fixtures" / "icechunk" / "scenarios.json"
 
 

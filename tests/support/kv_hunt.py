@@ -1,7 +1,7 @@
 """An embedded lakeFS on PostgreSQL with a cleaner beside it, and places to hold either of them.
 
 The server's store is watched: a test may pause, hold or break any of its operations. The cleaner works
-on the same database through a door of its own, with margins of a second or so instead of days.
+on the same database through a connection of its own, with margins of a second or so instead of days.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Gate:
         self._open.set()
 
 
-class CleanerDoor(PostgresRows):
+class CleanerRows(PostgresRows):
     """The cleaner's way into the database, with places for a test to do something."""
 
     def __init__(self, url: str) -> None:
@@ -99,7 +99,7 @@ class Ground:
         self.lake = lake
         self.store = store
         self.safety = safety
-        self.rows = CleanerDoor(url)
+        self.rows = CleanerRows(url)
         self.state = TrashState(open_writer(f"file://{folder}/state"))
 
     @property

@@ -22,12 +22,12 @@ from dredge.icechunk.collection.steps import Context, collect, plan_collection
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import instant
-from dredge.icechunk.ids import ROOT_ID
 from dredge.icechunk.repository import read_history
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_reader
 from tests.support.icechunk import (
     OBJECT_FOLDERS,
+    ROOT_ID,
     build,
     contents,
     counts_of,

@@ -28,7 +28,6 @@ from dredge.icechunk.collection.report import make_report
 from dredge.icechunk.collection.steps import collect, release_lease
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
-from dredge.icechunk.ids import ROOT_ID
 from dredge.icechunk.maintenance import make_lease
 from dredge.icechunk.repository import read_history
 from dredge.runs import gate
@@ -36,6 +35,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.runs.tries import StepTry
 from dredge.storage import DeleteOutcome, open_deleter, open_reader
 from tests.support.icechunk import (
+    ROOT_ID,
     Graph,
     build,
     contents,
