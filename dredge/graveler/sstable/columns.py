@@ -22,12 +22,12 @@ import pyarrow as pa
 
 from dredge.compiled import kernels
 from dredge.graveler.addresses import AddressType, address_readings
-from dredge.graveler.sstable import numpy_kernels as k
 from dredge.graveler.sstable.blocks import load_block
 from dredge.graveler.sstable.envelope import RANGES, Envelope, read_envelope
 from dredge.graveler.sstable.layout import TRAILER_SIZE, Handle, damaged
 from dredge.graveler.sstable.reader import index_partitions
 from dredge.hashing import Hashes, hash64
+from dredge.kernels import interface as k
 
 type _Numbers = npt.NDArray[np.int64]
 
@@ -69,7 +69,7 @@ class RangeHashes:
         records: entries, verified.
         addresses: hash of every key of the namespace that an entry's address may mean; one an entry in the common
             case that all are relative.
-        contents: `dredge.hashing.content_hash` of each entry.
+        contents: hash of each entry's content: XXH64 of its ETag's bytes, its size as the seed.
         sizes: bytes of each entry.
         outside: entries whose address lies outside the namespace, and so has no hash.
     """
@@ -234,7 +234,7 @@ class _Decoder:
         if unknown := set(names) - set(COLUMNS):
             raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
         self._wanted = sum({_BITS[name] for name in names})
-        self._kernels: Any = kernels() or k
+        self._kernels: Any = kernels()
         self._before: _Decoded | None = None
         self._scratch = np.empty(1 << 16, np.uint8)
         self._key = np.empty(1 << 16, np.uint8)
@@ -330,7 +330,7 @@ class _Decoder:
         def room(bit: int, size: int, dtype: Any) -> npt.NDArray[Any]:
             return np.empty(size if not bit or wanted & bit else 0, dtype)
 
-        return self._kernels.Columns(
+        return k.Columns(
             address_offsets=room(k.ADDRESS, rows + 1, np.int32),
             address_bytes=room(k.ADDRESS, raw + k.SLACK, np.uint8),
             address_types=room(0, rows, np.uint8),
