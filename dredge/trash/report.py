@@ -9,14 +9,14 @@ from typing import Any
 
 from dredge.runs import pages
 from dredge.runs.report import duration_text
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 
 LINES_MAX = 2000  # of one table of the page; report.json has all
 _VERDICTS = ("trash", "wait", "report")
 _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
-def add_up(findings: Iterable[Finding], now: datetime) -> list[dict[str, Any]]:
+def add_up(findings: Iterable[TrashFinding], now: datetime) -> list[dict[str, Any]]:
     """Add findings up by verdict, kind and reason.
 
     Args:
@@ -27,7 +27,7 @@ def add_up(findings: Iterable[Finding], now: datetime) -> list[dict[str, Any]]:
         Objects with verdict, kind, why, partitions, keys, rows, size_bytes and the age of the oldest in
         seconds (None where nothing tells it); trash first.
     """
-    groups: dict[tuple[int, str, str], list[Finding]] = {}
+    groups: dict[tuple[int, str, str], list[TrashFinding]] = {}
     for finding in findings:
         place = (_VERDICTS.index(finding.verdict), finding.kind, finding.why)
         groups.setdefault(place, []).append(finding)
@@ -48,7 +48,7 @@ def add_up(findings: Iterable[Finding], now: datetime) -> list[dict[str, Any]]:
     ]
 
 
-def age_seconds(finding: Finding, now: datetime) -> float | None:
+def age_seconds(finding: TrashFinding, now: datetime) -> float | None:
     """How old a finding is; None where nothing tells."""
     age = finding.age(now)
     return None if age is None else age.total_seconds()

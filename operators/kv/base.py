@@ -13,7 +13,7 @@ from airflow.sdk.observability import stats
 from dredge.errors import ConfigError
 from dredge.kv.rows import ReadRate
 from dredge.storage import open_writer
-from dredge.trash.safety import Safety
+from dredge.trash.margins import TrashMargins
 from dredge.trash.state import TrashState
 from operators.hooks.kv import DEFAULT_CONNECTION, KVConnection
 from operators.hooks.storage import storage_options
@@ -86,13 +86,13 @@ class KVTrashOperator(BaseOperator):
         return TrashState(open_writer(self.state_uri, storage_options(self.aws_conn_id)))
 
     @cached_property
-    def safety(self) -> Safety:
+    def margins(self) -> TrashMargins:
         """The rendered margins."""
         unsafe = number("unsafe_grace_seconds", self.unsafe_grace_seconds)
         if unsafe is not None:
-            return Safety.with_grace(timedelta(seconds=unsafe), unsafe_short_grace=True)
+            return TrashMargins.with_grace(timedelta(seconds=unsafe), unsafe_short_grace=True)
         hours = number("grace_hours", self.grace_hours)
-        return Safety.with_grace(timedelta(hours=24 if hours is None else hours))
+        return TrashMargins.with_grace(timedelta(hours=24 if hours is None else hours))
 
     @property
     def rate(self) -> ReadRate:

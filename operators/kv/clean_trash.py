@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError
 from dredge.runs.clock import utc_now
-from dredge.trash.safety import Limits
+from dredge.trash.margins import TrashLimits
 from dredge.trash.steps import clean
 from operators.failures import reported
 from operators.kv.base import KVTrashOperator, told
@@ -58,13 +58,13 @@ class KVCleanTrashOperator(KVTrashOperator):
         self.max_rows = max_rows
 
     @property
-    def limits(self) -> Limits:
-        """The rendered rails."""
+    def limits(self) -> TrashLimits:
+        """The rendered limits."""
         asked = {
             "partitions": number("max_partitions", self.max_partitions),
             "rows": number("max_rows", self.max_rows),
         }
-        return Limits(**{name: int(value) for name, value in asked.items() if value is not None})
+        return TrashLimits(**{name: int(value) for name, value in asked.items() if value is not None})
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class KVCleanTrashOperator(KVTrashOperator):
                 store,
                 self.state,
                 clock=utc_now,
-                safety=self.safety,
+                margins=self.margins,
                 limits=self.limits,
                 kinds=self.asked_kinds,
                 planned=self.planned,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class KVScanTrashOperator(KVTrashOperator):
-    """Look at a store, judge it, and remember what is unused. Nothing is removed.
+    """Look at a store, say what is trash, and remember what is unused. Nothing is removed.
 
     Returns figures and the run's id, whose plan bounds a later clean. Parameters: see
     :class:`KVTrashOperator`.
@@ -22,13 +22,13 @@ class KVScanTrashOperator(KVTrashOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look and judge."""
+        """Look and classify."""
         with self.connection.reader(self.rate) as store:
             report = scan(
                 store,
                 self.state,
                 clock=utc_now,
-                safety=self.safety,
+                margins=self.margins,
                 kinds=self.asked_kinds,
                 holder=self.holder(context),
             )

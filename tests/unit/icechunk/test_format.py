@@ -17,7 +17,7 @@ from dredge.icechunk.format import kernels
 from dredge.icechunk.format.envelope import (
     HEADER_BYTES,
     FileType,
-    Limits,
+    ReadLimits,
     close_file,
     decoded_bytes_bound,
     open_file,
@@ -256,11 +256,11 @@ def test_small_file_that_claims_gigabytes_is_refused_unread(lake: tuple[Path, An
 def test_limits_refuse_big_files_and_long_vectors(lake: tuple[Path, Any]) -> None:
     name, data = max(files(lake[0], "manifests"), key=lambda pair: len(pair[1]))
     with pytest.raises(FormatError, match="more than the limit of 100"):
-        parse_manifest(data, name, limits=Limits(file_bytes_max=100))
+        parse_manifest(data, name, limits=ReadLimits(file_bytes_max=100))
     with pytest.raises(FormatError, match="more than the limit of 1000"):
-        parse_manifest(data, name, limits=Limits(body_bytes_max=1000))
+        parse_manifest(data, name, limits=ReadLimits(body_bytes_max=1000))
     with pytest.raises(FormatError, match="references, more than the limit of 3"):
-        parse_manifest(data, name, limits=Limits(rows_max=3))
+        parse_manifest(data, name, limits=ReadLimits(rows_max=3))
 
 
 def test_in_place_edit_changes_only_the_parent(lake: tuple[Path, Any]) -> None:
