@@ -14,7 +14,7 @@ ENV AIRFLOW_HOME=/opt/airflow \
     UV_LINK_MODE=copy
 WORKDIR /opt/dredge
 
-COPY pyproject.toml uv.lock .python-version README.md ./
+COPY pyproject.toml uv.lock .python-version README.md LICENSE ./
 RUN uv sync --frozen --no-dev --no-install-project
 COPY dredge dredge
 COPY operators operators

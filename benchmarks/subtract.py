@@ -26,7 +26,7 @@ from dredge.gc.subtract.step import subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import LocalRunner, deal
+from dredge.runs.tasks import LocalRunner, round_robin
 from dredge.storage import open_writer
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "subtract"
@@ -94,7 +94,7 @@ def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], lis
     }
     tasks = [
         {"name": f"{number:05d}", "parts": [part.to_json() for part in hand]}
-        for number, hand in enumerate(deal(parts, 2))
+        for number, hand in enumerate(round_robin(parts, 2))
     ]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()

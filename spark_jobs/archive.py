@@ -28,7 +28,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-#: Flags that pay for short jobs: no second compiler, no collector threads. Measured in decision 071.
+#: Flags that pay for short jobs: no second compiler, no collector threads. Measured in docs/decisions/spark-jobs.md.
 SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: Set to "off" to start without an archive, for example where 160 MB of cache are too much.
 SWITCH = "DREDGE_SPARK_ARCHIVE"

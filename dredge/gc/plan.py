@@ -66,6 +66,11 @@ class Plan:
     namespaces: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def store_uri(self) -> str:
+        """URI of what is collected: the storage namespace."""
+        return self.namespace
+
+    @property
     def dry_run(self) -> bool:
         """Whether nothing may be deleted."""
         return self.config.dry_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from dredge.errors import ConfigError, NotFoundError
@@ -15,11 +15,11 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease
 from dredge.runs.perform import StepRecord, perform
-from dredge.runs.progress import watch
+from dredge.runs.progress import log_progress
+from dredge.runs.run import PlannedRun
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
 from dredge.storage import (
-    ObjectReader,
     ObjectWriter,
     StorageOptions,
     open_reader,
@@ -29,24 +29,9 @@ from dredge.storage import (
 
 
 @dataclass(slots=True)
-class Run:
-    """The doors of one run. Make it with `Run.open`.
+class Run(PlannedRun[Plan]):
+    """A collection's run, with the lakeFS server. Make it with `Run.open`."""
 
-    Attributes:
-        plan: the run's plan.
-        folder: the run folder.
-        reader: on the storage namespace.
-        state: on the folder with lease and committed index.
-        clock: this machine's clock.
-        options: how stores are reached by the driver; tasks read the same settings from their environment.
-    """
-
-    plan: Plan
-    folder: RunFolder
-    reader: ObjectReader
-    state: ObjectWriter
-    clock: Clock = utc_now
-    options: StorageOptions | None = None
     _client: LakeFS | None = field(default=None, repr=False)
 
     @classmethod
@@ -104,27 +89,23 @@ class Run:
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds)
 
-    def store_now(self) -> datetime:
-        """The object store's time."""
-        return store_clock(self.state, "")
+    @property
+    def tasks_per_core(self) -> int:
+        """How many tasks a core gets, so that a slow one delays little."""
+        return self.plan.config.tuning.tasks_per_core
 
-    def step(self, name: str, inputs: Sequence[str], body: Callable[[StepRecord], None]) -> StepSummary:
-        """Do a step of this run under its lease; see `perform`.
-
-        Raises:
-            LeaseHeldError: another run has taken over.
-        """
-
+    def step_by_name(  # noqa: D102
+        self, name: str, inputs: Sequence[str], body: Callable[[StepRecord], None]
+    ) -> StepSummary:
         def under_lease(record: StepRecord) -> None:
             with self.lease.kept(self.plan.lease, record.attempt.is_newest):
                 body(record)
 
-        # The first step of a chain reads nothing but the plan.
         roots = {} if inputs else {chain.PLAN: chain.plan_digest(self.folder)}
         right = partial(self.lease.renew, self.plan.lease)
         return perform(self.folder, name, inputs, under_lease, self.clock, right, roots)
 
-    def spread(
+    def spread_json(  # noqa: D102
         self,
         runner: TaskRunner,
         step: str,
@@ -134,31 +115,17 @@ class Run:
         unit: str,
         total: int | None = None,
     ) -> list[Json]:
-        """Run a partition function over tasks, with a line of progress every few seconds.
-
-        Args:
-            runner: spreads the tasks.
-            step: name of the step, for logs and progress.
-            fn: the partition function.
-            config: its configuration; the doors' URIs are added (`run_uri`, `run_id`, `try`,
-                `namespace`, `state_uri`).
-            tasks: one a call; nothing is started when there are none.
-            unit: what is counted.
-            total: of how many.
-        """
         if not tasks:
             return []
         doors = {
-            **self.folder.task_config(),
+            "run_uri": self.folder.uri,
+            "run_id": self.folder.run_id,
+            "try": None if self.folder.attempt is None else self.folder.attempt.to_json(),
             "namespace": self.plan.namespace,
             "state_uri": self.state.uri,
         }
-        with watch(self.folder, step, unit, total) as where:
+        with log_progress(self.folder, step, unit, total) as where:
             return runner.run(step, fn, {**doors, **config, "progress": where}, tasks)
-
-    def hands(self, runner: TaskRunner, items: int) -> int:
-        """How many tasks a number of items is worth."""
-        return max(1, min(items, runner.default_parallelism * self.plan.config.tuning.tasks_per_core))
 
 
 def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectWriter:

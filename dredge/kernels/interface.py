@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 SLACK = 64
-# A block is larger only if one record is; a record's parts are limited to 40 MiB each, its key to far less.
+# A block is larger than its target only if one record is. A record's identity and data are limited to 40 MiB
+# each, its key to far less.
 BLOCK_SIZE_MAX = 2 * (640 << 16) + (1 << 20)
 
 # Why a kernel stopped.

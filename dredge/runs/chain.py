@@ -1,6 +1,6 @@
 """The chain of digests: whether the results in a run folder were made from each other.
 
-    plan ← listing ← staged ← committed ← candidates ← guard
+    plan ← slice_listing ← mark_uncommitted ← list_committed ← subtract ← check_limits
 
 Every summary names the digests of what its step read, and a step reads its inputs before it begins. So an unbroken
 chain proves two things without asking any clock: nothing in it was made from a result that was replaced since, and
@@ -11,15 +11,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dredge.errors import RefusedError
 from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
 from dredge.runs.perform import required
 from dredge.runs.summary import StepSummary
 
 PLAN = "plan"
 _LEASE = "lease"
+
+
+def links_of(outputs: Iterable[type[StepOutput]]) -> dict[str, list[str]]:
+    """What each of some results, and of those they were made from, must have been made from.
+
+    Args:
+        outputs: of steps.
+
+    Returns:
+        The names of the steps that each step reads, by step; `PLAN` where it reads nothing but the plan.
+    """
+    links: dict[str, list[str]] = {}
+    for output in outputs:
+        links |= links_of(output.INPUTS)
+        links[output.STEP] = [item.STEP for item in output.INPUTS] or [PLAN]
+    return links
 
 
 def plan_digest(folder: RunFolder) -> str:

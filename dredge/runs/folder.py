@@ -49,20 +49,16 @@ class RunFolder:
         self.attempt = attempt
 
     @classmethod
-    def of_task(cls, config: Mapping[str, Any]) -> RunFolder:
+    def of_task(cls, run_uri: str, run_id: str, attempt: Mapping[str, Any] | None) -> RunFolder:
         """Open the folder in a task: it writes what belongs to its driver's try, and to no other.
 
         Args:
-            config: of the partition function: `run_uri`, `run_id` and `try`, as `task_config` gave them.
+            run_uri: URI of the folder.
+            run_id: the run's id.
+            attempt: the driver's try, as `StepTry.to_json` gave it; None outside a step.
         """
-        writer = open_writer(config["run_uri"])
-        attempt = config.get("try")
-        return cls(writer, config["run_id"], attempt and StepTry.from_json(writer, attempt))
-
-    def task_config(self) -> dict[str, Any]:
-        """What tasks need to open this folder for the same try."""
-        attempt = None if self.attempt is None else self.attempt.to_json()
-        return {"run_uri": self.uri, "run_id": self.run_id, "try": attempt}
+        writer = open_writer(run_uri)
+        return cls(writer, run_id, None if attempt is None else StepTry.from_json(writer, attempt))
 
     @property
     def label(self) -> str:

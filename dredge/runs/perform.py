@@ -11,6 +11,7 @@ from dredge.errors import DredgeError, RefusedError
 from dredge.runs.clock import Clock
 from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo, Status, StepSummary
 from dredge.runs.tries import StepTry
 
@@ -40,6 +41,10 @@ class StepRecord:
     details: dict[str, Any] = field(default_factory=dict)
     status: Status = "success"
     error: Exception | None = None
+
+    def input[O: StepOutput](self, output: type[O]) -> O:
+        """Give the result of a step that this one reads."""
+        return output.of(self.inputs[output.STEP])
 
     def warn(self, text: str) -> None:
         """Note a sentence for the report, and log it."""

@@ -27,7 +27,7 @@ class Progress:
 
     Args:
         folder: of the run.
-        where: the folder for progress files that `watch` gave to the tasks.
+        where: the folder for progress files that `log_progress` gave to the tasks.
         task: name of this task's file.
     """
 
@@ -69,7 +69,7 @@ def line(step: str, unit: str, done: int, total: int | None, seconds: float) -> 
 
 
 @contextmanager
-def watch(folder: RunFolder, step: str, unit: str, total: int | None) -> Iterator[str]:
+def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> Iterator[str]:
     """Log the progress of tasks while they run.
 
     Args:

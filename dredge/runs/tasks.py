@@ -105,25 +105,25 @@ class LocalRunner:
         self.close()
 
 
-def deal[T](items: Iterable[T], hands: int) -> list[list[T]]:
-    """Deal items round robin into at most `hands` lists, none empty: neighbours go to different tasks.
+def round_robin[T](items: Iterable[T], num_lists: int) -> list[list[T]]:
+    """Spread items over at most `num_lists` lists, none empty: neighbours go to different lists.
 
     Args:
         items: in any order.
-        hands: at least 1.
+        num_lists: at least 1.
     """
     everything = list(items)
-    count = max(1, min(hands, len(everything)))
-    return [everything[hand::count] for hand in range(count)] if everything else []
+    count = max(1, min(num_lists, len(everything)))
+    return [everything[first::count] for first in range(count)] if everything else []
 
 
-def cut[T](items: Sequence[T], pieces: int) -> list[list[T]]:
-    """Cut items into at most `pieces` runs of neighbours of nearly equal length, none empty.
+def in_chunks[T](items: Sequence[T], num_chunks: int) -> list[list[T]]:
+    """Split items into at most `num_chunks` chunks of neighbours of nearly equal length, none empty.
 
     Args:
-        items: in the order that neighbours should keep.
-        pieces: at least 1.
+        items: in the order that neighbours keep.
+        num_chunks: at least 1.
     """
-    count = max(1, min(pieces, len(items)))
-    bounds = [len(items) * piece // count for piece in range(count + 1)]
+    count = max(1, min(num_chunks, len(items)))
+    bounds = [len(items) * chunk // count for chunk in range(count + 1)]
     return [list(items[low:high]) for low, high in itertools.pairwise(bounds) if high > low]

@@ -12,7 +12,7 @@ For every small group of partitions and keys, again and again until the plan is 
 and once more 1 and 2 at the end. Partitions go first, queue markers last, and a marker only where its
 partition has no row. Everything is safe to repeat: what is gone is gone, what is left is judged anew.
 
-Source: facts on KV trash, section 3.
+Source: docs/trash.md; L63 to L70 of docs/lakefs-behaviour.md.
 """
 
 from __future__ import annotations

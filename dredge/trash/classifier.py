@@ -1,6 +1,6 @@
 """What the rules share: one look, what earlier looks saw, the margins, and what each repository's partition is.
 
-Source: facts on KV trash, section 2, measured on a real server; every rule has its dumps in
+Source: docs/trash.md, "What is trash", measured on a real server; every rule has its dumps in
 tests/fixtures/kv.
 """
 

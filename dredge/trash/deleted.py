@@ -6,7 +6,7 @@
 
 The entry stays until its partition is empty, so a run that was killed is simply run again.
 
-Three things are stricter than the seed. A partition that a record still names is skipped, whatever the
+Three things are stricter than the design. A partition that a record still names is skipped, whatever the
 entry says: an active record means that the entry is wrong, one in deletion that the deletion has not
 finished. Only what the run's plan names goes, so that limits and approvals hold. And every row is written to
 the undo log first, and deleted only with its very value.

@@ -2,7 +2,7 @@
 
 A key of one of these partitions that cannot be read, or has another shape, is reported and never touched.
 
-Source: facts on KV trash, section 2 (second table).
+Source: docs/trash.md, "What is trash" (second table).
 """
 
 from __future__ import annotations

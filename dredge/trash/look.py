@@ -8,7 +8,7 @@ records, then branch records, then the rest of the repositories. What was named 
 not at the end is not judged in this look: it was in use a moment ago. A store with snapshots gives the
 same answer in any order.
 
-Source: facts on KV trash, section 3.
+Source: docs/trash.md; L63, L64 of docs/lakefs-behaviour.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 A shape proves little: `a-b` with branch `c` and `a` with branch `b-c` give the same token. Records
 decide first; what has none of these shapes is never touched.
 
-Source: facts on lakeFS, section 6.2.
+Source: L62 of docs/lakefs-behaviour.md.
 """
 
 from __future__ import annotations

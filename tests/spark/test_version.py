@@ -1,4 +1,4 @@
-"""Trap T1 of the Spark packages: `pyspark-client` overwrites files of `pyspark` when both are installed."""
+"""P1 of docs/platform-behaviour.md: `pyspark-client` overwrites files of `pyspark` when both are installed."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Kept to show why the collector does something else: see `tests/unit/gc/test_seed_algorithm.py`.
 
-Source: seed "Uncommitted Garbage Collector", Flow 1 and Flow 2.
+Source: design "Uncommitted garbage collector", Flow 1 and Flow 2.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
 """Step bulk_delete: look again, then delete the candidates and write down what became of each."""
+
+from dredge.gc.bulk_delete.output import BulkDeleteOutput
+
+__all__ = ["BulkDeleteOutput"]

@@ -14,7 +14,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partial import not_deleted
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 
 _SAMPLES = 20
 
@@ -34,9 +34,9 @@ def settle(
     Raises:
         FormatError: the ledger does not fit the candidates.
     """
-    hands = deal([part.to_json() for part in parts], run.hands(runner, len(parts)))
+    hands = round_robin([part.to_json() for part in parts], run.num_tasks(runner, len(parts)))
     tasks = [{"parts": hand} for hand in hands]
-    results = run.spread(runner, ledger.STEP, settle_parts, {}, tasks, "parts", len(parts))
+    results = run.spread_json(runner, ledger.STEP, settle_parts, {}, tasks, "parts", len(parts))
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
     failures: list[Json] = []
     for result in results:
@@ -93,7 +93,7 @@ def settle_parts(config: Json, task: Json) -> Json:
     Returns:
         `parts` of the ledger, `groups` (objects and bytes by reason, outcome and code), `failures` (a few).
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     written, groups, failures = [], [], []
     for part in (PartInfo.from_json(value) for value in task["parts"]):
         name = stem_of(part)

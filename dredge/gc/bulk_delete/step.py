@@ -42,7 +42,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import ObjectDeleter, open_deleter, open_writer
 
 log = logging.getLogger("dredge")
@@ -64,7 +64,7 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
-    return run.step(STEP, list(SWEEP), lambda record: _bulk_delete(run, runner, record))
+    return run.step_by_name(STEP, list(SWEEP), lambda record: _bulk_delete(run, runner, record))
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
@@ -124,7 +124,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     plan = run.plan
     known = Known.of_mark(run, record.inputs["list_committed"])
     attempt = record.attempt.number
-    hands = deal([part.to_json() for part in parts], run.hands(runner, len(parts)))
+    hands = round_robin([part.to_json() for part in parts], run.num_tasks(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
     rows = sum(part.rows for part in parts)
     safety = plan.config.safety
@@ -150,7 +150,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         record.attempt.check()
         run.lease.renew(plan.lease, take_back=False)
         with watching(run, known.commits, watched) as watch:
-            results = run.spread(runner, STEP, sweep_parts, config, tasks, "objects", rows)
+            results = run.spread_json(runner, STEP, sweep_parts, config, tasks, "objects", rows)
         if not any(result["stopped"] for result in results):
             return
         if (error := watch.must_not_go_on()) is not None:
@@ -177,7 +177,7 @@ def sweep_parts(config: Json, task: Json) -> Json:
     Returns:
         `stopped`: whether the gate closed before everything was done.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     gate = Gate(folder, open_writer(config["state_uri"]), config)
     deleter = open_deleter(config["namespace"])

@@ -26,7 +26,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, cut
+from dredge.runs.tasks import Json, TaskRunner, in_chunks
 from dredge.storage import ObjectReader, open_reader
 
 STEP = "check_limits"
@@ -79,9 +79,9 @@ def find_places(
         "sizes": write_hashes(folder, f"{STEP}/sizes.u64", sizes).to_json(),
         "places_max": _PLACES_MAX,
     }
-    shares = cut(jobs, run.hands(runner, len(jobs)))
+    shares = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
     tasks = [{"index": number, "jobs": share} for number, share in enumerate(shares)]
-    results = run.spread(runner, STEP, search_ranges, config, tasks, "ranges", len(counts))
+    results = run.spread_json(runner, STEP, search_ranges, config, tasks, "ranges", len(counts))
     parts = [PartInfo.from_json(result["part"]) for result in results]
     record.parts.extend(parts)
     skipped = unite([read_hashes(folder, PartInfo.from_json(result["skipped"])) for result in results])
@@ -116,7 +116,7 @@ def search_ranges(config: Json, task: Json) -> Json:
     Returns:
         `part` with the rows, and `skipped`: file of the sizes of which there are too many.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], f"paths-{task['index']:05d}")
     reader, state = open_reader(config["namespace"]), open_reader(config["state_uri"])
     sizes = read_hashes(folder, PartInfo.from_json(config["sizes"]))

@@ -46,7 +46,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     Raises:
         RefusedError: a guard said no, or a limit holds a run that is no dry run.
     """
-    return run.step(STEP, list(MARK), lambda record: _check(run, runner or LocalRunner(), record))
+    return run.step_by_name(STEP, list(MARK), lambda record: _check(run, runner or LocalRunner(), record))
 
 
 def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:

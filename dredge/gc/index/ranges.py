@@ -18,7 +18,7 @@ from dredge.graveler.sstable.layout import FOOTER_SIZE, MAGIC
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import ObjectReader, open_reader
 
 METADATA = "_lakefs/"
@@ -143,9 +143,9 @@ def read_metaranges(
     if len(ids) <= _INLINE:
         found.add(_read(run.reader, ids))
         return found
-    hands = deal(ids, run.hands(runner, len(ids) // _INLINE + 1))
+    hands = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
     tasks = [{"index": index, "ids": hand} for index, hand in enumerate(hands)]
-    results = run.spread(runner, where, list_ranges, {"where": where}, tasks, "metaranges", len(ids))
+    results = run.spread_json(runner, where, list_ranges, {"where": where}, tasks, "metaranges", len(ids))
     for result in results:
         parts = [PartInfo.from_json(result[name]) for name in ("ranges", "named")]
         found.add(Metaranges.from_tables(*run.folder.read_parts(parts)))
@@ -168,7 +168,7 @@ def list_ranges(config: Json, task: Json) -> Json:
     Returns:
         `ranges` and `named`: parts as `Metaranges.to_table` makes them.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], f"metaranges-{task['index']:05d}")
     ranges, named = _read(open_reader(config["namespace"]), task["ids"], progress).to_table(task["ids"])
     where, index = config["where"], task["index"]

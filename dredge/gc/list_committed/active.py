@@ -32,7 +32,7 @@ log = logging.getLogger("dredge")
 
 
 OWN, TAGS = "own walk", "tags"
-PATH_COMMITS = "path_commits"
+PATH_COMMITS = "path-commits"
 
 
 @dataclass(frozen=True, slots=True)

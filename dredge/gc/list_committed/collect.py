@@ -24,7 +24,7 @@ from dredge.gc.index.store import CommittedIndex, IndexPart
 from dredge.gc.list_committed.collect_tasks import COUNTS, LIVE, merge_shards, read_share
 from dredge.gc.run import Run
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, cut, deal
+from dredge.runs.tasks import Json, TaskRunner, in_chunks, round_robin
 
 log = logging.getLogger("dredge")
 
@@ -144,7 +144,7 @@ def collect(
     tasks += _tasks(run, runner, where, "dropped", roles.dropped, [], 0)
     decoded: set[str] = set()
     while tasks:
-        results = run.spread(runner, where, read_share, config, tasks, "rows", rows)
+        results = run.spread_json(runner, where, read_share, config, tasks, "rows", rows)
         index.add(f"{run.folder.label}-{where.replace('/', '-')}", _index_parts(results))
         partials.extend(partial for result in results for partial in result["partials"])
         counts["ranges_decoded"] += sum(len(item["ids"]) for result in results for item in result["written"])
@@ -180,10 +180,10 @@ def _tasks(
     if not ranges and not parts:
         return []
     todo = run.folder.write_table(where, 0, table_of(ranges), f"todo-{turn}")
-    count = max(run.hands(runner, len(ranges) + len(parts)), math.ceil(rows / _TASK_VALUES))
+    count = max(run.num_tasks(runner, len(ranges) + len(parts)), math.ceil(rows / _TASK_VALUES))
     # Neighbours stay together for new ranges (they share blocks); parts of the index are dealt out.
-    shares = cut(range(len(ranges)), count)
-    hands = deal([part.to_json() for part in parts], count)
+    shares = in_chunks(range(len(ranges)), count)
+    hands = round_robin([part.to_json() for part in parts], count)
     return [
         {
             "name": f"{turn}-{number:05d}",
@@ -223,9 +223,9 @@ def _merge(
         {"kind": kind, "shard": shard, "parts": parts, "whole": whole if kind == COUNTS else []}
         for (kind, shard), parts in sorted(groups.items())
     ]
-    hands = deal(merges, run.hands(runner, len(merges)))
+    hands = round_robin(merges, run.num_tasks(runner, len(merges)))
     tasks = [{"merges": hand} for hand in hands]
-    results = run.spread(
+    results = run.spread_json(
         runner, where, merge_shards, {"where": where, **config}, tasks, "shards", len(merges)
     )
     found = [PartInfo.from_json(part) for result in results for part in result["parts"]]

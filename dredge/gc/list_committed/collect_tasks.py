@@ -46,7 +46,7 @@ def read_share(config: Json, task: Json) -> Json:
         be trusted), `outside` (records of active ranges that lie outside the namespace), `taken_away`
         (dropped ranges that were read).
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     state = open_writer(config["state_uri"])
     progress = Progress(folder, config["progress"], task["name"])
     known = _Known.read(folder, config["roles"])
@@ -242,7 +242,7 @@ def merge_shards(config: Json, task: Json) -> Json:
     Returns:
         `parts` in the run folder, and `counted` in the folder of lease and index, or in the run folder.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     state = RunFolder(open_writer(config["state_uri"]), config["run_id"])
     parts, counted = [], []
     for merge in task["merges"]:

@@ -44,7 +44,9 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
         RefusedError: an answer or a file is missing, so live objects could be taken for garbage.
         FormatError: a file is damaged.
     """
-    return run.step(STEP, ["slice_listing", "mark_uncommitted"], lambda record: _list(run, runner, record))
+    return run.step_by_name(
+        STEP, ["slice_listing", "mark_uncommitted"], lambda record: _list(run, runner, record)
+    )
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:

@@ -101,7 +101,7 @@ def mark_uncommitted(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     Raises:
         RefusedError: the scan cannot be proved complete.
     """
-    return run.step(STEP, ["slice_listing"], lambda record: _mark(run, record))
+    return run.step_by_name(STEP, ["slice_listing"], lambda record: _mark(run, record))
 
 
 def _mark(run: Run, record: StepRecord) -> None:

@@ -31,7 +31,7 @@ from dredge.gc.sets.refcounts import Counted, CountedSet, read_counted, write_co
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import open_reader, open_writer
 
 log = logging.getLogger("dredge")
@@ -146,10 +146,10 @@ def count_kept(
             "counted": counted.to_json(),
             "counted_uri": counted_uri,
         }
-        hands = deal([part.to_json() for part in listed], run.hands(runner, len(listed)))
+        hands = round_robin([part.to_json() for part in listed], run.num_tasks(runner, len(listed)))
         tasks = [{"name": f"kept-{number:05d}", "parts": hand} for number, hand in enumerate(hands)]
         rows = sum(part.rows for part in listed)
-        for result in run.spread(runner, where, count_parts, config, tasks, "objects", rows):
+        for result in run.spread_json(runner, where, count_parts, config, tasks, "objects", rows):
             totals.update(result["counts"])
     figures = ("objects", "bytes", "only_objects", "only_bytes")
     return [
@@ -164,7 +164,7 @@ def count_kept(
     ]
 
 
-def hands_for(ranges: Ranges) -> int:
+def num_tasks_for(ranges: Ranges) -> int:
     """How many tasks some ranges need, so that each stays within its memory."""
     return math.ceil(sum(facts.count for facts in ranges.values()) / _TASK_VALUES)
 
@@ -187,9 +187,9 @@ def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra
         {"part": index.parts[name].to_json(), "sets": {item: sets[item] for item in found}}
         for name, found in groups.items()
     ]
-    hands = deal(work, max(run.hands(runner, len(work)), hands_for(ranges)))
+    hands = round_robin(work, max(run.num_tasks(runner, len(work)), num_tasks_for(ranges)))
     tasks = [{"name": f"extra-{number:05d}", "jobs": hand} for number, hand in enumerate(hands)]
-    results = run.spread(runner, where, read_extra, {"where": where}, tasks, "parts", len(work))
+    results = run.spread_json(runner, where, read_extra, {"where": where}, tasks, "parts", len(work))
     for result in results:
         for number, part in result["sets"].items():
             extras[int(number)].files.append(PartInfo.from_json(part))
@@ -206,7 +206,7 @@ def read_extra(config: Json, task: Json) -> Json:
     Returns:
         `sets`: a file of hashes for each, and `counted`: how often each address is named by all.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     state = open_reader(config["state_uri"])
     pieces: dict[int, list[Hashes]] = defaultdict(list)
@@ -241,7 +241,7 @@ def count_parts(config: Json, task: Json) -> Json:
     Returns:
         `counts`: figures by set number and name.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     rows = pa.concat_tables(
         [folder.read_part(PartInfo.from_json(part), ["hash", "size"]) for part in task["parts"]]

@@ -20,7 +20,7 @@ from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.index.decoding import RangeHashes
 from dredge.gc.index.ranges import METADATA, RangeFacts, Ranges, facts_of, table_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part, write_part
-from dredge.gc.retention.kept_sets import PATHS, Extra, hands_for
+from dredge.gc.retention.kept_sets import PATHS, Extra, num_tasks_for
 from dredge.gc.retention.policy.globs import compile_glob
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import NONE, Hashes, unite, write_hashes
@@ -30,7 +30,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, cut, deal
+from dredge.runs.tasks import Json, TaskRunner, in_chunks, round_robin
 from dredge.storage import open_reader, open_writer
 
 
@@ -74,7 +74,7 @@ def _collect_paths(run: Run, runner: TaskRunner, where: str, extra: Extra) -> li
             run, runner, where, turn, extra.ranges, todo, [index.parts[name] for name in parts]
         )
         config = {"paths": list(extra.found.paths), "index_uri": uri, "where": where}
-        results = run.spread(runner, where, read_paths, config, tasks, "ranges", len(extra.ranges))
+        results = run.spread_json(runner, where, read_paths, config, tasks, "ranges", len(extra.ranges))
         label = f"{run.folder.label}-{where.replace('/', '-')}-{turn}"
         index.add(label, (_written(item) for result in results for item in result["written"]))
         files.extend(PartInfo.from_json(result["part"]) for result in results)
@@ -95,9 +95,9 @@ def _path_tasks(
 ) -> list[Json]:
     wanted = run.folder.write_table(where, turn, table_of(ranges), "wanted")
     table = run.folder.write_table(where, turn, table_of(todo), "todo")
-    count = max(run.hands(runner, len(todo) + len(parts)), hands_for(todo))
-    shares = cut(range(len(todo)), count)
-    hands = deal([part.to_json() for part in parts], count)
+    count = max(run.num_tasks(runner, len(todo) + len(parts)), num_tasks_for(todo))
+    shares = in_chunks(range(len(todo)), count)
+    hands = round_robin([part.to_json() for part in parts], count)
     return [
         {
             "name": f"{turn}-{number:05d}",
@@ -126,7 +126,7 @@ def read_paths(config: Json, task: Json) -> Json:
     Returns:
         `part` (hashes), `written` (new parts of the index), `damaged` (names of parts not to be trusted).
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     index = open_writer(config["index_uri"])
     wanted = set(folder.read_part(PartInfo.from_json(task["wanted"]), ["range_id"])["range_id"].to_pylist())

@@ -28,7 +28,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import ObjectReader, open_reader
 
 log = logging.getLogger("dredge")
@@ -60,7 +60,7 @@ def slice_listing(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         RefusedError: an object without a usable time.
     """
-    return run.step(STEP, [], lambda record: _list(run, runner, record))
+    return run.step_by_name(STEP, [], lambda record: _list(run, runner, record))
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
@@ -90,9 +90,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     totals: Counter[str] = Counter()
     foreign = ""
     for turn in range(tuning.listing_rounds_max + 1):
-        hands = deal([item.to_json() for item in items], run.hands(runner, len(items)))
+        hands = round_robin([item.to_json() for item in items], run.num_tasks(runner, len(items)))
         tasks = [{"name": f"r{turn}-{index:05d}", "items": hand} for index, hand in enumerate(hands)]
-        results = run.spread(runner, STEP, list_items, config, tasks, "objects")
+        results = run.spread_json(runner, STEP, list_items, config, tasks, "objects")
         for result in results:
             totals.update(result["counts"])
             record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
@@ -207,7 +207,7 @@ def list_items(config: Json, task: Json) -> Json:
     Raises:
         RefusedError: an object without a usable time.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     reader = open_reader(config["namespace"])
     cutoff = datetime.fromisoformat(config["cutoff"])

@@ -35,7 +35,7 @@ from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import ObjectInfo, ObjectReader, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 
@@ -80,10 +80,10 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Json) ->
     listed = [part.to_json() for part in record.parts if part.name.startswith(f"{STEP}/part-")]
     config = {**config, "known": [part.to_json() for part in found], "listed": listed}
     rows_known = sum(part.rows for part in found)
-    count = run.hands(runner, 1 + rows_known // 1000)
-    shards = deal(list(range(1 << _SHARD_BITS)), count)
+    count = run.num_tasks(runner, 1 + rows_known // 1000)
+    shards = round_robin(list(range(1 << _SHARD_BITS)), count)
     tasks = [{"name": f"known-{index:05d}", "shards": hand} for index, hand in enumerate(shards)]
-    results = run.spread(runner, STEP, look_up, config, tasks, "objects", rows_known)
+    results = run.spread_json(runner, STEP, look_up, config, tasks, "objects", rows_known)
     refusals = [result["refused"] for result in results if result["refused"]]
     if refusals:
         objects = sum(result["counts"]["refused"] for result in results)
@@ -108,9 +108,11 @@ def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
 def _search(
     run: Run, runner: TaskRunner, name: str, uri: str, sources: Sequence[Json], config: Json
 ) -> list[Json]:
-    hands = deal(list(sources), run.hands(runner, len(sources)))
+    hands = round_robin(list(sources), run.num_tasks(runner, len(sources)))
     tasks = [{"name": f"{name}-{index:05d}", "sources": hand} for index, hand in enumerate(hands)]
-    return run.spread(runner, STEP, search_known, {**config, "source_uri": uri}, tasks, "files", len(sources))
+    return run.spread_json(
+        runner, STEP, search_known, {**config, "source_uri": uri}, tasks, "files", len(sources)
+    )
 
 
 def search_known(config: Json, task: Json) -> Json:
@@ -123,7 +125,7 @@ def search_known(config: Json, task: Json) -> Json:
     Returns:
         `parts`, and `unread`: sentences about ranges that could not be read.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     source = RunFolder(open_writer(config["source_uri"]), "an earlier run")
     reader = open_reader(config["namespace"])
     live = LiveSet.from_json(config["live"])
@@ -169,7 +171,7 @@ def look_up(config: Json, task: Json) -> Json:
         `parts` (candidates, and young objects to be carried), `counts`, `examples`, and `refused`: what the
         store said of an object that it would not describe.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     reader = open_reader(config["namespace"])
     cutoff = datetime.fromisoformat(config["cutoff"])
     shards = np.array(task["shards"], np.int64)

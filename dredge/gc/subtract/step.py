@@ -31,12 +31,12 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 
 
 def subtract(run: Run, runner: TaskRunner) -> StepSummary:
     """Write the listed objects that nothing live names, each with a reason."""
-    return run.step(
+    return run.step_by_name(
         STEP,
         ["slice_listing", "mark_uncommitted", "list_committed"],
         lambda record: _subtract(run, runner, record),
@@ -58,10 +58,10 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         "threads": tuning.threads,
         "cutoff": run.plan.cutoff.isoformat(),
     }
-    hands = deal([part.to_json() for part in parts], run.hands(runner, len(parts)))
+    hands = round_robin([part.to_json() for part in parts], run.num_tasks(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
     rows = sum(part.rows for part in parts)
-    results = run.spread(runner, STEP, subtract_parts, config, tasks, "objects", rows)
+    results = run.spread_json(runner, STEP, subtract_parts, config, tasks, "objects", rows)
     totals: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)
     _take(record, results, totals, examples)
@@ -112,7 +112,7 @@ def subtract_parts(config: Json, task: Json) -> Json:
         config: doors, `live`, what a `Judge` needs, `candidate_rows`, `progress`.
         task: `name` and `parts`.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     parts = [PartInfo.from_json(part) for part in task["parts"]]
     hashes = [folder.read_part(part, ["hash"])["hash"].to_numpy() for part in parts]

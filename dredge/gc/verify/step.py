@@ -5,28 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, unite
 from dredge.gc.slice_listing.slices import DATA
+from dredge.gc.verify.output import VerifyOutput
 from dredge.hashing import hash64
 from dredge.runs import ledger
-from dredge.runs.folder import RunFolder
+from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
-from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, LocalRunner, TaskRunner, deal
-from dredge.storage import ObjectReader, open_reader
+from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
+from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")
 
-STEP = "verify"
 VERIFY = "verify.json"
 _STAGED_SAMPLE = 200
 _SAMPLES = 20
@@ -42,26 +44,59 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     Raises:
         FormatError: something that was reported deleted is still there, or something that lives is gone.
     """
-    inputs = ["mark_uncommitted", "subtract", ledger.STEP]
-    return run.step(STEP, inputs, lambda record: _verify(run, runner or LocalRunner(), record))
+    return run.step(VerifyOutput, lambda record: _verify(run, runner or LocalRunner(), record))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyConfig:
+    """What all tasks need.
+
+    Attributes:
+        threads: how many objects a task looks for at once.
+    """
+
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTask:
+    """One task.
+
+    Attributes:
+        settled: parts of the ledger.
+    """
+
+    settled: list[PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """What a task found.
+
+    Attributes:
+        checked: objects that it looked for.
+        still_there: how many of them the store has.
+        left: addresses of some of these.
+    """
+
+    checked: int
+    still_there: int
+    left: list[str]
 
 
 def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    swept = record.inputs[ledger.STEP]
-    parts = swept.parts_below(f"{ledger.STEP}/")
-    hands = deal([part.to_json() for part in parts], run.hands(runner, len(parts)))
-    tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]
-    config = {"threads": run.plan.config.tuning.threads}
-    results = run.spread(
-        runner, STEP, verify_parts, config, tasks, "objects", sum(part.rows for part in parts)
-    )
-    left = [address for result in results for address in result["left"]]
-    living = canaries.sample(run, "verify") + _staged(run, record.inputs["mark_uncommitted"])
+    parts = record.input(BulkDeleteOutput).settled
+    tasks = [VerifyTask(settled=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
+    config = VerifyConfig(threads=run.plan.config.tuning.threads)
+    rows = sum(part.rows for part in parts)
+    results = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+    left = [address for result in results for address in result.left]
+    living = canaries.sample(run, VerifyOutput.STEP) + _staged(run, record.input(MarkUncommittedOutput))
     missing = _missing(run, living)
     ours = _deleted_by_us(run, missing, parts)
     record.counts.update(
-        checked_objects=sum(result["checked"] for result in results),
-        still_there_objects=sum(result["still_there"] for result in results),
+        checked_objects=sum(result.checked for result in results),
+        still_there_objects=sum(result.still_there for result in results),
         living_objects_looked_at=len(living),
         living_objects_missing=len(missing),
         living_objects_deleted=len(ours),
@@ -94,27 +129,21 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         )
 
 
-def verify_parts(config: Json, task: Json) -> Json:
-    """Look for deleted objects, by listing the folders they lay in where that costs less. A partition function.
-
-    Args:
-        config: doors, `threads`, `progress`.
-        task: `name`, `parts` of the ledger.
-    """
-    folder = RunFolder.of_task(config)
-    progress = Progress(folder, config["progress"], task["name"])
-    reader = open_reader(config["namespace"])
-    checked = left_count = 0
+@partition_function
+def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
+    """Look for deleted objects, by listing the folders they lay in where that costs less."""
+    reader = run.open_store()
+    checked = still_there_count = 0
     left: list[str] = []
-    for part in (PartInfo.from_json(value) for value in task["parts"]):
-        rows = folder.read_part(part, ["address", "outcome"])
+    for part in task.settled:
+        rows = run.folder.read_part(part, ["address", "outcome"])
         gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))["address"]
-        found = still_there(reader, gone.combine_chunks(), config["threads"])
+        found = still_there(reader, gone.combine_chunks(), config.threads)
         checked += len(gone)
-        left_count += len(found)
+        still_there_count += len(found)
         left.extend(found[:_SAMPLES])
-        progress.add(part.rows)
-    return {"checked": checked, "still_there": left_count, "left": left[:_SAMPLES]}
+        run.progress.add(part.rows)
+    return VerifyResult(checked=checked, still_there=still_there_count, left=left[:_SAMPLES])
 
 
 def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
@@ -163,11 +192,11 @@ def _hits(reader: ObjectReader, bounds: tuple[str, str, str], hashes: Hashes, na
     return hits
 
 
-def _staged(run: Run, staged: StepSummary) -> list[Canary]:
+def _staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
     """Some of the staged addresses of the mark: those that a re-check or a reset may have let go are told
     apart later."""
     found: list[Canary] = []
-    parts = staged.parts_below("mark_uncommitted/addresses-")
+    parts = staged.addresses
     for part in parts:
         rows = run.folder.read_part(part)
         step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)

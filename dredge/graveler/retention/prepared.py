@@ -1,8 +1,8 @@
 """Files that a server prepares for garbage collection, and where they lie in the namespace.
 
     _lakefs/retention/gc/commits/run_id=<run>/commits.csv          active commits
-    _lakefs/retention/gc/addresses/                                named in answers, never written
-    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, one file a page with rows
+    _lakefs/retention/gc/addresses/                                named in responses, never written
+    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, one file per page with rows
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 """
@@ -30,7 +30,7 @@ def uncommitted_key(run_id: str) -> str:
 
 
 def commits_csv(active: Iterable[Commit]) -> bytes:
-    """Write active commits. The metarange of a repository's first commit is empty (trap 8)."""
+    """Write active commits. The metarange of a repository's first commit is empty (L8)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

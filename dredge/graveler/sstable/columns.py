@@ -129,11 +129,6 @@ def decode_ranges(
         yield name, decoder.decode(data, name, (expected or {}).get(name)).batch(wanted)
 
 
-def decode_hashes(data: bytes, name: str, namespace: str, expected: Expected | None = None) -> RangeHashes:
-    """Read a range as hashes; see `decode_range_hashes`."""
-    return next(decode_range_hashes([(name, data)], namespace, {name: expected} if expected else None))[1]
-
-
 def decode_range_hashes(
     files: Iterable[tuple[str, bytes]], namespace: str, expected: Mapping[str, Expected] | None = None
 ) -> Iterator[tuple[str, RangeHashes]]:

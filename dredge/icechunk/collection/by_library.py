@@ -59,7 +59,7 @@ def collect_by_library(
     try:
         read_history(context.reader).check_links()
         call = collect or _library(config.uri, options)
-        summary = context.step(STEP, [], lambda record: _collect(context, call, record))
+        summary = context.step_by_name(STEP, [], lambda record: _collect(context, call, record))
     finally:
         if lease is None:
             context.lease.release(context.plan.lease)

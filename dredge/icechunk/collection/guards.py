@@ -24,7 +24,7 @@ def check_limits(context: Context) -> StepSummary:
     Raises:
         RefusedError: a guard said no, or a limit holds a run that is no dry run.
     """
-    return context.step(STEP, [marking.STEP, listing.STEP], lambda record: _check(context, record))
+    return context.step_by_name(STEP, [marking.STEP, listing.STEP], lambda record: _check(context, record))
 
 
 def _check(context: Context, record: StepRecord) -> None:

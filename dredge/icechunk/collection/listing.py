@@ -49,7 +49,7 @@ def find_candidates(context: Context, runner: TaskRunner) -> StepSummary:
     Raises:
         FormatError: a live snapshot or manifest is not in the listing, so one of the two cannot be trusted.
     """
-    return context.step(STEP, [marking.STEP], lambda record: _find(context, runner, record))
+    return context.step_by_name(STEP, [marking.STEP], lambda record: _find(context, runner, record))
 
 
 def _find(context: Context, runner: TaskRunner, record: StepRecord) -> None:
@@ -62,7 +62,7 @@ def _find(context: Context, runner: TaskRunner, record: StepRecord) -> None:
         "kept": context.plan.config.kept_kinds,
     }
     tasks = _tasks(context, mark)
-    results = context.spread(runner, STEP, list_range, config, tasks, "objects")
+    results = context.spread_json(runner, STEP, list_range, config, tasks, "objects")
     totals: Counter[str] = Counter()
     samples: dict[str, list[str]] = {}
     absent: dict[str, list[str]] = {}
@@ -144,7 +144,7 @@ def list_range(config: Json, task: Json) -> Json:
     Returns:
         `parts`, `counts`, some `foreign` names, and some `absent` ids that are live but not listed, as hex.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     live = _live_in(folder, config, task)
     seen = np.zeros(len(live), dtype=np.bool_)

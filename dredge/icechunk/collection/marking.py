@@ -39,7 +39,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, cut
+from dredge.runs.tasks import Json, TaskRunner, in_chunks
 from dredge.storage import ObjectReader, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 
@@ -58,7 +58,7 @@ def mark(context: Context, runner: TaskRunner) -> StepSummary:
         FormatError: a live file is missing or damaged; nothing was deleted.
         RefusedError: the repository has no main, or is not online.
     """
-    return context.step(STEP, [], lambda record: _mark(context, runner, record))
+    return context.step_by_name(STEP, [], lambda record: _mark(context, runner, record))
 
 
 def _mark(context: Context, runner: TaskRunner, record: StepRecord) -> None:
@@ -219,9 +219,9 @@ def _snapshot_rows(
     tuning = context.plan.config.tuning
     tasks: list[Json] = [
         {"name": f"{context.folder.label}-snapshots-{number:05d}", "snapshots": hand}
-        for number, hand in enumerate(cut(new, -(-len(new) // tuning.snapshots_a_task)))
+        for number, hand in enumerate(in_chunks(new, -(-len(new) // tuning.snapshots_a_task)))
     ]
-    results = context.spread(runner, STEP, read_snapshots, {}, tasks, "snapshots")
+    results = context.spread_json(runner, STEP, read_snapshots, {}, tasks, "snapshots")
     index.add(
         context.state, f"{context.folder.label}-1", [PartInfo.from_json(one["part"]) for one in results], []
     )
@@ -325,9 +325,9 @@ def _chunk_parts(
                 "parts": [index.manifest_parts[name].to_json() for name in hand],
                 "wanted": wanted.to_json(),
             }
-            for number, hand in enumerate(cut(sorted(used), len(used)))
+            for number, hand in enumerate(in_chunks(sorted(used), len(used)))
         ]
-        results = context.spread(runner, STEP, shard_chunks, config, tasks, "manifests")
+        results = context.spread_json(runner, STEP, shard_chunks, config, tasks, "manifests")
         damaged = {name for result in results for name in result["damaged"]}
         if not damaged:
             found = {manifest for result in results for manifest in result["found"]}
@@ -356,7 +356,7 @@ def _index_manifests(
         {"name": f"{label}-manifests-{number:05d}", "refs": {manifest: refs[manifest] for manifest in hand}}
         for number, hand in enumerate(_by_refs(new, refs, context.plan.config.tuning.refs_a_task, runner))
     ]
-    results = context.spread(runner, STEP, read_manifests, {}, tasks, "references")
+    results = context.spread_json(runner, STEP, read_manifests, {}, tasks, "references")
     index.add(
         context.state,
         label,
@@ -386,7 +386,7 @@ def read_manifests(config: Json, task: Json) -> Json:
         FormatError: a live manifest is missing or damaged.
     """
     state = open_writer(config["state_uri"])
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"].replace("/", "-"))
     rows = []
     for manifest, chunks in manifest_rows(open_reader(config["uri"]), task["refs"], config["threads"]):
@@ -402,7 +402,7 @@ def shard_chunks(config: Json, task: Json) -> Json:
         `parts`, `found` (live manifests in them) and `damaged` (index parts that could not be trusted).
     """
     state = open_reader(config["state_uri"])
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     wanted = set(json.loads(folder.read_bytes(PartInfo.from_json(task["wanted"]))))
     pieces: list[list[sets.Ids]] = [[] for _ in range(1 << config["bits"])]
     found: list[str] = []

@@ -23,10 +23,11 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.perform import StepRecord, perform
-from dredge.runs.progress import watch
+from dredge.runs.progress import log_progress
+from dredge.runs.run import PlannedRun
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
-from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.storage import StorageOptions, open_reader, open_writer, store_clock
 
 log = logging.getLogger("dredge")
 
@@ -56,6 +57,11 @@ class CollectionPlan:
     cutoff: datetime
     lease: LeaseGrant
     config: CollectConfig
+
+    @property
+    def store_uri(self) -> str:
+        """URI of what is collected: the repository."""
+        return self.uri
 
     def to_json(self) -> dict[str, Any]:
         """As the JSON object of `plan.json`."""
@@ -89,24 +95,8 @@ class CollectionPlan:
 
 
 @dataclass(slots=True)
-class Context:
-    """The doors of one run. Make it with `Context.open`.
-
-    Attributes:
-        plan: the run's plan.
-        folder: the run's folder.
-        reader: on the repository.
-        state: on the folder with lease and index.
-        clock: this machine's clock.
-        options: how stores are reached by the driver; tasks read the same settings from their environment.
-    """
-
-    plan: CollectionPlan
-    folder: RunFolder
-    reader: ObjectReader
-    state: ObjectWriter
-    clock: Clock = utc_now
-    options: StorageOptions | None = None
+class Context(PlannedRun[CollectionPlan]):
+    """A collection's run. Make it with `Context.open`."""
 
     @classmethod
     def open(cls, run_uri: str, options: StorageOptions | None = None, clock: Clock = utc_now) -> Context:
@@ -153,11 +143,9 @@ class Context:
             delete_expired_tags=after.delete_expired_tags,
         ).after
 
-    def store_now(self) -> datetime:
-        """The object store's time."""
-        return store_clock(self.state, "")
-
-    def step(self, name: str, inputs: Sequence[str], body: Callable[[StepRecord], None]) -> StepSummary:
+    def step_by_name(
+        self, name: str, inputs: Sequence[str], body: Callable[[StepRecord], None]
+    ) -> StepSummary:
         """Do a step of this run under its lease; raises LeaseHeldError when another run has taken over."""
 
         def under_lease(record: StepRecord) -> None:
@@ -169,7 +157,7 @@ class Context:
         right = partial(self.lease.renew, self.plan.lease)
         return perform(self.folder, name, inputs, under_lease, self.clock, right, roots)
 
-    def spread(
+    def spread_json(
         self,
         runner: TaskRunner,
         step: str,
@@ -184,10 +172,12 @@ class Context:
         doors = {
             "uri": self.plan.uri,
             "state_uri": self.state.uri,
-            **self.folder.task_config(),
+            "run_uri": self.folder.uri,
+            "run_id": self.folder.run_id,
+            "try": None if self.folder.attempt is None else self.folder.attempt.to_json(),
             "threads": self.plan.config.tuning.threads,
         }
-        with watch(self.folder, step, unit, None) as where:
+        with log_progress(self.folder, step, unit, None) as where:
             return runner.run(step, fn, {**doors, **config, "progress": where}, tasks)
 
 

@@ -45,7 +45,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, deal
+from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import open_deleter, open_writer
 
 log = logging.getLogger("dredge")
@@ -76,7 +76,7 @@ def sweep(context: Context, runner: TaskRunner) -> StepSummary:
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
-    return context.step(STEP, list(CHAIN), lambda record: _sweep(context, runner, record))
+    return context.step_by_name(STEP, list(CHAIN), lambda record: _sweep(context, runner, record))
 
 
 def _sweep(context: Context, runner: TaskRunner, record: StepRecord) -> None:
@@ -158,12 +158,12 @@ def _delete(
     record.attempt.check()
     with watching(context, known | since.new, doomed, watched) as watch:
         for kind in ORDER:
-            hands = deal([part.to_json() for part in parts[kind]], runner.default_parallelism)
+            hands = round_robin([part.to_json() for part in parts[kind]], runner.default_parallelism)
             tasks = [
                 {"name": f"{kind}-{number:04d}", "kind": kind, "parts": hand, **_needed(context, kind)}
                 for number, hand in enumerate(hands)
             ]
-            results = context.spread(runner, STEP, delete_parts, config, tasks, "objects")
+            results = context.spread_json(runner, STEP, delete_parts, config, tasks, "objects")
             if any(result["stopped"] for result in results):
                 raise watch.error or UnavailableError(
                     f"run {plan.run_id}: the sweep stopped, because nobody had looked at the refs for too long."
@@ -192,7 +192,7 @@ def delete_parts(config: Json, task: Json) -> Json:
     Returns:
         `stopped`: whether the gate closed before everything was done; `failed`: objects that failed.
     """
-    folder = RunFolder.of_task(config)
+    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
     gate = Gate(folder, open_writer(config["state_uri"]), config)
     deleter = open_deleter(config["uri"])

@@ -27,7 +27,7 @@ def verify(context: Context) -> StepSummary:
             deleted it.
     """
     inputs = [marking.STEP, guards.STEP, sweeping.STEP]
-    return context.step(STEP, inputs, lambda record: _verify(context, record))
+    return context.step_by_name(STEP, inputs, lambda record: _verify(context, record))
 
 
 def _verify(context: Context, record: StepRecord) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.runs.tasks import Json, LocalRunner, cut, deal
+from dredge.runs.tasks import Json, LocalRunner, in_chunks, round_robin
 
 
 def die(config: Json, task: Json) -> Json:
@@ -46,7 +46,7 @@ hands = st.integers(1, 20)
 
 @given(items, hands)
 def test_dealt_items_are_all_there_once_and_hands_are_even(values: list[int], count: int) -> None:
-    dealt = deal(values, count)
+    dealt = round_robin(values, count)
     assert sorted(value for hand in dealt for value in hand) == sorted(values)
     assert all(dealt) or not dealt
     assert len(dealt) == min(count, len(values))
@@ -55,6 +55,6 @@ def test_dealt_items_are_all_there_once_and_hands_are_even(values: list[int], co
 
 @given(items, hands)
 def test_cut_items_keep_their_order(values: list[int], count: int) -> None:
-    pieces = cut(values, count)
+    pieces = in_chunks(values, count)
     assert [value for piece in pieces for value in piece] == values
     assert len(pieces) == min(count, len(values))

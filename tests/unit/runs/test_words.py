@@ -11,7 +11,7 @@ import pytest
 from dredge.runs import ledger, progress
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding, Limits, worst
-from dredge.runs.progress import Progress, line, watch
+from dredge.runs.progress import Progress, line, log_progress
 from dredge.runs.report import duration_text, render_html, size_text
 from dredge.storage import open_writer
 
@@ -89,7 +89,7 @@ def test_progress_of_tasks_reaches_the_log(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
     folder = RunFolder(open_writer("memory://progress-test"), "run")
-    with caplog.at_level(logging.INFO, "dredge"), watch(folder, "listing", "objects", 10) as where:
+    with caplog.at_level(logging.INFO, "dredge"), log_progress(folder, "listing", "objects", 10) as where:
         tasks = [Progress(folder, where, f"task{number}") for number in range(2)]
         for _ in range(50):
             for task in tasks:

@@ -1,4 +1,4 @@
-"""Clients do not survive a fork (trap T8): nothing is built early, and a child builds its own."""
+"""Clients do not survive a fork (P15): nothing is built early, and a child builds its own."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_keys_in_order_are_listed_relative_to_the_root(monkeypatch: pytest.Monke
 def test_a_name_that_lost_its_slash_beside_its_namesake_voids_the_listing(
     monkeypatch: pytest.MonkeyPatch, pages: list[list[str]]
 ) -> None:
-    """Trap T7: data/dir/ (old) listed as data/dir would condemn the young data/dir."""
+    """P14: data/dir/ (old) listed as data/dir would condemn the young data/dir."""
     given(monkeypatch, Client(*pages))
     with pytest.raises(FormatError, match="order"):
         listed()

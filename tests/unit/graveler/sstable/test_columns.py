@@ -17,7 +17,7 @@ from dredge.graveler.sstable import BlockSizes, read_table, write_table
 from dredge.graveler.sstable.columns import (
     COLUMNS,
     Expected,
-    decode_hashes,
+    RangeHashes,
     decode_range_hashes,
     decode_ranges,
     read_addresses,
@@ -27,6 +27,11 @@ from tests.support.xxh64 import content_hash, xxh64
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]
 RANGES = fixtures("ranges", dumps=False)
+
+
+def decode_hashes(data: bytes, name: str, namespace: str, expected: Expected | None = None) -> RangeHashes:
+    files, stated = [(name, data)], {name: expected} if expected else None
+    return next(decode_range_hashes(files, namespace, stated))[1]
 
 
 def strict_columns(data: bytes) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""The truth about every key of a bulk delete (trap 37), under every kind of answer."""
+"""The truth about every key of a bulk delete (L37), under every kind of answer."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_a_versioned_bucket_tells_the_delete_markers(moto_options: StorageOption
     assert {o.key: o.version_id for o in outcomes} == markers
     assert bucket.keys() == ["keep"]
     versions = bucket.client.list_object_versions(Bucket=bucket.bucket)["Versions"]
-    assert len(versions) == 4  # trap 40: old versions are nobody's business here
+    assert len(versions) == 4  # L40: old versions are nobody's business here
 
 
 def test_a_key_without_an_answer_on_a_versioned_bucket_is_not_deleted() -> None:

@@ -1,4 +1,4 @@
-"""No key is ever rewritten on S3 (traps T7, 38, 44), whatever the client libraries do to it."""
+"""No key is ever rewritten on S3 (P14, L38, L44), whatever the client libraries do to it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_folder_marker_and_its_namesake_are_two_objects(
 def test_one_key_that_xml_cannot_carry_does_not_spoil_the_batch(
     bucket: TestBucket, reader: ObjectReader, deleter: ObjectDeleter
 ) -> None:
-    """Trap 44: a control character makes the server refuse the whole bulk request."""
+    """L44: a control character makes the server refuse the whole bulk request."""
     good = [f"data/{n:04d}" for n in range(1500)]
     odd = ["data/a\x01b", "data/a\tb", " data/lead", "data/trail ", "data/\ufffe"]
     writer = open_writer(bucket.uri, bucket.options)

@@ -1,0 +1,39 @@
+"""What subtract hands to later steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+
+
+class SubtractOutput(StepOutput):
+    """The candidates."""
+
+    STEP = "subtract"
+    INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
+
+    @property
+    def candidates(self) -> list[PartInfo]:
+        """Rows of candidates; schema `CANDIDATES`."""
+        return self.parts("part-")
+
+    @property
+    def hashes(self) -> list[PartInfo]:
+        """Sorted hashes of the candidates that nothing holds, a file for each of `candidates`."""
+        return self.parts("hashes-")
+
+    @property
+    def young(self) -> list[PartInfo]:
+        """Rows of objects that nothing names and that are too young."""
+        return self.parts("young-")
+
+    @property
+    def reasons(self) -> dict[str, dict[str, Any]]:
+        """Objects, bytes and examples, by the reason why they are garbage."""
+        found: dict[str, dict[str, Any]] = self.detail("reasons")
+        return found

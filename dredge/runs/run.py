@@ -1,0 +1,140 @@
+"""A planned run, as its driver works on it: what the collectors have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+from dredge.runs import chain
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.lease import Lease, LeaseGrant
+from dredge.runs.output import StepOutput
+from dredge.runs.partition import PartitionFunction, Stores
+from dredge.runs.perform import StepRecord, perform
+from dredge.runs.progress import log_progress
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import TaskRunner
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, store_clock
+
+
+class RunPlan(Protocol):
+    """What every plan says."""
+
+    @property
+    def run_id(self) -> str:
+        """Descending xid of the store's time, so that newer runs sort first."""
+
+    @property
+    def lease(self) -> LeaseGrant:
+        """The right to run."""
+
+    @property
+    def store_uri(self) -> str:
+        """URI of what is collected."""
+
+
+@dataclass(slots=True)
+class PlannedRun[P: RunPlan]:
+    """One run: its plan, its folder, and its stores.
+
+    Attributes:
+        plan: the run's plan.
+        folder: the run folder.
+        reader: on what is collected.
+        state: on the folder with lease and index.
+        clock: this machine's clock.
+        options: how stores are reached by the driver; tasks read the same settings from their environment.
+    """
+
+    plan: P
+    folder: RunFolder
+    reader: ObjectReader
+    state: ObjectWriter
+    clock: Clock = utc_now
+    options: StorageOptions | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The repository's lease."""
+        raise NotImplementedError
+
+    @property
+    def tasks_per_core(self) -> int:
+        """How many tasks a core gets, so that a slow one delays little."""
+        return 1
+
+    def store_now(self) -> datetime:
+        """The object store's time."""
+        return store_clock(self.state, "")
+
+    def step(
+        self,
+        output: type[StepOutput],
+        body: Callable[[StepRecord], None],
+        inputs: Sequence[type[StepOutput]] | None = None,
+    ) -> StepSummary:
+        """Do a step of this run under its lease; see `perform`.
+
+        Args:
+            output: of the step; it names the steps that this one reads.
+            body: does the work and notes it in the record.
+            inputs: that this run's step reads, where it depends on the run; None for the output's own.
+
+        Raises:
+            LeaseHeldError: another run has taken over.
+        """
+
+        def under_lease(record: StepRecord) -> None:
+            with self.lease.kept(self.plan.lease, record.attempt.is_newest):
+                body(record)
+
+        # The first step of a chain reads nothing but the plan.
+        read = [item.STEP for item in (output.INPUTS if inputs is None else inputs)]
+        roots = {} if read else {chain.PLAN: chain.plan_digest(self.folder)}
+        right = partial(self.lease.renew, self.plan.lease)
+        return perform(self.folder, output.STEP, read, under_lease, self.clock, right, roots)
+
+    def spread[C, T, R](
+        self,
+        runner: TaskRunner,
+        step: str,
+        fn: PartitionFunction[C, T, R],
+        config: C,
+        tasks: Sequence[T],
+        unit: str,
+        total: int | None = None,
+    ) -> list[R]:
+        """Run a partition function over tasks, with a line of progress every few seconds.
+
+        Args:
+            runner: spreads the tasks.
+            step: name of the step, for logs and progress.
+            fn: the partition function.
+            config: the same for all tasks.
+            tasks: one a call; nothing is started when there are none.
+            unit: what is counted.
+            total: of how many; None when nobody knows.
+
+        Returns:
+            The results in the order of the tasks.
+        """
+        if not tasks:
+            return []
+        with log_progress(self.folder, step, unit, total) as progress:
+            stores = Stores(
+                run_uri=self.folder.uri,
+                run_id=self.folder.run_id,
+                attempt=None if self.folder.attempt is None else self.folder.attempt.to_json(),
+                store_uri=self.plan.store_uri,
+                state_uri=self.state.uri,
+                progress=progress,
+            )
+            return fn.spread(runner, step, stores, config, tasks)
+
+    def num_tasks(self, runner: TaskRunner, items: int) -> int:
+        """How many tasks a number of items is worth."""
+        return max(1, min(items, runner.default_parallelism * self.tasks_per_core))

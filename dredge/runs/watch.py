@@ -1,0 +1,86 @@
+"""The driver's watch while workers delete; `dredge.runs.gate` is the workers' side.
+
+Every few seconds the driver looks at what must not have changed, and writes down after each look whether the gate is
+open. When it finds a reason to stop, or when it cannot look, it writes that the gate is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dredge.errors import DredgeError
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import write_look
+
+log = logging.getLogger("dredge")
+
+type Look = Callable[[], str | None]
+"""Looks once: gives why the sweep must stop, None while it may go on; raises when it cannot tell."""
+
+
+class Watch:
+    """What the driver saw.
+
+    Attributes:
+        found: why the sweep must stop; None while it may go on.
+        error: why the driver could not look, or could not write down that it did.
+    """
+
+    def __init__(self, folder: RunFolder, key: str, look: Look) -> None:
+        self.found: str | None = None
+        self.error: Exception | None = None
+        self._folder = folder
+        self._key = key
+        self._look = look
+
+    def look(self) -> bool:
+        """Look, and write down whether the gate is open."""
+        try:
+            self.found = self._look()
+        except Exception as error:
+            # Whatever it is: nobody looks now, so nobody may delete.
+            self.error = error
+        is_open = not self.reason
+        if not is_open:
+            log.warning("the sweep stops: %s", self.reason)
+        try:
+            write_look(self._folder, self._key, is_open, self.reason)
+        except DredgeError as error:
+            self.error = self.error or error  # workers will stop at the silence
+            return False
+        return is_open
+
+    @property
+    def reason(self) -> str:
+        """Why the gate was closed; "" while it is open."""
+        return str(self.error or type(self.error).__name__) if self.error is not None else self.found or ""
+
+
+@contextmanager
+def watching(folder: RunFolder, key: str, look: Look, every_seconds: float) -> Iterator[Watch]:
+    """Look while workers delete: at once, and then every few seconds.
+
+    Args:
+        folder: the run folder.
+        key: where the looks are written down, relative to the folder; no two drivers may share it.
+        look: looks once.
+        every_seconds: between two looks.
+    """
+    watch, done = Watch(folder, key, look), threading.Event()
+
+    def keep_looking() -> None:
+        while not done.wait(every_seconds) and watch.look():
+            pass
+
+    thread = threading.Thread(target=keep_looking, name="watch", daemon=True)
+    if watch.look():
+        thread.start()
+    try:
+        yield watch
+    finally:
+        done.set()
+        if thread.is_alive():
+            thread.join()
