@@ -17,8 +17,6 @@ from dredge.graveler.sstable import BlockSizes, read_table, write_table
 from dredge.graveler.sstable.columns import (
     COLUMNS,
     Expected,
-    RangeHashes,
-    decode_range_hashes,
     decode_ranges,
     read_addresses,
 )
@@ -27,11 +25,6 @@ from tests.support.xxh64 import content_hash, xxh64
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]
 RANGES = fixtures("ranges", dumps=False)
-
-
-def decode_hashes(data: bytes, name: str, namespace: str, expected: Expected | None = None) -> RangeHashes:
-    files, stated = [(name, data)], {name: expected} if expected else None
-    return next(decode_range_hashes(files, namespace, stated))[1]
 
 
 def strict_columns(data: bytes) -> dict[str, list[Any]]:
@@ -80,7 +73,6 @@ def test_an_unknown_column_is_refused() -> None:
 def test_a_range_without_records_has_no_rows() -> None:
     batch = read_addresses(write_table([]).data, "empty", COLUMNS)
     assert batch.num_rows == 0
-    assert decode_hashes(write_table([]).data, "empty", "s3://b/ns").records == 0
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["expect"] == "error"])
@@ -97,8 +89,6 @@ def test_a_sound_range_that_is_not_the_one_expected_is_refused() -> None:
         read_addresses(data, "other", expected=Expected(122, last))
     with pytest.raises(FormatError, match="zz-large-compressible' is expected"):
         read_addresses(data, "other", expected=Expected(1, last))
-    with pytest.raises(FormatError, match="122"):
-        decode_hashes(data, "other", "s3://b/ns", Expected(122, last))
 
 
 @pytest.mark.parametrize(
@@ -183,47 +173,6 @@ def test_no_shortened_file_is_read(name: str) -> None:
             read_addresses(data[:size], name)
 
 
-NAMESPACE = "s3://lake/tables"
-
-
-def test_hashes_are_of_keys_in_the_namespace_whatever_the_address_type() -> None:
-    entries = [
-        Entry("data/relative", size=1, etag="a"),
-        Entry("s3://lake/tables/data/full", AddressType.FULL, size=2, etag="b"),
-        Entry("s3a://lake/tables/data/a%20b", AddressType.FULL, size=3, etag="c"),
-        Entry("s3://lake/tables2/data/outside", AddressType.FULL, size=4, etag="d"),
-        Entry("s3://lake/tables/old", AddressType.BY_PREFIX_DEPRECATED, size=5, etag="e"),
-        Entry("0123456789abcdef", AddressType.BY_PREFIX_DEPRECATED, size=6, etag="f"),
-    ]
-    data = write_table([(b"%d" % n, entry.value().encode()) for n, entry in enumerate(entries)]).data
-    found = decode_hashes(data, "types", NAMESPACE)
-    names = [
-        "data/relative",
-        "data/full",
-        "data/a b",
-        "data/a%20b",
-        "old",
-        "s3://lake/tables/old",
-        "0123456789abcdef",
-    ]
-    assert set(found.addresses.tolist()) == {xxh64(name.encode(), 42) for name in names}
-    assert (found.records, found.outside) == (6, 1)
-    assert found.sizes.tolist() == [1, 2, 3, 4, 5, 6]
-    assert found.contents.tolist() == [
-        content_hash(*pair) for pair in zip(range(1, 7), "abcdef", strict=True)
-    ]
-
-
-@pytest.mark.parametrize("name", ["range_address_type_0", "range_odd_keys", "range_large"])
-def test_hashes_of_a_servers_ranges(name: str) -> None:
-    item = fixture(name)
-    found = decode_hashes(item.data, name, NAMESPACE + "/5263366")
-    relative = [row["address"] for row in item.records if row["address_type"] == 1]
-    assert {xxh64(address.encode(), 42) for address in relative} <= set(found.addresses.tolist())
-    assert found.records == len(item.records)
-    assert found.sizes.tolist() == [row["size"] for row in item.records]
-
-
 def test_rows_are_kept_when_later_ranges_are_decoded() -> None:
     items = [
         fixture("range_large"),
@@ -244,6 +193,6 @@ def test_expectations_are_held_against_each_range_by_its_name() -> None:
         item: Expected(len(f.records), key_bytes(f.records[-1]["key"]))
         for item, f in (("one", one), ("two", two))
     }
-    assert [name for name, _ in decode_range_hashes(files, NAMESPACE, right)] == ["one", "two"]
+    assert [name for name, _ in decode_ranges(files, expected=right)] == ["one", "two"]
     with pytest.raises(FormatError, match=r"^two: "):
         list(decode_ranges(files, expected={"one": right["one"], "two": right["one"]}))
