@@ -15,13 +15,13 @@ ENV AIRFLOW_HOME=/opt/airflow \
 WORKDIR /opt/dredge
 
 COPY pyproject.toml uv.lock .python-version README.md LICENSE ./
-RUN uv sync --frozen --no-dev --no-install-project
+RUN uv sync --frozen --no-default-groups --no-install-project
 COPY dredge dredge
 COPY operators operators
 COPY spark_jobs spark_jobs
 COPY plugins plugins
 COPY dags dags
-RUN uv sync --frozen --no-dev && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
+RUN uv sync --frozen --no-default-groups && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
 
 USER airflow
 CMD ["airflow", "api-server"]

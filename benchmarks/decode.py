@@ -1,6 +1,6 @@
 """How fast ranges are decoded: rows a second of one core, for each set of columns.
 
-    python -m benchmarks.decode [--rows N] [--repeat N] [--numpy]
+    python -m benchmarks.decode [--rows N] [--repeat N]
 
 Two ranges of the size at which a server closes them are made with Dredge's own writer: `plain` (short relative
 addresses, as uploads have) and `mixed` (signed and full addresses, metadata, contents that Snappy cannot shorten).
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import random
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 
 from dredge.graveler.committed import AddressType, Entry
 from dredge.graveler.sstable import TableWriter, WrittenTable, read_table
+from dredge.graveler.sstable.columns import decode_ranges, read_addresses
 
 RANGE_SIZE = 20 << 20
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -109,12 +109,8 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, help="rows of each range (default: as many as fit 20 MiB)")
     parser.add_argument("--repeat", type=int, default=10, help="runs of which the best counts")
-    parser.add_argument("--numpy", action="store_true", help="without compiled kernels")
     parser.add_argument("--peak", metavar="FILE", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.numpy:
-        os.environ["DREDGE_KERNELS"] = "off"
-    from dredge.graveler.sstable.columns import decode_ranges, read_addresses
 
     if arguments.peak:
         with open(arguments.peak, "rb") as file:

@@ -83,11 +83,6 @@ class Objects:
         )
         return address, entry
 
-    @property
-    def unused(self) -> list[str]:
-        """Objects that nothing describes: orphans."""
-        return self.addresses[self._next :]
-
 
 def generate(
     shape: Shape, namespace: str, kv_url: str, repository: str, options: StorageOptions | None = None

@@ -33,8 +33,8 @@ from dredge.kv.row_opening import open_row_cleaner
 from dredge.kv.rows import Row, RowCleaner, show
 from dredge.server import ServerSettings, ThreadedServer
 from dredge.storage import open_writer
-from dredge.trash.finding import KINDS, Finding
-from dredge.trash.safety import Limits, Safety
+from dredge.trash.finding import KINDS, TrashFinding
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, restore
 from dredge.trash.unqueue import unqueue
@@ -70,7 +70,9 @@ class Installation:
         self.ground = Ground(self.kv, self.rows, self.namespace)
         self.state = TrashState(open_writer(f"file://{self.folder}/state"))
         # Every margin but the grace is the real one: what has to be old was left days ago by the server's clock.
-        self.safety = replace(Safety(), grace=timedelta(seconds=GRACE_SECONDS), unsafe_short_grace=True)
+        self.margins = replace(
+            TrashMargins(), grace=timedelta(seconds=GRACE_SECONDS), unsafe_short_grace=True
+        )
 
     def namespace(self, name: str) -> str:
         """The storage namespace that a repository gets."""
@@ -82,8 +84,8 @@ class Installation:
             self.rows,
             self.state,
             clock=now,
-            safety=self.safety,
-            limits=Limits(),
+            margins=self.margins,
+            limits=TrashLimits(),
             dry_run=dry_run,
         )
 
@@ -285,11 +287,11 @@ def undo(lake: Installation, report: CleanReport, before: set[Row]) -> list[str]
     return []
 
 
-def summary(findings: Iterable[Finding]) -> list[tuple[str, ...]]:
+def summary(findings: Iterable[TrashFinding]) -> list[tuple[str, ...]]:
     """Findings of a look as lines of a table: trash first, then what waits, then what is for a person."""
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    groups: dict[tuple[str, str, str], list[TrashFinding]] = {}
 
-    def order(finding: Finding) -> tuple[int, str]:
+    def order(finding: TrashFinding) -> tuple[int, str]:
         return ("trash", "wait", "report").index(finding.verdict), finding.kind
 
     for finding in sorted(findings, key=order):

@@ -19,7 +19,7 @@ from dredge.graveler.catalog import Catalog, Settings
 from dredge.kv import Entry, Store
 from dredge.storage import open_writer
 
-type Watch = Callable[[str, bytes, bytes], None]
+type Observer = Callable[[str, bytes, bytes], None]
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ class WatchedStore:
         watch: called with operation, partition and key; what it raises ends the server.
     """
 
-    def __init__(self, inner: Store, watch: Watch) -> None:
+    def __init__(self, inner: Store, watch: Observer) -> None:
         self._inner = inner
         self._watch = watch
 
@@ -127,7 +127,7 @@ class WatchedStore:
         self.close()
 
 
-def server_of(kv: Store, days_ago: float = 0, watch: Watch | None = None) -> Catalog:
+def server_of(kv: Store, days_ago: float = 0, watch: Observer | None = None) -> Catalog:
     """Another server of the installation, as today's lakeFS works, whose clock stands some days back.
 
     Args:
@@ -143,7 +143,7 @@ def server_of(kv: Store, days_ago: float = 0, watch: Watch | None = None) -> Cat
     )
 
 
-def dies_at(*points: At) -> Watch:
+def dies_at(*points: At) -> Observer:
     """Make a server die right before one of these operations."""
 
     def watch(operation: str, partition: bytes, key: bytes) -> None:

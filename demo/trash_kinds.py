@@ -15,7 +15,7 @@ from typing import Literal
 
 from google.protobuf.message import Message
 
-from demo.trash_database import At, Killed, Watch, dies_at, killed, server_of
+from demo.trash_database import At, Killed, Observer, dies_at, killed, server_of
 from dredge.graveler import messages, xid
 from dredge.graveler.catalog import Catalog, ImportPath
 from dredge.graveler.errors import NotUniqueError
@@ -79,7 +79,7 @@ class Ground:
     namespace: Callable[[str], str]
     planted: list[Planted] = field(default_factory=list)
 
-    def server(self, watch: Watch | None = None, days_ago: float = DAYS_AGO) -> Catalog:
+    def server(self, watch: Observer | None = None, days_ago: float = DAYS_AGO) -> Catalog:
         """A server of some days ago."""
         return server_of(self.kv, days_ago, watch)
 

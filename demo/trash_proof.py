@@ -14,7 +14,7 @@ from lakefs.client import Client
 
 from demo.trash_kinds import Planted
 from dredge.kv.rows import Row
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 
 type Reads = dict[tuple[str, str, str], str]
 """SHA-256 of what an object holds, by repository, ref and path."""
@@ -145,7 +145,7 @@ class Line:
 
 
 def tabulate(
-    planted: Sequence[Planted], findings: Iterable[Finding], before: set[Row], after: set[Row]
+    planted: Sequence[Planted], findings: Iterable[TrashFinding], before: set[Row], after: set[Row]
 ) -> list[Line]:
     """Hold what became of everything against the truth.
 

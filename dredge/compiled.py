@@ -1,10 +1,10 @@
-"""Gives the compiled kernels to those who can use them, and says so when there are none.
+"""Gives the compiled kernels to those who use them.
 
 Compiling takes seconds, so what was compiled is kept in a cache folder: `$NUMBA_CACHE_DIR`, else
 `$XDG_CACHE_HOME/dredge` or `~/.cache/dredge`, else a folder of the user's own among the temporary files. Its
-name holds a hash of the kernels' source, so that no old code is ever run. Processes that start together wait
+name holds a hash of the kernels' sources, so that no old code is ever run. Processes that start together wait
 for the first of them to compile. Where no folder can be written (or the source is inside an archive), every
-process compiles for itself; where there is no numba, callers take their numpy way.
+process compiles for itself.
 """
 
 from __future__ import annotations
@@ -25,40 +25,44 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dredge.errors import ConfigError
+
 _log = logging.getLogger(__name__)
-_MODULE = "dredge.kernels"
+_PACKAGE = "dredge.kernels"
+_MODULE = f"{_PACKAGE}.entry"
+_SHARED = f"{_PACKAGE}.interface"  # its types are in the hands of callers
 _LOCK_SECONDS_MAX = 60.0
 _cache_folder: str | None = None
 _importing = threading.Lock()
 
 
 def caching() -> bool:
-    """Whether `dredge.kernels`, being imported right now, is to keep what it compiles."""
+    """Whether the kernels, being imported right now, are to keep what they compile."""
     return _cache_folder is not None
 
 
 @functools.cache
-def kernels() -> ModuleType | None:
-    """The module of compiled kernels, or None where numba is missing or `DREDGE_KERNELS=off` says so.
+def kernels() -> ModuleType:
+    """Import the compiled kernels, `dredge.kernels.entry`.
 
     The first call in a process takes a quarter of a second when the cache is filled, several seconds when
     not.
+
+    Raises:
+        ConfigError: the machine is big-endian, and the kernels read numbers as they lie in little-endian files.
     """
-    if os.environ.get("DREDGE_KERNELS") == "off" or sys.byteorder != "little":
-        return None
+    if sys.byteorder != "little":
+        raise ConfigError(
+            "this machine is big-endian, and Dredge runs on little-endian ones (x86-64, ARM) only"
+        )
     with _importing:  # numba's setting is changed for the time of the import
         return _import_kernels()
 
 
-def _import_kernels() -> ModuleType | None:
+def _import_kernels() -> ModuleType:
     global _cache_folder
-    try:
-        from numba.core import config as numba_config
-    except ImportError as error:
-        _log.warning(
-            "numba cannot be imported (%s): tables are decoded by numpy, several times slower", error
-        )
-        return None
+    from numba.core import config as numba_config
+
     config: Any = numba_config
     before = config.CACHE_DIR
     for folder in _cache_folders(before):
@@ -72,20 +76,42 @@ def _import_kernels() -> ModuleType | None:
             _log.warning(
                 "compiled kernels cannot be cached in %s (%s: %s)", folder, type(error).__name__, error
             )
-            sys.modules.pop(_MODULE, None)
+            _forget_kernels()
         finally:
             config.CACHE_DIR, _cache_folder = before, None
     return importlib.import_module(_MODULE)
 
 
-def _cache_folders(configured: str) -> Iterator[Path]:
-    """Folders to try: private, writable, and made for this version of the source."""
-    spec = importlib.util.find_spec(_MODULE)
+def _forget_kernels() -> None:
+    """Let the next import decide anew whether kernels are cached."""
+    for name in [name for name in sys.modules if name.startswith(f"{_PACKAGE}.") and name != _SHARED]:
+        del sys.modules[name]
+
+
+def _source_hash() -> str | None:
+    """A hash of all files of the package, since kernels of one are inlined into those of another.
+
+    Returns:
+        16 hexadecimal digits; None inside an archive, whose code numba has no way to cache.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    paths = sorted(Path(spec.origin).parent.glob("*.py")) if spec is not None and spec.origin else []
+    digest = hashlib.sha256()
     try:
-        source = Path(spec.origin or "").read_bytes() if spec is not None else b""
+        for path in paths:
+            source = path.read_bytes()
+            digest.update(f"{path.name} {len(source)}\n".encode() + source)
     except OSError:
-        return  # inside an archive: numba has no way to cache it
-    name = f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+        return None
+    return digest.hexdigest()[:16] if paths else None
+
+
+def _cache_folders(configured: str) -> Iterator[Path]:
+    """Folders to try: private, writable, and made for this version of the sources."""
+    version = _source_hash()
+    if version is None:
+        return
+    name = f"kernels-{version}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     user = os.getuid() if hasattr(os, "getuid") else "user"
     roots = [Path(configured)] if configured else []

@@ -90,7 +90,11 @@ def command(
     5 the key file is damaged.
     """
     from dredge.graveler.catalog import Settings
-    from dredge.server import Credentials, DataFolder, ServerSettings, serve
+
+    try:
+        from dredge.server import Credentials, DataFolder, ServerSettings, serve
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the server needs the extra `server` of this package ({error})") from None
     from dredge.storage import StorageOptions
 
     logging.basicConfig(

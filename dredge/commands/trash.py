@@ -12,10 +12,10 @@ import click
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
     from dredge.trash.apply import Outcome
-    from dredge.trash.finding import Finding
-    from dredge.trash.safety import Safety
+    from dredge.trash.finding import TrashFinding
+    from dredge.trash.margins import TrashMargins
+    from dredge.trash.results import CleanReport, ScanReport
     from dredge.trash.state import TrashState
-    from dredge.trash.steps import CleanReport, ScanReport
 
 URL_ENV = "DREDGE_KV_URL"
 STATE_ENV = "DREDGE_TRASH_STATE"
@@ -121,7 +121,7 @@ def scan_command(
             store,
             _open_state(state_uri) if state_uri else None,
             clock=utc_now,
-            safety=_safety(grace_hours, unsafe_short_grace),
+            margins=_safety(grace_hours, unsafe_short_grace),
             kinds=kinds or None,
         )
     finally:
@@ -173,7 +173,7 @@ def clean_command(
     """
     from dredge.kv.row_opening import open_row_cleaner
     from dredge.runs.clock import utc_now
-    from dredge.trash.safety import Limits
+    from dredge.trash.margins import TrashLimits
     from dredge.trash.steps import clean
 
     asked = {
@@ -189,8 +189,8 @@ def clean_command(
             store,
             _open_state(state_uri),
             clock=utc_now,
-            safety=_safety(grace_hours, unsafe_short_grace),
-            limits=Limits(**limits),
+            margins=_safety(grace_hours, unsafe_short_grace),
+            limits=TrashLimits(**limits),
             kinds=kinds or None,
             planned=planned,
             dry_run=dry_run,
@@ -272,12 +272,12 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
         click.echo("no token that a branch names is queued")
 
 
-def _safety(grace_hours: float, unsafe_short_grace: bool) -> Safety:
+def _safety(grace_hours: float, unsafe_short_grace: bool) -> TrashMargins:
     from datetime import timedelta
 
-    from dredge.trash.safety import Safety
+    from dredge.trash.margins import TrashMargins
 
-    return Safety.with_grace(timedelta(hours=grace_hours), unsafe_short_grace)
+    return TrashMargins.with_grace(timedelta(hours=grace_hours), unsafe_short_grace)
 
 
 def _rate(units_per_second: float | None, segments: int) -> ReadRate:
@@ -354,7 +354,7 @@ def _print_table(lines: Iterable[tuple[str, ...]]) -> None:
         click.echo(f"  {'  '.join(cells)}".rstrip())
 
 
-def _age(finding: Finding, report: ScanReport) -> str:
+def _age(finding: TrashFinding, report: ScanReport) -> str:
     from dredge.runs.report import duration_text
 
     age = finding.age(report.plan.made)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.icechunk.format.envelope import LIMITS, SPEC_BYTE, FileType, Limits, open_file
+from dredge.icechunk.format.envelope import READ_LIMITS, SPEC_BYTE, FileType, ReadLimits, open_file
 from dredge.icechunk.format.refs import REFS_FOLDER, live_refs, parse_ref, ref_key
 from dredge.icechunk.format.repo_info import (
     OVERWRITTEN,
@@ -68,7 +68,7 @@ def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
     )
 
 
-def read_history(reader: ObjectReader, *, limits: Limits = LIMITS) -> History:
+def read_history(reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS) -> History:
     """Read refs, snapshots, parents and times.
 
     Args:
@@ -131,7 +131,7 @@ def history_of(info: RepoInfo) -> History:
     return History(2, entries, info.branches, info.tags, info.availability)
 
 
-def read_repo_info(reader: ObjectReader, *, limits: Limits = LIMITS) -> RepoInfo:
+def read_repo_info(reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS) -> RepoInfo:
     """Read the repo info of spec 2.
 
     Raises:
@@ -177,7 +177,9 @@ def _refuse_name(name: str) -> None:
     raise FormatError(f"{name}: not the key of a branch or a tag")
 
 
-def read_snapshot_entry(reader: ObjectReader, snapshot: str, *, limits: Limits = LIMITS) -> SnapshotEntry:
+def read_snapshot_entry(
+    reader: ObjectReader, snapshot: str, *, limits: ReadLimits = READ_LIMITS
+) -> SnapshotEntry:
     """Read one snapshot file of spec 1; raises FormatError when it is missing or damaged."""
     key = SNAPSHOTS + snapshot
     try:
@@ -227,12 +229,12 @@ def read_parsed[T](
         yield from entries
 
 
-def _entry(data: bytes, key: str, limits: Limits) -> SnapshotEntry:
+def _entry(data: bytes, key: str, limits: ReadLimits) -> SnapshotEntry:
     return SnapshotEntry(*parse_parentage(data, key, limits=limits))
 
 
 def _reachable_snapshots(
-    reader: ObjectReader, tips: Sequence[str], limits: Limits
+    reader: ObjectReader, tips: Sequence[str], limits: ReadLimits
 ) -> dict[str, SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
     # once; one that is damaged, or goes away meanwhile, matters only when a path leads to it.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import jinja2
+from dredge.runs.pages import render
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _DAYS_FROM_SECONDS = 48 * 3600
@@ -29,17 +27,7 @@ def render_html(report: Mapping[str, Any]) -> str:
         {**row, "size": size_text(row["size_bytes"]), "colour": _colour(row["verdict"])}
         for row in report["rows"]
     ]
-    return _template().render({"held": [], "over_limit": [], **report, "rows": rows})
-
-
-@cache
-def _template() -> jinja2.Template:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("report.html.j2")
+    return render(_TEMPLATE, **{"held": [], "over_limit": [], **report, "rows": rows})
 
 
 def size_text(size_bytes: int | None) -> str:

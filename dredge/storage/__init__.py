@@ -1,6 +1,6 @@
-"""The only door to object storage: local folders, S3, and (through the same client, untested here) GCS and
-Azure.
+"""Object storage: local folders, S3, and (through the same client, untested here) GCS and Azure.
 
+No other package knows the stores' clients.
 Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what they can do.
 """
 

@@ -1,4 +1,4 @@
-"""A store in this process's memory, for tests: shared by all doors of one name, exact with any key."""
+"""A store in this process's memory, for tests: everyone who opens the same name shares it, and any key is exact."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from dredge.errors import ConfigError, ConflictError, NotFoundError
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.location import Location
+from dredge.storage.memory_uploads import MemoryUploads
 from dredge.storage.model import (
     LISTING_SCHEMA,
     NOT_SENT,
@@ -73,7 +74,6 @@ def _etag(data: bytes) -> str:
 class MemoryReader:
     """Reads objects of a memory store."""
 
-    content_etag = True
     is_remote = True
 
     def __init__(self, location: Location) -> None:
@@ -207,19 +207,12 @@ class MemoryWriter(MemoryReader):
         """Write an object from pieces."""
         return self._write(key, b"".join(chunks), if_absent=if_absent)
 
-    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
-        """Write an object from a local file."""
-        with open(path, "rb") as file:
-            return self._write(key, file.read(), if_absent=if_absent)
-
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object."""
         return self._write(target, self.get(source))
 
     def uploads(self) -> Uploads:
         """Multipart uploads to this store."""
-        from dredge.storage.memory_uploads import MemoryUploads
-
         return MemoryUploads(self, self._store.clock)
 
     def _write(

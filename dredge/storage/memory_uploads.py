@@ -11,7 +11,7 @@ from datetime import datetime
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.storage.keys import is_text
-from dredge.storage.memory import MemoryWriter
+from dredge.storage.model import ObjectWriter
 from dredge.storage.uploads import Completed, Part, Upload, check_part_number, choose_parts, combined_etag
 
 
@@ -30,7 +30,7 @@ _lock = threading.Lock()
 class MemoryUploads:
     """See `dredge.storage.uploads.Uploads`."""
 
-    def __init__(self, writer: MemoryWriter, now: Callable[[], datetime]) -> None:
+    def __init__(self, writer: ObjectWriter, now: Callable[[], datetime]) -> None:
         self._writer = writer
         self._now = now
 

@@ -1,10 +1,10 @@
 """The nouns of object storage: what a store holds, lists and answers, and who may do what.
 
-Three doors, three types, and nothing else. A reader has no way to write, a writer has no way to delete, a
+There are three types and nothing else: a reader has no way to write, a writer has no way to delete, and a
 deleter can do nothing but delete. Who holds which is therefore visible in every signature, and true at run
 time as well.
 
-Keys are relative to the `uri` the door was opened with, raw text, never normalised: `a//b`, `a/./b` and
+Keys are relative to the `uri` that was opened, raw text, never normalised: `a//b`, `a/./b` and
 `dir/` are three names like any other. Where a store cannot address such a name exactly, it says so
 (`not_addressable`) and touches nothing.
 """
@@ -36,10 +36,10 @@ class ObjectInfo:
     """What a store knows about one object without reading it.
 
     Attributes:
-        key: name relative to the door's URI, exact.
+        key: name relative to the store's URI, exact.
         size: bytes.
         last_modified: the store's own time, aware UTC.
-        etag: the store's tag without quotes; a hash of the content only where `content_etag` says so.
+        etag: the store's tag without quotes; a hash of the content in some (S3, for what was written in one piece).
     """
 
     key: str
@@ -103,10 +103,6 @@ class ObjectReader(Protocol):
         """Where the keys begin, without a trailing slash."""
 
     @property
-    def content_etag(self) -> bool:
-        """Whether equal content written in one piece gives equal etags (S3 yes, a local folder no)."""
-
-    @property
     def is_remote(self) -> bool:
         """Whether each look at an object is a request over a network, so that listing many costs less."""
 
@@ -165,9 +161,6 @@ class ObjectWriter(ObjectReader, Protocol):
 
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         """Write an object from pieces in bounded memory; visible only when complete, not at all on error."""
-
-    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
-        """Write an object from a local file in bounded memory."""
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the store, replacing `target`; raises NotFoundError."""

@@ -1,4 +1,4 @@
-"""The three doors: open a URI for reading, for writing, or for deleting."""
+"""Opens a URI for reading, for writing, or for deleting."""
 
 from __future__ import annotations
 

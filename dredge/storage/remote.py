@@ -76,7 +76,6 @@ def _addressable(name: str) -> bool:
 class RemoteReader:
     """Reads objects of a container."""
 
-    content_etag = False
     is_remote = True
 
     def __init__(self, location: Location) -> None:
@@ -237,11 +236,6 @@ class RemoteWriter(RemoteReader):
         with translated_native(f"writing {key!r} in {self.uri}"):
             _store(self._location).put(name, (chunk for chunk in chunks if chunk))
         return self.stat(key)
-
-    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
-        """Write an object from a local file."""
-        with open(path, "rb") as file:
-            return self.put_stream(key, iter(lambda: file.read(1 << 20), b""), if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the container, on the server; raises NotFoundError."""

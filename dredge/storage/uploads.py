@@ -1,9 +1,9 @@
 """Multipart uploads: an object that comes in parts, by several requests, and is seen only when complete.
 
-    door = open_uploads(writer)
-    upload_id = door.begin(key)
-    first = door.put_part(key, upload_id, 1, pieces)
-    door.complete(key, upload_id, [(1, first.etag)])
+    uploads = open_uploads(writer)
+    upload_id = uploads.begin(key)
+    first = uploads.put_part(key, upload_id, 1, pieces)
+    uploads.complete(key, upload_id, [(1, first.etag)])
 
 Parts are not objects: no listing shows them and no collector can take them, however long an upload lasts. On
 S3 they are the store's own multipart uploads (whose object is as old as the upload's *beginning*); in a
@@ -116,7 +116,7 @@ class Uploading(Protocol):
     """A writer whose store takes multipart uploads: a folder, S3, memory."""
 
     def uploads(self) -> Uploads:
-        """The door to them."""
+        """The multipart uploads of this store, open or new."""
 
 
 def open_uploads(writer: ObjectWriter) -> Uploads:

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.kv.rows import Guard, GuardFailedError, Row, RowCleaner, RowView
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 from dredge.trash.guards import guards_of, named_now
 from dredge.trash.look import contents_of, value_digest
 from dredge.trash.names import MARKERS
@@ -55,7 +55,7 @@ class Outcome:
         rows: how many rows were deleted.
     """
 
-    finding: Finding
+    finding: TrashFinding
     fate: Fate
     rows: int
 
@@ -103,7 +103,7 @@ class Applier:
         self.rows_deleted = 0
         self.outcomes: list[Outcome] = []
 
-    def run(self, findings: Sequence[Finding]) -> list[Outcome]:
+    def run(self, findings: Sequence[TrashFinding]) -> list[Outcome]:
         """Remove what is still trash.
 
         Args:
@@ -147,7 +147,7 @@ class Applier:
         """Partitions of which rows were deleted, or may have been."""
         return sorted(self._removed)
 
-    def _group(self, group: Sequence[Finding]) -> None:
+    def _group(self, group: Sequence[TrashFinding]) -> None:
         with self._store.view() as view:
             # Rows before references: whatever names them later than this is seen in the references.
             loaded = [(finding, _load(view, finding)) for finding in group]
@@ -156,7 +156,7 @@ class Applier:
             if len(group) == 1 and group[0].key is None and group[0].rows > GROUP_ROWS:
                 self._large(view, group[0], references)
                 return
-        doomed: list[tuple[Finding, list[Row]]] = []
+        doomed: list[tuple[TrashFinding, list[Row]]] = []
         for finding, rows in loaded:
             fate = _fate(finding, rows, references)
             if fate is None:
@@ -169,10 +169,10 @@ class Applier:
             self._delete_together(together, guards, references)
 
     def _batches(
-        self, doomed: Sequence[tuple[Finding, list[Row]]], references: References
-    ) -> Iterator[tuple[list[tuple[Finding, list[Row]]], set[Guard]]]:
+        self, doomed: Sequence[tuple[TrashFinding, list[Row]]], references: References
+    ) -> Iterator[tuple[list[tuple[TrashFinding, list[Row]]], set[Guard]]]:
         """Split what may go into parts whose guards the store can check at once."""
-        batch: list[tuple[Finding, list[Row]]] = []
+        batch: list[tuple[TrashFinding, list[Row]]] = []
         guards: set[Guard] = set()
         for finding, rows in doomed:
             own = set(guards_of(finding, rows[0].value, references))
@@ -185,7 +185,7 @@ class Applier:
             yield batch, guards
 
     def _delete_together(
-        self, doomed: Sequence[tuple[Finding, list[Row]]], guards: set[Guard], references: References
+        self, doomed: Sequence[tuple[TrashFinding, list[Row]]], guards: set[Guard], references: References
     ) -> None:
         """Delete several findings at once, and one by one what a guard of any of them held back."""
         self._check_right()
@@ -212,7 +212,7 @@ class Applier:
                 finding, "deleted" if gone == len(rows) else "busy" if busy and not gone else "partly", gone
             )
 
-    def _large(self, view: RowView, finding: Finding, references: References) -> None:
+    def _large(self, view: RowView, finding: TrashFinding, references: References) -> None:
         """Remove a partition of any size with the memory of its rows' digests."""
         seen: set[bytes] = set()
 
@@ -247,7 +247,9 @@ class Applier:
                 break
         self._done(finding, "deleted" if total == contents.rows else "partly", total)
 
-    def _delete_rows(self, finding: Finding, rows: Sequence[Row], references: References) -> tuple[int, bool]:
+    def _delete_rows(
+        self, finding: TrashFinding, rows: Sequence[Row], references: References
+    ) -> tuple[int, bool]:
         """Delete under guards; when one fails, look again whether it matters. Returns how many went, and
         whether what could name them changed too often."""
         left, gone = list(rows), 0
@@ -275,7 +277,7 @@ class Applier:
                 break
         return gone, True
 
-    def _note_removed(self, finding: Finding) -> None:
+    def _note_removed(self, finding: TrashFinding) -> None:
         if finding.key is None:
             self._removed.add(finding.partition)
 
@@ -295,7 +297,7 @@ class Applier:
             " period is one way."
         )
 
-    def _done(self, finding: Finding, fate: Fate, rows: int) -> None:
+    def _done(self, finding: TrashFinding, fate: Fate, rows: int) -> None:
         self.outcomes.append(Outcome(finding, fate, rows))
         log.info("trash: %s (%s): %s, %d rows", finding.name, finding.kind, fate, rows)
 
@@ -305,13 +307,13 @@ def _in_order(guards: Iterable[Guard]) -> list[Guard]:
     return sorted(guards, key=lambda guard: guard[:2])
 
 
-def _groups(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
+def _groups(findings: Iterable[TrashFinding]) -> Iterator[list[TrashFinding]]:
     """Partitions first, then keys, markers last; several small ones share a look at the references."""
 
-    def place(finding: Finding) -> tuple[bool, bool]:
+    def place(finding: TrashFinding) -> tuple[bool, bool]:
         return finding.key is not None, finding.partition == MARKERS
 
-    group: list[Finding] = []
+    group: list[TrashFinding] = []
     rows = 0
     for finding in sorted(findings, key=lambda f: (*place(f), f.partition, f.key or b"")):
         if group and (rows + finding.rows > GROUP_ROWS or place(finding) != place(group[0])):
@@ -323,7 +325,7 @@ def _groups(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
         yield group
 
 
-def _load(view: RowView, finding: Finding) -> list[Row] | None:
+def _load(view: RowView, finding: TrashFinding) -> list[Row] | None:
     """Read a finding's rows, or nothing where it is too large to hold; None: a marker whose partition
     has rows again."""
     if finding.key is not None:
@@ -337,7 +339,7 @@ def _load(view: RowView, finding: Finding) -> list[Row] | None:
     return [Row(finding.partition, entry.key, entry.value) for entry in view.scan(finding.partition)]
 
 
-def _fate(finding: Finding, rows: Sequence[Row] | None, references: References) -> Fate | None:
+def _fate(finding: TrashFinding, rows: Sequence[Row] | None, references: References) -> Fate | None:
     """Say why a finding must stay; None when it may go."""
     if not rows:
         return "changed" if rows is None else "gone"

@@ -9,7 +9,7 @@ from typing import Any
 
 from dredge.settings import check_settings, read_settings, setting
 from dredge.trash.finding import KINDS
-from dredge.trash.safety import SAFE_GRACE, Limits, Safety
+from dredge.trash.margins import SAFE_GRACE, TrashLimits, TrashMargins
 
 _GRACE_HOURS = SAFE_GRACE / timedelta(hours=1)
 
@@ -42,13 +42,13 @@ class TrashConfig:
     )
     max_partitions: int | None = setting(
         "Most partitions to remove",
-        f"More than this, and nothing is removed. Empty: {Limits().partitions:,}.",
+        f"More than this, and nothing is removed. Empty: {TrashLimits().partitions:,}.",
         default=None,
         minimum=0,
     )
     max_rows: int | None = setting(
         "Most rows to remove",
-        f"More than this, and nothing is removed. Empty: {Limits().rows:,}.",
+        f"More than this, and nothing is removed. Empty: {TrashLimits().rows:,}.",
         default=None,
         minimum=0,
     )
@@ -60,17 +60,19 @@ class TrashConfig:
         check_settings(self, without=() if self.unsafe_grace_seconds is None else ("grace_hours",))
 
     @property
-    def safety(self) -> Safety:
+    def margins(self) -> TrashMargins:
         """The margins in force."""
         if self.unsafe_grace_seconds is not None:
-            return Safety.with_grace(timedelta(seconds=self.unsafe_grace_seconds), unsafe_short_grace=True)
-        return Safety.with_grace(timedelta(hours=self.grace_hours))
+            return TrashMargins.with_grace(
+                timedelta(seconds=self.unsafe_grace_seconds), unsafe_short_grace=True
+            )
+        return TrashMargins.with_grace(timedelta(hours=self.grace_hours))
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> TrashLimits:
         """The limits on damage."""
         asked = {"partitions": self.max_partitions, "rows": self.max_rows}
-        return Limits(**{name: value for name, value in asked.items() if value is not None})
+        return TrashLimits(**{name: value for name, value in asked.items() if value is not None})
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> TrashConfig:

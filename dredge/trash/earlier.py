@@ -12,7 +12,7 @@ from datetime import datetime
 from dredge.errors import NotFoundError
 from dredge.kv.rows import RowCleaner, show
 from dredge.trash.apply import Applier, NamedAgainError
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look
 from dredge.trash.names import parse_instance
 from dredge.trash.state import TrashState
@@ -27,12 +27,12 @@ def named_after_removal(state: TrashState, look: Look) -> dict[bytes, str]:
     return {name: run for name, run in state.removed().items() if name in named}
 
 
-def named_again(partition: bytes, run_id: str) -> Finding:
+def named_again(partition: bytes, run_id: str) -> TrashFinding:
     """Report a partition that `named_after_removal` found."""
     why = (
         f"removed by run {run_id} and now named by a record: the next clean puts it back, or restore that run"
     )
-    return Finding(partition, None, "named-after-removal", "report", why)
+    return TrashFinding(partition, None, "named-after-removal", "report", why)
 
 
 def put_back_named(store: RowCleaner, state: TrashState, look: Look) -> None:

@@ -36,7 +36,7 @@ KINDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TrashFinding:
     """One partition or key that is not plainly live.
 
     Args:
@@ -91,7 +91,7 @@ class Finding:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Finding:
+    def from_json(cls, value: Mapping[str, Any]) -> TrashFinding:
         """From the object that `to_json` made.
 
         Raises:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dredge.kv.rows import Guard
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 from dredge.trash.key_rules import branch_of_owner, pull_of_index, repository_of_action
 from dredge.trash.names import (
     ACTIONS,
@@ -30,7 +30,7 @@ from dredge.trash.names import (
 from dredge.trash.references import References
 
 
-def guards_of(finding: Finding, value: bytes | None, references: References) -> list[Guard]:
+def guards_of(finding: TrashFinding, value: bytes | None, references: References) -> list[Guard]:
     """Name the rows that must stay as they are while a finding is deleted.
 
     Args:
@@ -48,7 +48,7 @@ def guards_of(finding: Finding, value: bytes | None, references: References) -> 
     return list(_key_guards(finding.partition, finding.key, value or b"", references))
 
 
-def named_now(finding: Finding, references: References) -> bool:
+def named_now(finding: TrashFinding, references: References) -> bool:
     """Say whether a record names a finding by now, whatever earlier looks saw."""
     if finding.key is None:
         return finding.partition in references.partitions or finding.partition in references.tokens

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.trash.finding import KINDS, Finding
-from dredge.trash.safety import Limits
+from dredge.trash.finding import KINDS, TrashFinding
+from dredge.trash.margins import TrashLimits
 
 _SMALL_STORE = 100
 
@@ -37,7 +37,7 @@ class TrashPlan:
     run_id: str
     location: str
     made: datetime
-    findings: tuple[Finding, ...]
+    findings: tuple[TrashFinding, ...]
     partitions: int
     attempt: int = 0
     sightings: str = ""
@@ -89,7 +89,7 @@ class TrashPlan:
                 value["run_id"],
                 value["location"],
                 datetime.fromisoformat(value["made"]),
-                tuple(Finding.from_json(item) for item in value["findings"]),
+                tuple(TrashFinding.from_json(item) for item in value["findings"]),
                 value["partitions"],
                 value.get("try", 0),
                 value.get("sightings", ""),
@@ -117,23 +117,23 @@ def check_kinds(kinds: Iterable[str] | None) -> frozenset[str]:
     return asked
 
 
-def choose(findings: Iterable[Finding], kinds: Collection[str]) -> tuple[Finding, ...]:
+def choose(findings: Iterable[TrashFinding], kinds: Collection[str]) -> tuple[TrashFinding, ...]:
     """Pick the trash of the asked kinds."""
     return tuple(finding for finding in findings if finding.verdict == "trash" and finding.kind in kinds)
 
 
-def in_both(plan: Iterable[Finding], again: Iterable[Finding]) -> tuple[Finding, ...]:
+def in_both(plan: Iterable[TrashFinding], again: Iterable[TrashFinding]) -> tuple[TrashFinding, ...]:
     """Keep of a plan what a second look calls trash too, as the same thing with the same bytes."""
     still = {(f.partition, f.key, f.kind, f.digest) for f in again if f.verdict == "trash"}
     return tuple(f for f in plan if (f.partition, f.key, f.kind, f.digest) in still)
 
 
-def check_limits(plan: TrashPlan, limits: Limits, repositories: int) -> None:
+def check_limits(plan: TrashPlan, limits: TrashLimits, repositories: int) -> None:
     """Refuse a plan that would do more damage than a person expects.
 
     Args:
         plan: what is to be removed.
-        limits: the rails.
+        limits: what a run may remove at most.
         repositories: how many repository records the store has.
 
     Raises:
@@ -161,7 +161,7 @@ def check_limits(plan: TrashPlan, limits: Limits, repositories: int) -> None:
         )
 
 
-def by_kind(findings: Iterable[Finding]) -> dict[str, dict[str, int]]:
+def by_kind(findings: Iterable[TrashFinding]) -> dict[str, dict[str, int]]:
     """Add findings up: for each kind and verdict how many, and how many rows and bytes."""
     count: Counter[str] = Counter()
     rows: Counter[str] = Counter()

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from dredge.runs import pages
 from dredge.runs.report import duration_text
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 
 LINES_MAX = 2000  # of one table of the page; report.json has all
 _VERDICTS = ("trash", "wait", "report")
-_STYLE = (
-    "body{font:15px system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse;margin:1rem 0}"
-    "th,td{text-align:left;padding:.25rem .8rem;border-bottom:1px solid #ddd;vertical-align:top}"
-    "td.n{text-align:right;font-variant-numeric:tabular-nums}td.name{word-break:break-all}"
-)
+_TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 
 
-def add_up(findings: Iterable[Finding], now: datetime) -> list[dict[str, Any]]:
+def add_up(findings: Iterable[TrashFinding], now: datetime) -> list[dict[str, Any]]:
     """Add findings up by verdict, kind and reason.
 
     Args:
@@ -30,7 +27,7 @@ def add_up(findings: Iterable[Finding], now: datetime) -> list[dict[str, Any]]:
         Objects with verdict, kind, why, partitions, keys, rows, size_bytes and the age of the oldest in
         seconds (None where nothing tells it); trash first.
     """
-    groups: dict[tuple[int, str, str], list[Finding]] = {}
+    groups: dict[tuple[int, str, str], list[TrashFinding]] = {}
     for finding in findings:
         place = (_VERDICTS.index(finding.verdict), finding.kind, finding.why)
         groups.setdefault(place, []).append(finding)
@@ -51,7 +48,7 @@ def add_up(findings: Iterable[Finding], now: datetime) -> list[dict[str, Any]]:
     ]
 
 
-def age_seconds(finding: Finding, now: datetime) -> float | None:
+def age_seconds(finding: TrashFinding, now: datetime) -> float | None:
     """How old a finding is; None where nothing tells."""
     age = finding.age(now)
     return None if age is None else age.total_seconds()
@@ -63,16 +60,15 @@ def render(report: Mapping[str, Any]) -> str:
     Args:
         report: as it is stored: what `ScanReport.to_json` or `CleanReport.to_json` gives, with `status`.
     """
-    location = str(report["location"])
-    words = [
+    sentences = [
         f"Run {report['run_id']} of {report['looked']} UTC: {report['status']}.",
         f"{report['partitions']:,} partitions, {report['repositories']:,} repositories.",
         f"Trash: {report['trash_rows']:,} rows, {report['trash_bytes']:,} bytes.",
     ]
     if "rows_removed" in report:
-        words.append(f"Removed: {report['rows_removed']:,} rows.")
+        sentences.append(f"Removed: {report['rows_removed']:,} rows.")
     if report.get("message"):
-        words.append(str(report["message"]))
+        sentences.append(str(report["message"]))
     sums = [
         (
             *(each[name] for name in ("kind", "verdict", "why", "partitions", "keys", "rows", "size_bytes")),
@@ -102,27 +98,13 @@ def render(report: Mapping[str, Any]) -> str:
             single,
         ),
     ]
-    body = "".join(_table(title, head, lines) for title, head, lines in tables if lines)
-    title = html.escape(f"Trash of {location}")
-    told = "<br>".join(html.escape(word) for word in words)
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-        f"<h1>{title}</h1><p>{told}</p>{body}</html>\n"
+    return pages.render(
+        _TEMPLATE,
+        title=f"Trash of {report['location']}",
+        sentences=sentences,
+        tables=tables,
+        lines_max=LINES_MAX,
     )
-
-
-def _table(title: str, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    rows = "".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines[:LINES_MAX])
-    more = len(lines) - LINES_MAX
-    note = f"<p>{more:,} more in report.json</p>" if more > 0 else ""
-    heads = "".join(f"<th>{html.escape(word)}</th>" for word in head)
-    return f"<h2>{html.escape(title)}</h2><table><tr>{heads}</tr>{rows}</table>{note}"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, int):
-        return f"<td class=n>{value:,}</td>"
-    return f"<td class=name>{html.escape(str(value))}</td>"
 
 
 def _age(seconds: float | None) -> str:

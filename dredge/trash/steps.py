@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -20,16 +20,16 @@ from dredge.errors import (
 from dredge.graveler.xid import new_descending_xid
 from dredge.kv.rows import RowCleaner, RowReader, show
 from dredge.runs.partial import as_partial, partial_after
-from dredge.trash.apply import Applier, NamedAgainError, Outcome
+from dredge.trash.apply import Applier, NamedAgainError
 from dredge.trash.deleted import DeletedOutcome, clean_deleted
 from dredge.trash.earlier import named_after_removal, named_again, put_back_named, verify_open_run
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, read_look
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.names import deleted_instance, parse_instance
-from dredge.trash.plan import TrashPlan, by_kind, check_kinds, check_limits, choose, in_both
-from dredge.trash.report import add_up, age_seconds
-from dredge.trash.rules import Judgement, judge
-from dredge.trash.safety import Limits, Safety
+from dredge.trash.plan import TrashPlan, check_kinds, check_limits, choose, in_both
+from dredge.trash.results import CleanReport, ScanReport
+from dredge.trash.rules import Classification, classify
 from dredge.trash.sightings import Sightings
 from dredge.trash.state import TrashState
 
@@ -38,103 +38,23 @@ log = logging.getLogger("dredge")
 HANDED_OVER = "deleted-repository"
 
 
-@dataclass(frozen=True, slots=True)
-class ScanReport:
-    """What a look found.
-
-    Args:
-        plan: the trash of the asked kinds.
-        findings: everything that is not plainly live.
-        repositories: how many repository records there are.
-    """
-
-    plan: TrashPlan
-    findings: tuple[Finding, ...]
-    repositories: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object, without the single findings."""
-        return {
-            "run_id": self.plan.run_id,
-            "location": self.plan.location,
-            "looked": self.plan.made.isoformat(),
-            "partitions": self.plan.partitions,
-            "repositories": self.repositories,
-            "trash_rows": self.plan.rows,
-            "trash_bytes": self.plan.size_bytes,
-            "digest": self.plan.digest,
-            "kinds": by_kind(self.findings),
-        }
-
-    def to_report(self) -> dict[str, Any]:
-        """As a JSON object with every finding, each with its age."""
-        now = self.plan.made
-        findings = [
-            finding.to_json() | {"age_seconds": age_seconds(finding, now)} for finding in self.findings
-        ]
-        return self.to_json() | {"summary": add_up(self.findings, now), "findings": findings}
-
-
-@dataclass(frozen=True, slots=True)
-class CleanReport:
-    """What a run removed.
-
-    Args:
-        scan: its first look.
-        status: `dry_run`: nothing was to be removed; `done`; `partial`: some of the plan stayed, the
-            outcomes say why; `stopped`: something removed was named again and put back; `failed`: the
-            store went away.
-        outcomes: one a finding of the plan that was still trash at the second look.
-        deleted: one a repository that was handed over to the cleaner.
-        message: of the error that ended the run.
-    """
-
-    scan: ScanReport
-    status: Literal["dry_run", "done", "partial", "stopped", "failed"]
-    outcomes: tuple[Outcome, ...] = ()
-    deleted: tuple[DeletedOutcome, ...] = ()
-    message: str = ""
-    rows_removed: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        rows = sum(outcome.rows for outcome in self.outcomes) + sum(done.rows for done in self.deleted)
-        object.__setattr__(self, "rows_removed", rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return self.scan.to_json() | self._done()
-
-    def to_report(self) -> dict[str, Any]:
-        """As a JSON object with every finding of the first look."""
-        return self.scan.to_report() | self._done()
-
-    def _done(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "message": self.message,
-            "rows_removed": self.rows_removed,
-            "outcomes": [outcome.to_json() for outcome in self.outcomes],
-            "deleted_repositories": [outcome.to_json() for outcome in self.deleted],
-        }
-
-
 def scan(
     store: RowReader,
     state: TrashState | None,
     *,
     clock: Callable[[], datetime],
-    safety: Safety,
+    margins: TrashMargins,
     kinds: Iterable[str] | None = None,
     holder: str | None = None,
 ) -> ScanReport:
-    """Look at a store, judge it, remember what is unused. Nothing is removed.
+    """Look at a store, say what is trash, remember what is unused. Nothing is removed.
 
     Args:
         store: what to look at.
         state: where sightings are remembered; None: this look stands alone, and little is trash at a
             first look.
         clock: this machine's time (aware UTC).
-        safety: the margins.
+        margins: the margins.
         kinds: which trash goes into the plan; None is all.
         holder: name of the task, the same for all its tries: a later one fences the earlier one off. None is a
             name that no other call has.
@@ -146,7 +66,7 @@ def scan(
     asked = check_kinds(kinds)
     run_id = new_descending_xid(clock())
     with state.held(holder or f"scan {run_id}") if state else nullcontext() as held:
-        report = _scan(store, held, run_id, clock, safety, asked)[0]
+        report = _scan(store, held, run_id, clock, margins, asked)[0]
         if held:
             held.save_report(run_id, report.to_report() | {"status": "scan"})
         return report
@@ -157,8 +77,8 @@ def clean(
     state: TrashState,
     *,
     clock: Callable[[], datetime],
-    safety: Safety,
-    limits: Limits,
+    margins: TrashMargins,
+    limits: TrashLimits,
     kinds: Iterable[str] | None = None,
     planned: str | None = None,
     planned_digest: str | None = None,
@@ -172,8 +92,8 @@ def clean(
         store: what to clean.
         state: sightings, undo files, reports.
         clock: this machine's time (aware UTC).
-        safety: the margins.
-        limits: the rails.
+        margins: the margins.
+        limits: what it may remove at most.
         kinds: which trash; None is all.
         planned: remove nothing beyond the plan of this earlier run (one that was approved).
         planned_digest: digest of that plan, as its look reported it; None takes the plan as it is.
@@ -195,7 +115,7 @@ def clean(
     with state.held(holder or f"clean {run_id}") as held:
         if not dry_run:
             verify_open_run(store, held, store.clock() or clock())
-        report, look = _scan(store, held, run_id, clock, safety, asked)
+        report, look = _scan(store, held, run_id, clock, margins, asked)
         if not dry_run:
             put_back_named(store, held, look)
         plan = report.plan
@@ -207,7 +127,7 @@ def clean(
             told = CleanReport(report, "dry_run")
             held.save_report(run_id, told.to_report())
             return told
-        return _remove(store, held, report, look, clock, safety, linger)
+        return _remove(store, held, report, look, clock, margins, linger)
 
 
 def restore(
@@ -270,20 +190,20 @@ def _scan(
     state: TrashState | None,
     run_id: str,
     clock: Callable[[], datetime],
-    safety: Safety,
+    margins: TrashMargins,
     kinds: frozenset[str],
 ) -> tuple[ScanReport, Look]:
     if state:
         state.claim(store)
     before = state.sightings() if state else Sightings()
-    now = trusted_now(store, clock(), before, safety)
+    now = trusted_now(store, clock(), before, margins)
     look = read_look(store)
-    judgement = judge(look, before, now, safety)
-    findings = judgement.findings
+    classified = classify(look, before, now, margins)
+    findings = classified.findings
     attempt, seen = 0, ""
     if state:
-        state.save_sightings(judgement.sightings)
-        attempt, seen = state.attempt, judgement.sightings.digest
+        state.save_sightings(classified.sightings)
+        attempt, seen = state.attempt, classified.sightings.digest
         findings += tuple(named_again(name, run) for name, run in named_after_removal(state, look).items())
     trash = choose(findings, kinds)
     plan = TrashPlan(run_id, store.location, now, trash, len(look.partitions), attempt, seen)
@@ -299,11 +219,11 @@ def _remove(
     report: ScanReport,
     look: Look,
     clock: Callable[[], datetime],
-    safety: Safety,
+    margins: TrashMargins,
     linger: timedelta,
 ) -> CleanReport:
     run_id = report.plan.run_id
-    again = _second_look(store, state, report.plan, clock, safety)
+    again = _second_look(store, state, report.plan, clock, margins)
     both = in_both(report.plan.findings, again.findings)
     still = [f for f in both if f.kind != HANDED_OVER]
     handed_over = {_handed_over(f) for f in both if f.kind == HANDED_OVER}
@@ -352,7 +272,7 @@ def _remove(
     return done
 
 
-def _handed_over(finding: Finding) -> bytes:
+def _handed_over(finding: TrashFinding) -> bytes:
     """The partition of a repository that was handed over; only its entry is left where it has no row."""
     instance = deleted_instance(finding.key) if finding.key is not None else None
     return instance.partition if instance else finding.partition
@@ -374,9 +294,13 @@ def _not_emptied(run_id: str, failed: Sequence[DeletedOutcome], removed: str) ->
 
 
 def _second_look(
-    store: RowCleaner, state: TrashState, plan: TrashPlan, clock: Callable[[], datetime], safety: Safety
-) -> Judgement:
-    """Judge once more right before removing, from the sightings of the first look of this try.
+    store: RowCleaner,
+    state: TrashState,
+    plan: TrashPlan,
+    clock: Callable[[], datetime],
+    margins: TrashMargins,
+) -> Classification:
+    """Classify once more right before removing, from the sightings of the first look of this try.
 
     Raises:
         RefusedError: they are not the ones that the plan was made from.
@@ -388,7 +312,7 @@ def _second_look(
             f" {plan.attempt}); another process has written there. Nothing was removed. Look who uses the folder,"
             " then run again."
         )
-    return judge(read_look(store), before, trusted_now(store, clock(), before, safety), safety)
+    return classify(read_look(store), before, trusted_now(store, clock(), before, margins), margins)
 
 
 def _approved(state: TrashState, run_id: str, digest: str | None) -> TrashPlan:
@@ -410,20 +334,20 @@ def _within(plan: TrashPlan, approved: TrashPlan) -> TrashPlan:
     return replace(plan, findings=in_both(approved.findings, plan.findings))
 
 
-def trusted_now(store: RowReader, machine: datetime, before: Sightings, safety: Safety) -> datetime:
+def trusted_now(store: RowReader, machine: datetime, before: Sightings, margins: TrashMargins) -> datetime:
     """Take the store's time, or this machine's where the store has none.
 
     Raises:
         RefusedError: the two differ too much, or time went back since the last look.
     """
     told = store.clock()
-    if told is not None and abs(told - machine) > safety.clock_skew:
+    if told is not None and abs(told - machine) > margins.clock_skew:
         raise RefusedError(
             f"this machine's clock says {machine:%Y-%m-%d %H:%M:%S}, the store's {told:%Y-%m-%d %H:%M:%S}"
             " UTC. All ages would be wrong. Nothing was judged. Set the clock."
         )
     now = told or machine
-    if before.looked is not None and now < before.looked - safety.clock_skew:
+    if before.looked is not None and now < before.looked - margins.clock_skew:
         raise RefusedError(
             f"it is {now:%Y-%m-%d %H:%M:%S} UTC, earlier than the last look. All ages would be wrong. Nothing"
             " was judged. Set the clock, or start with an empty state folder."

@@ -47,7 +47,7 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
                 store,
                 self.state,
                 clock=utc_now,
-                safety=config.safety,
+                margins=config.margins,
                 limits=config.limits,
                 kinds=config.kinds or None,
                 planned=self.planned,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
-    """Look at a store, judge it, and remember what is unused. Nothing is removed.
+    """Look at a store, say what is trash, and remember what is unused. Nothing is removed.
 
     Returns figures and the run's id, whose plan bounds a later clean. Parameters: see
     :class:`LakeFSKVTrashOperator`.
@@ -23,13 +23,13 @@ class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look and judge."""
+        """Look and classify."""
         with self.connection.reader(self.rate) as store:
             report = scan(
                 store,
                 self.state,
                 clock=utc_now,
-                safety=self.checked.safety,
+                margins=self.checked.margins,
                 kinds=self.checked.kinds or None,
                 holder=self.holder(context),
             )

@@ -1,7 +1,7 @@
 """An embedded lakeFS on PostgreSQL with a cleaner beside it, and places to hold either of them.
 
 The server's store is watched: a test may pause, hold or break any of its operations. The cleaner works
-on the same database through a door of its own, with margins of a second or so instead of days.
+on the same database through a connection of its own, with margins of a second or so instead of days.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dredge.graveler.catalog import Catalog
 from dredge.kv import Store, open_store
 from dredge.kv.postgres_rows import PostgresRows
 from dredge.storage import open_writer
-from dredge.trash.safety import Limits, Safety
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, scan
 from tests.support.lakefs_server import Lake, WatchedStore, lakefs_server
@@ -63,7 +63,7 @@ class Gate:
         self._open.set()
 
 
-class CleanerDoor(PostgresRows):
+class CleanerRows(PostgresRows):
     """The cleaner's way into the database, with places for a test to do something."""
 
     def __init__(self, url: str) -> None:
@@ -91,15 +91,17 @@ class Ground:
     Args:
         url: of the database.
         folder: for objects and the cleaner's state.
-        safety: the cleaner's margins.
+        margins: the cleaner's margins.
     """
 
-    def __init__(self, url: str, folder: Path, lake: Lake, store: WatchedStore, safety: Safety) -> None:
+    def __init__(
+        self, url: str, folder: Path, lake: Lake, store: WatchedStore, margins: TrashMargins
+    ) -> None:
         self.url = url
         self.lake = lake
         self.store = store
-        self.safety = safety
-        self.rows = CleanerDoor(url)
+        self.margins = margins
+        self.rows = CleanerRows(url)
         self.state = TrashState(open_writer(f"file://{folder}/state"))
 
     @property
@@ -112,18 +114,18 @@ class Ground:
         return self.store._inner
 
     def scan(self) -> Any:
-        return scan(self.rows, self.state, clock=_now, safety=self.safety)
+        return scan(self.rows, self.state, clock=_now, margins=self.margins)
 
     def clean(self, **options: Any) -> CleanReport:
         self.rows.views = 0
         return clean(
             self.rows,
             self.state,
-            **{"clock": _now, "safety": self.safety, "limits": LIMITS, "dry_run": False} | options,
+            **{"clock": _now, "margins": self.margins, "limits": LIMITS, "dry_run": False} | options,
         )
 
     def rest(self, seconds: float | None = None) -> None:
-        time.sleep(self.safety.grace.total_seconds() + 0.1 if seconds is None else seconds)
+        time.sleep(self.margins.grace.total_seconds() + 0.1 if seconds is None else seconds)
 
     def files(self, repository: str, branch: str) -> dict[str, int]:
         """What a branch shows: path and size."""
@@ -164,7 +166,7 @@ class Ground:
             raise errors[0]
 
 
-LIMITS = Limits(partitions=10**6, partition_percent=100)
+LIMITS = TrashLimits(partitions=10**6, partition_percent=100)
 
 
 @contextlib.contextmanager
@@ -177,7 +179,7 @@ def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = 
         grace: seconds between two looks.
         id_age: seconds an id must be old; the grace by default.
     """
-    safety = Safety(
+    margins = TrashMargins(
         grace=timedelta(seconds=grace),
         id_age=timedelta(seconds=grace if id_age is None else id_age),
         unsafe_short_grace=True,
@@ -185,7 +187,7 @@ def hunting_ground(url: str, folder: Path, grace: float, id_age: float | None = 
     with open_store(url) as inner:
         store = WatchedStore(inner, _nothing)
         with lakefs_server(folder, kv=store) as lake:
-            ground = Ground(url, folder, lake, store, safety)
+            ground = Ground(url, folder, lake, store, margins)
             try:
                 yield ground
             finally:

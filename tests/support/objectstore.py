@@ -21,7 +21,7 @@ class TestBucket:
     Attributes:
         options: how to reach it.
         bucket: its name.
-        client: a plain boto3 client, for what tests do behind the door's back.
+        client: a plain boto3 client, for what tests do without going through `dredge.storage`.
     """
 
     __test__ = False

@@ -19,7 +19,7 @@ from dredge.graveler.errors import GravelerError
 from dredge.kv.rows import Guard
 from dredge.trash import apply, earlier, guards, key_rules, look, references, steps
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.rules import Judge
+from dredge.trash.rules import Classifier
 from tests.support.kv_hunt import Crash, Gate, Ground, hunting_ground
 from tests.support.kv_world import countdown_id
 from tests.support.postgres import PostgresServer
@@ -54,7 +54,7 @@ def lake(ground: Ground) -> Ground:
 
 def reset_during_two_looks_at_once(ground: Ground) -> bool:
     """A reset by prefix has written its rows and not named their token; the cleaner comes by."""
-    ground.safety = replace(ground.safety, grace=timedelta(hours=1))
+    ground.margins = replace(ground.margins, grace=timedelta(hours=1))
     gate = Gate("set_if", b"lake-", b"branches/main")
     with ground.held(
         gate, lambda: ground.catalog.branches.reset_branch("lake", "main", kind="common_prefix", path="x/")
@@ -141,7 +141,7 @@ def lost_repository(ground: Ground) -> bool:
         ground.commit("pond", "main")
         ground.upload("pond", "main", "g", 8)
         record = ground.kv.get(b"graveler", b"repos/pond")
-    ground.safety = replace(ground.safety, id_age=ground.safety.grace)  # as if a day had passed
+    ground.margins = replace(ground.margins, id_age=ground.margins.grace)  # as if a day had passed
     ground.scan()
     ground.rest(1.5)
     clean_or_put_back(ground)
@@ -168,7 +168,7 @@ def pull_request_opened_again(ground: Ground) -> bool:
     """The index of a pull request that is gone is written anew for another one, right at the deletion."""
     partition = ground.catalog.repositories.get_repository("lake").partition
     key = b"repos/" + partition + b"/a/main"
-    ground.safety = replace(ground.safety, id_age=ground.safety.grace)
+    ground.margins = replace(ground.margins, id_age=ground.margins.grace)
 
     def index() -> bytes:
         pull = countdown_id(messages.from_timestamp(messages.Timestamp(seconds=int(time.time()) - 60)))
@@ -229,7 +229,7 @@ def task_under_way(ground: Ground) -> bool:
 
 def hook_before_the_record(ground: Ground) -> bool:
     """The hook of a repository's creation began before the repository was recorded."""
-    ground.safety = replace(ground.safety, id_age=ground.safety.grace)
+    ground.margins = replace(ground.margins, id_age=ground.margins.grace)
     created = ground.catalog.repositories.get_repository("lake").creation_date
     run = countdown_id(created - timedelta(seconds=20))
     key = f"repos/lake/runs/{run}".encode()
@@ -255,7 +255,7 @@ def deletion_under_way(ground: Ground) -> bool:
     with pytest.raises(Crash):
         ground.catalog.repositories.delete_repository("pond")
     ground.store.before = lambda *_: None
-    ground.safety = replace(ground.safety, id_age=ground.safety.grace)
+    ground.margins = replace(ground.margins, id_age=ground.margins.grace)
     ground.scan()
     ground.rest(1.5)
     clean_or_put_back(ground)
@@ -266,11 +266,11 @@ def deletion_under_way(ground: Ground) -> bool:
 
 
 def one_look_is_enough(patch: Patch) -> None:
-    patch.setattr(Judge, "_is_settled", lambda judge, sighting: True)
+    patch.setattr(Classifier, "_is_settled", lambda classifier, sighting: True)
 
 
 def any_age_will_do(patch: Patch) -> None:
-    patch.setattr(Judge, "is_young", lambda judge, since: False)
+    patch.setattr(Classifier, "is_young", lambda classifier, since: False)
 
 
 def no_look_before_deleting(patch: Patch) -> None:
@@ -294,13 +294,13 @@ def only_the_current_token(patch: Patch) -> None:
 
 
 def whatever_has_no_record_is_trash(patch: Patch) -> None:
-    judged = Judge._status
+    original = Classifier._status
 
-    def careless(judge: Judge, partition: bytes, instance: Any) -> Any:
-        status = judged(judge, partition, instance)
+    def careless(classifier: Classifier, partition: bytes, instance: Any) -> Any:
+        status = original(classifier, partition, instance)
         return "leftovers" if status == "lost" else status
 
-    patch.setattr(Judge, "_status", careless)
+    patch.setattr(Classifier, "_status", careless)
 
 
 def believe_the_queue(patch: Patch) -> None:
@@ -357,21 +357,21 @@ def skip_what_cannot_be_read(patch: Patch) -> None:
 
 
 def no_update_is_needed(patch: Patch) -> None:
-    judged = key_rules._expired
+    original = key_rules._expired
 
-    def hasty(judge: Judge, *args: Any) -> Any:
-        judge.safety = replace(judge.safety, expiry=timedelta(0))
-        return judged(judge, *args)
+    def hasty(classifier: Classifier, *args: Any) -> Any:
+        classifier.margins = replace(classifier.margins, expiry=timedelta(0))
+        return original(classifier, *args)
 
     patch.setattr(key_rules, "_expired", hasty)
 
 
 def runs_begin_after_the_record(patch: Patch) -> None:
-    judged = key_rules._action_kind
+    original = key_rules._action_kind
 
-    def exact(judge: Judge, *args: Any) -> Any:
-        judge.safety = replace(judge.safety, instance_margin=timedelta(0))
-        return judged(judge, *args)
+    def exact(classifier: Classifier, *args: Any) -> Any:
+        classifier.margins = replace(classifier.margins, instance_margin=timedelta(0))
+        return original(classifier, *args)
 
     patch.setattr(key_rules, "_action_kind", exact)
 

@@ -1,19 +1,22 @@
-"""Compiled kernels are found, cached where only their user can write, and done without where they must be."""
+"""Compiled kernels are found, cached where only their user can write, and never run in an old version."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dredge import compiled
+from dredge.errors import ConfigError
 
 find = compiled.kernels.__wrapped__  # without the memory of the first answer
 
@@ -26,7 +29,7 @@ def imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[bool,
     seen: list[tuple[bool, str]] = []
 
     def pretend(name: str) -> ModuleType:
-        assert name == "dredge.kernels"
+        assert name == "dredge.kernels.entry"
         seen.append((compiled.caching(), config.CACHE_DIR))  # type: ignore[attr-defined]
         return ModuleType(name)
 
@@ -100,17 +103,37 @@ def test_a_cache_that_cannot_be_used_is_done_without(
     assert "no locator" in caplog.text
 
 
-def test_without_numba_there_are_no_kernels_and_the_log_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_big_endian_machine_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled.sys, "byteorder", "big")
+    with pytest.raises(ConfigError, match="big-endian"):
+        find()
+
+
+def test_a_change_in_any_file_of_the_kernels_changes_the_cache_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "numba.core", None)
-    assert find() is None
-    assert "numba cannot be imported" in caplog.text
+    package = tmp_path / "kernels"
+    shutil.copytree(Path(compiled.__file__).parent / "kernels", package)
+    spec = SimpleNamespace(origin=str(package / "__init__.py"))
+    monkeypatch.setattr(compiled.importlib.util, "find_spec", lambda _name: spec)
+    versions = [compiled._source_hash()]
+    for path in sorted(package.glob("*.py")):
+        path.write_text(path.read_text() + "#")
+        versions.append(compiled._source_hash())
+    assert len(versions) > 8
+    assert None not in versions
+    assert len(set(versions)) == len(versions)
 
 
-def test_kernels_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DREDGE_KERNELS", "off")
-    assert find() is None
+def test_after_a_cache_that_failed_all_kernels_are_imported_anew_and_their_types_kept() -> None:
+    program = (
+        "import sys; from dredge import compiled; from dredge.kernels import interface;"
+        "module = compiled.kernels(); compiled._forget_kernels();"
+        "left = [name for name in sys.modules if name.startswith('dredge.kernels.')];"
+        "sys.exit(left != ['dredge.kernels.interface'] or compiled.importlib.import_module("
+        "'dredge.kernels.entry') is module)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_processes_wait_for_the_one_that_compiles(tmp_path: Path) -> None:
@@ -138,8 +161,6 @@ def test_waiting_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_importing_dredge_imports_no_numba() -> None:
-    import subprocess
-
     program = (
         "import sys, dredge.hashing, dredge.compiled, dredge.graveler.sstable.columns, dredge.graveler.committed;"
         "sys.exit('numba' in sys.modules)"

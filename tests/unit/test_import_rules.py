@@ -61,3 +61,44 @@ def test_operators_see_the_collector_through_its_steps_and_its_config_only() -> 
                     found |= {node.module} if node.module != "dredge.gc" else names
     assert found <= allowed
     assert "dredge.gc.steps" in found
+
+
+def test_only_the_compiler_imports_kernels() -> None:
+    importers = {
+        name
+        for name, imported in _imports().items()
+        for module in imported
+        if module.startswith("dredge.kernels.") and module != "dredge.kernels.interface"
+    }
+    assert {name for name in importers if not name.startswith("dredge.kernels.")} == set()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """An import inside a function or for types counts too: what needs it cannot be read alone."""
+    imports = _imports()
+    while leaves := [name for name, imported in imports.items() if not imported & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    # What is left is in a circle, or imports something that is.
+    assert {name: sorted(imported & imports.keys()) for name, imported in imports.items()} == {}
+
+
+def _imports() -> dict[str, set[str]]:
+    """Every module of ours with the modules of ours that it names in an import, wherever that stands."""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in ("dredge", "operators", "spark_jobs")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        named: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{name} imports by a relative name"
+                whole = [f"{node.module}.{alias.name}" for alias in node.names]
+                named |= {module if module in files else str(node.module) for module in whole}
+        found[name] = (named & files.keys()) - {name}
+    return found

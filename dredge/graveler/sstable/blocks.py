@@ -9,7 +9,6 @@ from typing import NamedTuple
 import cramjam
 
 from dredge.graveler.sstable.layout import (
-    BLOCK_SIZE_MAX,
     PLAIN,
     SNAPPY,
     Handle,
@@ -17,6 +16,7 @@ from dredge.graveler.sstable.layout import (
     damaged,
     get_uvarint,
 )
+from dredge.kernels.interface import BLOCK_SIZE_MAX
 
 _U32 = struct.Struct("<I")
 

@@ -21,13 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.compiled import kernels
-from dredge.graveler.addresses import AddressType, address_readings
-from dredge.graveler.sstable import numpy_kernels as k
 from dredge.graveler.sstable.blocks import load_block
 from dredge.graveler.sstable.envelope import RANGES, Envelope, read_envelope
 from dredge.graveler.sstable.layout import TRAILER_SIZE, Handle, damaged
 from dredge.graveler.sstable.reader import index_partitions
-from dredge.hashing import Hashes, hash64
+from dredge.kernels import interface as k
 
 type _Numbers = npt.NDArray[np.int64]
 
@@ -59,26 +57,6 @@ class Expected:
 
     count: int
     max_key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RangeHashes:
-    """What a collector keeps of a range.
-
-    Attributes:
-        records: entries, verified.
-        addresses: hash of every key of the namespace that an entry's address may mean; one an entry in the common
-            case that all are relative.
-        contents: `dredge.hashing.content_hash` of each entry.
-        sizes: bytes of each entry.
-        outside: entries whose address lies outside the namespace, and so has no hash.
-    """
-
-    records: int
-    addresses: Hashes
-    contents: Hashes
-    sizes: _Numbers
-    outside: int
 
 
 def read_addresses(
@@ -127,59 +105,6 @@ def decode_ranges(
     decoder = _Decoder(wanted)
     for name, data in files:
         yield name, decoder.decode(data, name, (expected or {}).get(name)).batch(wanted)
-
-
-def decode_hashes(data: bytes, name: str, namespace: str, expected: Expected | None = None) -> RangeHashes:
-    """Read a range as hashes; see `decode_range_hashes`."""
-    return next(decode_range_hashes([(name, data)], namespace, {name: expected} if expected else None))[1]
-
-
-def decode_range_hashes(
-    files: Iterable[tuple[str, bytes]], namespace: str, expected: Mapping[str, Expected] | None = None
-) -> Iterator[tuple[str, RangeHashes]]:
-    """Read many ranges as hashes of what they name.
-
-    Args:
-        files: name and content, best sorted by their first keys.
-        namespace: the repository's URI, for addresses that are not relative.
-        expected: what metaranges say, by name.
-
-    Yields:
-        Name and hashes of each, in the order given.
-
-    Raises:
-        FormatError: as `read_addresses`.
-    """
-    decoder = _Decoder(("address_hash", "content_hash", "size"))
-    for name, data in files:
-        decoded = decoder.decode(data, name, (expected or {}).get(name))
-        rows = decoded.rows
-        addresses, outside = decoded.columns.address_hashes[:rows], 0
-        if decoded.others:
-            addresses, outside = _resolve(data, name, namespace, addresses)
-        yield (
-            name,
-            RangeHashes(
-                rows, addresses, decoded.columns.content_hashes[:rows], decoded.columns.sizes[:rows], outside
-            ),
-        )
-
-
-def _resolve(data: bytes, name: str, namespace: str, hashes: Hashes) -> tuple[Hashes, int]:
-    """Replace the hashes of addresses that are not relative by those of the keys they mean."""
-    batch = read_addresses(data, name)
-    kinds = batch["address_type"].to_numpy()
-    rows = np.flatnonzero(kinds != AddressType.RELATIVE)
-    readings: list[str] = []
-    outside = 0
-    for address, kind in zip(
-        batch["address"].take(pa.array(rows)).to_pylist(), kinds[rows].tolist(), strict=True
-    ):
-        found = address_readings(address, kind, namespace)
-        readings += found
-        outside += not found
-    relative = hashes[kinds == AddressType.RELATIVE]
-    return np.concatenate([relative, hash64(pa.array(readings, pa.string()))]), outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +159,7 @@ class _Decoder:
         if unknown := set(names) - set(COLUMNS):
             raise ValueError(f"no such column: {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
         self._wanted = sum({_BITS[name] for name in names})
-        self._kernels: Any = kernels() or k
+        self._kernels: Any = kernels()
         self._before: _Decoded | None = None
         self._scratch = np.empty(1 << 16, np.uint8)
         self._key = np.empty(1 << 16, np.uint8)
@@ -330,7 +255,7 @@ class _Decoder:
         def room(bit: int, size: int, dtype: Any) -> npt.NDArray[Any]:
             return np.empty(size if not bit or wanted & bit else 0, dtype)
 
-        return self._kernels.Columns(
+        return k.Columns(
             address_offsets=room(k.ADDRESS, rows + 1, np.int32),
             address_bytes=room(k.ADDRESS, raw + k.SLACK, np.uint8),
             address_types=room(0, rows, np.uint8),

@@ -45,9 +45,6 @@ PLAIN, SNAPPY = 0, 1
 RECORD_TRAILER = b"\x01" + bytes(7)
 SEPARATOR_TRAILER = b"\x11" + b"\xff" * 7
 NO_KEY_TRAILER = b"\xff" + bytes(7)  # the index key of a table without records
-# A block is larger than its target only if one record is. A record's identity and data are limited to 40 MiB
-# each, its key to far less.
-BLOCK_SIZE_MAX = 2 * (640 << 16) + (1 << 20)
 _MASK_DELTA = 0xA282EAD8
 _U32 = struct.Struct("<I")
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))

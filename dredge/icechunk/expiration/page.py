@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from collections.abc import Iterator
+from pathlib import Path
 
-from dredge.icechunk.expiration.picture import draw_picture
+from dredge.icechunk.expiration.picture import picture_of, written
 from dredge.icechunk.expiration.plan import ExpirationPlan
+from dredge.runs.pages import render
 from dredge.runs.report import size_text
 
-REFS_MAX = 2_000
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 80rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; } th, td { text-align: left; padding: .3rem .8rem; vertical-align: top; }
-th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--line); }
-code { background: var(--soft); padding: .1rem .3rem; border-radius: .3rem; overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; } dt { opacity: .7; } dd { margin: 0; }
-.picture { overflow-x: auto; }
-"""
+ROWS_MAX = 2_000  # of a table; plan.json has all
+_TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"
 
 
 def plan_page(uri: str, plan: ExpirationPlan) -> str:
@@ -30,20 +21,19 @@ def plan_page(uri: str, plan: ExpirationPlan) -> str:
         uri: the repository.
         plan: what to show.
     """
-    title = f"Expiration plan of {escape(uri)}"
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in _facts(plan))
-    refs = [
-        (change.ref.label, change.action, change.reason, change.snapshots_before, change.snapshots_after)
-        for change in plan.refs
-    ]
-    edits = [(edit.snapshot, edit.old_parent, edit.new_parent) for edit in plan.edits]
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>{escape(_headline(plan))}</p>\n"
-        f'<dl>{facts}</dl>\n<h2>History</h2>\n<div class="picture">{draw_picture(plan)}</div>\n'
-        f"<h2>Refs</h2>\n{_table(('Ref', 'What happens', 'Why', 'Snapshots', 'Afterwards'), refs)}\n"
-        f"<h2>Snapshots that get another parent</h2>\n{_table(('Snapshot', 'Parent', 'New parent'), edits)}\n"
-        "</body></html>\n"
+    return render(
+        _TEMPLATE,
+        title=f"Expiration plan of {uri}",
+        headline=_headline(plan),
+        facts=list(_facts(plan)),
+        picture=picture_of(plan),
+        written=written,
+        refs=[
+            (change.ref.label, change.action, change.reason, change.snapshots_before, change.snapshots_after)
+            for change in plan.refs
+        ],
+        edits=[(edit.snapshot, edit.old_parent, edit.new_parent) for edit in plan.edits],
+        rows_max=ROWS_MAX,
     )
 
 
@@ -70,15 +60,3 @@ def _facts(plan: ExpirationPlan) -> Iterator[tuple[str, str]]:
             f" {size_text(plan.frees.size_bytes)}",
         )
     yield "Digest, to approve exactly this", plan.digest
-
-
-def _table(head: Iterable[str], rows: Sequence[tuple[object, ...]]) -> str:
-    if not rows:
-        return "<p>None.</p>"
-    shown = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>\n"
-        for row in rows[:REFS_MAX]
-    )
-    left = len(rows) - REFS_MAX
-    more = f"<p>{left:,} more are in <code>plan.json</code>.</p>" if left > 0 else ""
-    return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>\n{shown}</table>{more}"

@@ -1,30 +1,81 @@
-"""A plan as an SVG picture: the history before, and after. Time goes from left to right, a lane a fork."""
+"""A plan as an SVG picture: the history before, and after. Time goes from left to right, a lane a fork.
+
+This module computes where things go; `templates/plan.svg.j2` draws them.
+"""
 
 from __future__ import annotations
 
-from html import escape
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from dredge.icechunk.expiration.layout import HELD, KEPT, RELEASED, Item, Marks, lay_out
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.icechunk.expiration.tree import marks_of
+from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.history import History
+from dredge.runs.pages import render
 
 STEP, LANE, MARGIN, LEGEND = 64, 62, 36, 28
 ITEMS_MAX = 500
+_TEMPLATE = Path(__file__).parent / "templates" / "plan.svg.j2"
+_LEGEND = ((KEPT, "kept"), (RELEASED, "released"), (HELD, "expired, held by a ref"))
 
-_STYLE = """
-.dredge-history{font:12px system-ui,sans-serif;color-scheme:light dark}
-.dredge-history text{fill:light-dark(#1f2933,#e4e7eb)}
-.dredge-history .title{font-weight:600;font-size:14px}
-.dredge-history .small{font-size:10px;fill:light-dark(#616e7c,#9aa5b1)}
-.dredge-history path{fill:none;stroke:light-dark(#9aa5b1,#616e7c);stroke-width:2}
-.dredge-history .kept{fill:#2f80c3;stroke:#2f80c3}
-.dredge-history .released{fill:light-dark(#fff,#1f2933);stroke:#c0504d;stroke-dasharray:3 2}
-.dredge-history .held{fill:light-dark(#fff,#1f2933);stroke:#d9892b}
-.dredge-history .edited{fill:none;stroke:#3c9d5d;stroke-width:2}
-.dredge-history .ref{fill:light-dark(#e0edf8,#243b53)}
-"""
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A line from a parent to a child: a curve to (`bend`, `y2`) by way of `middle`, then straight on to `x2`."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+    @property
+    def bend(self) -> int:
+        """Where the line has reached the child's lane."""
+        return min(self.x1 + STEP, self.x2)
+
+    @property
+    def middle(self) -> int:
+        """Half the way to the bend."""
+        return (self.x1 + self.bend) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One history; pixels count from its own corner.
+
+    Attributes:
+        title: above the drawing.
+        note: instead of one, where there is too much to draw.
+        items: each with the place of its centre.
+        top: where the panel begins in the picture.
+    """
+
+    title: str
+    width: int
+    height: int
+    note: str = ""
+    edges: tuple[Edge, ...] = ()
+    items: tuple[tuple[Item, int, int], ...] = ()
+    top: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All that the template draws; sizes in pixels."""
+
+    panels: tuple[Panel, Panel]
+    width: int
+    height: int
+    legend: list[tuple[str, str, int]] = field(default_factory=list)
+    legend_end: int = 16
+
+    @property
+    def legend_top(self) -> int:
+        """Where the legend begins."""
+        return self.height - LEGEND
 
 
 def draw_picture(plan: ExpirationPlan, *, fold_above: int = 4) -> str:
@@ -38,92 +89,60 @@ def draw_picture(plan: ExpirationPlan, *, fold_above: int = 4) -> str:
         An SVG document that stands alone; also fit to be put into a page. Histories of more than 500 items
         say so instead of drawing them.
     """
+    return render(_TEMPLATE, picture=picture_of(plan, fold_above=fold_above), written=written)
+
+
+def picture_of(plan: ExpirationPlan, *, fold_above: int = 4) -> Picture:
+    """Compute what `draw_picture` draws."""
     marks, left = marks_of(plan)
     before = _panel("before", plan.before, marks, fold_above)
-    after = _panel("after", plan.after, left, fold_above)
-    width = max(before.width, after.width, 520)
-    height = before.height + after.height + LEGEND
-    body = before.at(0) + after.at(before.height) + _legend(before.height + after.height)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="dredge-history" width="{width}" height="{height}"'
-        f' viewBox="0 0 {width} {height}" role="img" aria-label="history before and after expiration">'
-        f"<style>{_STYLE}</style>{body}</svg>\n"
+    after = replace(_panel("after", plan.after, left, fold_above), top=before.height)
+    legend = []
+    x = 16
+    for mark, words in _LEGEND:
+        legend.append((mark, words, x))
+        x += 34 + 7 * len(words)
+    return Picture(
+        panels=(before, after),
+        width=max(before.width, after.width, 520),
+        height=before.height + after.height + LEGEND,
+        legend=legend,
+        legend_end=x,
     )
 
 
-class _Panel:
-    def __init__(self, parts: list[str], width: int, height: int) -> None:
-        self.parts, self.width, self.height = parts, width, height
-
-    def at(self, y: int) -> str:
-        return f'<g transform="translate(0 {y})">{"".join(self.parts)}</g>'
+def written(entry: SnapshotEntry) -> str:
+    """When a snapshot was written, in ISO 8601."""
+    return instant(entry.flushed_at).isoformat()
 
 
-def _panel(title: str, history: History, marks: Marks, fold_above: int) -> _Panel:
+def _panel(name: str, history: History, marks: Marks, fold_above: int) -> Panel:
     items = lay_out(history, marks, fold_above=fold_above)
-    head = f'<text class="title" x="12" y="22">{title}: {len(history.snapshots):,} snapshots</text>'
+    title = f"{name}: {len(history.snapshots):,} snapshots"
     if len(items) > ITEMS_MAX:
-        note = f"{len(items):,} items are too many to draw; see the text"
-        return _Panel([head, f'<text class="small" x="12" y="42">{note}</text>'], 520, 60)
+        return Panel(title, 520, 60, note=f"{len(items):,} items are too many to draw; see the text")
     order = sorted(range(len(items)), key=lambda row: (items[row].entry.flushed_at, row))
     left = {row: MARGIN + STEP * rank for rank, row in enumerate(order)}
     lanes = {column: lane for lane, column in enumerate(dict.fromkeys(item.column for item in items))}
     spots = [(left[row], 62 + LANE * lanes[item.column]) for row, item in enumerate(items)]
+    return Panel(
+        title,
+        width=2 * MARGIN + STEP * len(items) + 60,
+        height=62 + LANE * max(1, len(lanes)),
+        edges=tuple(_edges(items, spots)),
+        items=tuple((item, *spot) for item, spot in zip(items, spots, strict=True)),
+    )
+
+
+def _edges(items: list[Item], spots: list[tuple[int, int]]) -> list[Edge]:
+    """Join each item to its parent, or to the one before it in its column where the parent is folded away."""
     place = {item.entry.id: spot for item, spot in zip(items, spots, strict=True)}
-    edges, circles = [], []
+    edges = []
     last_of_column: dict[int, tuple[int, int]] = {}
     for item, spot in zip(items, spots, strict=True):
         parent = place.get(item.entry.parent_id or "")
         source = last_of_column.get(item.column) if parent is None and not item.opens else parent
-        source = source if item.entry.parent_id is not None else None
         last_of_column[item.column] = spot
-        if source is not None:
-            edges.append(_edge(source, spot))
-        circles.append(_circle(item, *spot))
-    return _Panel(
-        [head, *edges, *circles],
-        2 * MARGIN + STEP * len(items) + 60,
-        62 + LANE * max(1, len(lanes)),
-    )
-
-
-def _edge(source: tuple[int, int], target: tuple[int, int]) -> str:
-    # Down to the target's lane within one step, then along it: long edges do not cross other lanes slantwise.
-    (x1, y1), (x2, y2) = source, target
-    bend = min(x1 + STEP, x2)
-    middle = (x1 + bend) // 2
-    return f'<path d="M{x1} {y1}C{middle} {y1} {middle} {y2} {bend} {y2}H{x2}"/>'
-
-
-def _circle(item: Item, x: int, y: int) -> str:
-    entry = item.entry
-    if item.hidden:
-        return (
-            f'<circle class="{item.mark}" cx="{x}" cy="{y}" r="13" opacity=".85"/>'
-            f'<text x="{x}" y="{y + 28}" text-anchor="middle" class="small">+{item.hidden:,}</text>'
-        )
-    told = f"{entry.id}\n{instant(entry.flushed_at).isoformat()}\n{entry.message}"
-    parts = [f"<g><title>{escape(told)}</title>"]
-    if item.new_parent:
-        parts.append(f'<circle class="edited" cx="{x}" cy="{y}" r="12"/>')
-    parts.append(f'<circle class="{item.mark}" cx="{x}" cy="{y}" r="8" stroke-width="2"/>')
-    short = entry.id if len(entry.id) <= 6 else entry.id[:6]
-    parts.append(f'<text x="{x}" y="{y + 24}" text-anchor="middle" class="small">{escape(short)}</text>')
-    if item.refs:
-        label = escape(", ".join(item.refs))
-        wide = 10 + 6 * len(", ".join(item.refs))
-        parts.append(f'<rect class="ref" x="{x - 10}" y="{y - 32}" width="{wide}" height="17" rx="4"/>')
-        parts.append(f'<text x="{x - 5}" y="{y - 19}" style="font-size:11px">{label}</text>')
-    return "".join(parts) + "</g>"
-
-
-def _legend(y: int) -> str:
-    parts = []
-    x = 16
-    for mark, words in ((KEPT, "kept"), (RELEASED, "released"), (HELD, "expired, held by a ref")):
-        parts.append(f'<circle class="{mark}" cx="{x}" cy="{y + 10}" r="6" stroke-width="2"/>')
-        parts.append(f'<text x="{x + 12}" y="{y + 14}">{words}</text>')
-        x += 34 + 7 * len(words)
-    parts.append(f'<circle class="edited" cx="{x}" cy="{y + 10}" r="7"/>')
-    parts.append(f'<text x="{x + 14}" y="{y + 14}">gets another parent</text>')
-    return "".join(parts)
+        if source is not None and item.entry.parent_id is not None:
+            edges.append(Edge(*source, *spot))
+    return edges

@@ -40,7 +40,7 @@ class FileType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReadLimits:
     """Upper bounds on what a reader takes into memory.
 
     Args:
@@ -54,7 +54,7 @@ class Limits:
     rows_max: int = 500_000_000
 
 
-LIMITS = Limits()
+READ_LIMITS = ReadLimits()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +90,7 @@ class Opened:
         return memoryview(self.padded)[: self.size]
 
 
-def open_file(data: bytes, name: str, expected: FileType, limits: Limits = LIMITS) -> Opened:
+def open_file(data: bytes, name: str, expected: FileType, limits: ReadLimits = READ_LIMITS) -> Opened:
     """Check the header and decode the body.
 
     Args:
@@ -132,7 +132,7 @@ def close_file(header: bytes, body: bytes) -> bytes:
     return header + bytes(cramjam.zstd.compress(body, COMPRESSION_LEVEL))
 
 
-def _checked_header(data: bytes, name: str, limits: Limits) -> bytes:
+def _checked_header(data: bytes, name: str, limits: ReadLimits) -> bytes:
     if len(data) > limits.file_bytes_max:
         raise FormatError(f"{name}: {len(data)} bytes, more than the limit of {limits.file_bytes_max}")
     header = bytes(data[:HEADER_BYTES])
@@ -153,7 +153,7 @@ def _words(file_type: FileType) -> str:
     return file_type.name.lower().replace("_", " ")
 
 
-def _decompress(data: bytes, name: str, limits: Limits) -> tuple[int, npt.NDArray[np.uint8]]:
+def _decompress(data: bytes, name: str, limits: ReadLimits) -> tuple[int, npt.NDArray[np.uint8]]:
     import cramjam
 
     bound = decoded_bytes_bound(data, HEADER_BYTES, name)

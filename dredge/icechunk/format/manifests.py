@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, Opened, open_file
+from dredge.icechunk.format.envelope import READ_LIMITS, FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table, Vector
 from dredge.icechunk.format.kernels import INLINE, NATIVE, VIRTUAL, compiled
 from dredge.icechunk.format.snapshots import check_name
@@ -68,7 +68,7 @@ class Manifest:
 
 
 def parse_manifest(
-    data: bytes, name: str, *, limits: Limits = LIMITS, walk: Callable[..., int] | None = None
+    data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS, walk: Callable[..., int] | None = None
 ) -> Manifest:
     """Read a manifest.
 
@@ -93,7 +93,7 @@ def native_chunk_hashes(
     name: str,
     *,
     refs: int | None = None,
-    limits: Limits = LIMITS,
+    limits: ReadLimits = READ_LIMITS,
     loop: Callable[..., int] | None = None,
 ) -> npt.NDArray[np.uint64]:
     """Give the first 64 bits of the id of every native chunk that a manifest refers to, sorted, each once.
@@ -126,7 +126,7 @@ def native_chunk_hashes(
     return distinct(out[: filled[0]])
 
 
-def _open(data: bytes, name: str, limits: Limits) -> tuple[Opened, Buffer, str]:
+def _open(data: bytes, name: str, limits: ReadLimits) -> tuple[Opened, Buffer, str]:
     opened = open_file(data, name, FileType.MANIFEST, limits)
     buffer = Buffer(opened.view, name)
     manifest_id = encode_id(buffer.root().required_inline(0, ID_BYTES, "id"))
@@ -134,7 +134,7 @@ def _open(data: bytes, name: str, limits: Limits) -> tuple[Opened, Buffer, str]:
     return opened, buffer, manifest_id
 
 
-def _arrays(buffer: Buffer, limits: Limits) -> Iterator[tuple[Table, Vector]]:
+def _arrays(buffer: Buffer, limits: ReadLimits) -> Iterator[tuple[Table, Vector]]:
     for table in buffer.root().tables(1):
         refs = table.vector(1, 4)
         if refs is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import LIMITS, FileType, Limits, close_file, open_file
+from dredge.icechunk.format.envelope import READ_LIMITS, FileType, ReadLimits, close_file, open_file
 from dredge.icechunk.format.flatbuffer import Buffer, Table
 from dredge.icechunk.format.verifier import open_accounted
 from dredge.icechunk.ids import ID_BYTES, NODE_ID_BYTES, decode_id, encode_id
@@ -83,7 +83,9 @@ class Snapshot:
     spec_version: int = 1
 
 
-def parse_snapshot(data: bytes, name: str, *, nodes: bool = False, limits: Limits = LIMITS) -> Snapshot:
+def parse_snapshot(
+    data: bytes, name: str, *, nodes: bool = False, limits: ReadLimits = READ_LIMITS
+) -> Snapshot:
     """Read a snapshot file.
 
     Args:
@@ -113,7 +115,9 @@ def parse_snapshot(data: bytes, name: str, *, nodes: bool = False, limits: Limit
     return replace(snapshot, nodes=tuple(_node(table) for table in root.tables(2))) if nodes else snapshot
 
 
-def parse_parentage(data: bytes, name: str, *, limits: Limits = LIMITS) -> tuple[str, str | None, int, str]:
+def parse_parentage(
+    data: bytes, name: str, *, limits: ReadLimits = READ_LIMITS
+) -> tuple[str, str | None, int, str]:
     """Read only id, parent, time and message of a snapshot file: all that a history needs.
 
     Raises:

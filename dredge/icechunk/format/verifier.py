@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
-from dredge.icechunk.format.envelope import FileType, Limits, Opened, open_file
+from dredge.icechunk.format.envelope import FileType, Opened, ReadLimits, open_file
 from dredge.icechunk.format.kernels import compiled
 
 type Cover = npt.NDArray[np.uint8]
@@ -218,7 +218,7 @@ def _damaged(opened: Opened, place: int) -> FormatError:
 
 
 def open_accounted(
-    data: bytes, name: str, expected: FileType, limits: Limits, *, uses: bool = False
+    data: bytes, name: str, expected: FileType, limits: ReadLimits, *, uses: bool = False
 ) -> tuple[Opened, Accounted]:
     """Open a snapshot or a repo info, every byte of which is explained.
 

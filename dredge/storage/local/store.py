@@ -4,7 +4,7 @@ Writes are a hidden temporary file and then a rename or a link, so nobody sees h
 forced to the disk: after a power cut the newest ones may be missing or short, so who reads must check.
 
 An etag here is inode, time and size. It changes with every write through this driver and is cheap to list,
-but equal content has different tags: `content_etag` is False.
+but equal content has different tags.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _NO_SUCH_FILE_POSSIBLE = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP, er
 class LocalReader:
     """Reads files below a folder as objects."""
 
-    content_etag = False
     is_remote = False
 
     def __init__(self, location: Location) -> None:
@@ -152,13 +151,6 @@ class LocalWriter(LocalReader):
     def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
         """Write an object from pieces in bounded memory."""
         return self._write(key, lambda file: _write_all(file, chunks), if_absent=if_absent)
-
-    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
-        """Write an object from a local file in bounded memory."""
-        with open(path, "rb") as source:
-            return self._write(
-                key, lambda file: shutil.copyfileobj(source, file, CHUNK_BYTES), if_absent=if_absent
-            )
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the folder; raises NotFoundError."""

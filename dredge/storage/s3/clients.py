@@ -1,4 +1,4 @@
-"""The S3 clients of this process: built when first needed, shared by all doors, rebuilt after a fork.
+"""The S3 clients of this process: built when first needed, shared by all who use S3, rebuilt after a fork.
 
 Two libraries share the work. boto3 does everything that must be exact about keys or answers: listing,
 deleting, looking up, conditional writes. obstore moves bytes (get, put) with a fifth of the CPU, but rewrites

@@ -28,7 +28,6 @@ COPY_LIMIT_BYTES = 5 << 30
 class S3Reader:
     """Reads objects below an S3 prefix."""
 
-    content_etag = True
     is_remote = True
 
     def __init__(self, location: Location, options: StorageOptions) -> None:
@@ -173,11 +172,6 @@ class S3Writer(S3Reader):
         with translated(f"writing {key!r} in {self.uri}"):
             Upload(self._client, self._bucket, name, if_absent).send(chunks)
         return self.stat(key)
-
-    def put_file(self, key: str, path: str, if_absent: bool = False) -> ObjectInfo:
-        """Write an object from a local file in bounded memory."""
-        with open(path, "rb") as file:
-            return self.put_stream(key, iter(lambda: file.read(CHUNK_BYTES), b""), if_absent)
 
     def copy(self, source: str, target: str) -> ObjectInfo:
         """Copy an object inside the bucket, on the server; raises NotFoundError."""

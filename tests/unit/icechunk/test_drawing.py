@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import pytest
+
+from dredge.icechunk.expiration import page
+from dredge.icechunk.expiration.page import plan_page
 from dredge.icechunk.expiration.picture import draw_picture
 from dredge.icechunk.expiration.plan import ExpirationPlan, plan_expiration
 from dredge.icechunk.expiration.tree import draw_history, draw_plan
@@ -89,3 +93,15 @@ def test_picture_of_a_huge_history_says_that_it_is_too_big() -> None:
     picture = draw_picture(plan_expiration(history_of(Graph(nodes, {"main": "1"}), 2), instant(0)))
     assert "700 items are too many to draw" in picture
     assert len(picture) < 5000
+
+
+def test_page_of_a_plan_escapes_names_and_cuts_long_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "ROWS_MAX", 2)
+    entries = {"0": SnapshotEntry("0", None, 1, "<b>&"), "1": SnapshotEntry("1", "0", 2, '"')}
+    branches = {"main": "1", "<script>": "1", "qa": "1", "test": "1"}
+    shown = plan_page("s3://b/<x>", plan_expiration(History(1, entries, branches, {}), instant(0)))
+    assert "<title>Expiration plan of s3://b/&lt;x&gt;</title>" in shown
+    assert "<script>" not in shown
+    assert shown.count('class="dredge-history"') == 1
+    assert "<p>2 more are in <code>plan.json</code>.</p>" in shown
+    assert "<p>None.</p>" in shown

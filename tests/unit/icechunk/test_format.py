@@ -17,7 +17,7 @@ from dredge.icechunk.format import kernels
 from dredge.icechunk.format.envelope import (
     HEADER_BYTES,
     FileType,
-    Limits,
+    ReadLimits,
     close_file,
     decoded_bytes_bound,
     open_file,
@@ -26,14 +26,12 @@ from dredge.icechunk.format.manifests import INLINE, NATIVE, VIRTUAL, native_chu
 from dredge.icechunk.format.refs import live_refs, parse_ref
 from dredge.icechunk.format.repo_info import parse_repo_info
 from dredge.icechunk.format.snapshots import micros, parse_snapshot, with_parent
-from dredge.icechunk.format.transactions import parse_transaction_log
-from dredge.icechunk.ids import ROOT_ID, encode_ids, hashes_of
-from tests.support.icechunk import local_storage, quiet
+from dredge.icechunk.ids import encode_ids, hashes_of
+from tests.support.icechunk import ROOT_ID, local_storage, quiet
 
 PARSERS = {
     "snapshots": lambda data, name: parse_snapshot(data, name, nodes=True),
     "manifests": parse_manifest,
-    "transactions": parse_transaction_log,
     "repo": parse_repo_info,
 }
 
@@ -148,21 +146,6 @@ def test_compiled_loops_equal_the_same_loops_in_python(lake: tuple[Path, Any]) -
         assert native_chunk_hashes(data, name).tolist() == slow_hashes.tolist()
 
 
-def test_transaction_logs_name_what_a_commit_changed(lake: tuple[Path, Any]) -> None:
-    folder, repo = lake
-    logs = {
-        log.id: log
-        for log in (parse_transaction_log(data, name) for name, data in files(folder, "transactions"))
-    }
-    first, second = logs[repo.lookup_tag("v1")], logs[repo.lookup_branch("main")]
-    assert len(first.new_arrays) == 3
-    assert len(first.new_groups) == 2
-    ((_, chunks),) = second.updated_chunks.items()
-    assert chunks.tolist() == [[0, 0]]
-    assert second.new_arrays == second.deleted_arrays == second.moves == ()
-    assert (ROOT_ID in logs) == (repo.spec_version == 2)
-
-
 def test_repo_info_and_refs_decode_to_what_the_library_says(lake: tuple[Path, Any]) -> None:
     folder, repo = lake
     if repo.spec_version == 1:
@@ -184,7 +167,7 @@ def test_repo_info_and_refs_decode_to_what_the_library_says(lake: tuple[Path, An
 
 
 def samples(folder: Path) -> Iterator[tuple[str, str, bytes]]:
-    for kind in ("snapshots", "manifests", "transactions"):
+    for kind in ("snapshots", "manifests"):
         name, data = max(files(folder, kind), key=lambda pair: len(pair[1]))
         yield kind, name, data
     if (folder / "repo").exists():
@@ -273,11 +256,11 @@ def test_small_file_that_claims_gigabytes_is_refused_unread(lake: tuple[Path, An
 def test_limits_refuse_big_files_and_long_vectors(lake: tuple[Path, Any]) -> None:
     name, data = max(files(lake[0], "manifests"), key=lambda pair: len(pair[1]))
     with pytest.raises(FormatError, match="more than the limit of 100"):
-        parse_manifest(data, name, limits=Limits(file_bytes_max=100))
+        parse_manifest(data, name, limits=ReadLimits(file_bytes_max=100))
     with pytest.raises(FormatError, match="more than the limit of 1000"):
-        parse_manifest(data, name, limits=Limits(body_bytes_max=1000))
+        parse_manifest(data, name, limits=ReadLimits(body_bytes_max=1000))
     with pytest.raises(FormatError, match="references, more than the limit of 3"):
-        parse_manifest(data, name, limits=Limits(rows_max=3))
+        parse_manifest(data, name, limits=ReadLimits(rows_max=3))
 
 
 def test_in_place_edit_changes_only_the_parent(lake: tuple[Path, Any]) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.icechunk.ids import (
-    ROOT_ID,
     decode_id,
     encode_id,
     encode_ids,
@@ -19,6 +18,7 @@ from dredge.icechunk.ids import (
     hashes_of_names,
     is_id,
 )
+from tests.support.icechunk import ROOT_ID
 
 RAW = [random.Random(7).randbytes(12) for _ in range(500)] + [bytes(12), b"\xff" * 12]
 

@@ -18,10 +18,10 @@ from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.format.envelope import HEADER_BYTES
 from dredge.icechunk.format.snapshots import instant, parse_snapshot
 from dredge.icechunk.history import History
-from dredge.icechunk.ids import ROOT_ID
 from dredge.icechunk.repository import read_history
 from dredge.storage import ObjectWriter, open_reader, open_writer
 from tests.support.icechunk import (
+    ROOT_ID,
     build,
     contents,
     graph_of,

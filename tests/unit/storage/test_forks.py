@@ -107,7 +107,7 @@ def test_opening_connects_to_nothing() -> None:
     script = (
         "import sys\nfrom dredge.storage import *\n"
         "for uri in ('s3://b/p', 'gs://b/p', 'file:///tmp/x', 'memory://m'):\n"
-        "    for door in (open_reader, open_writer, open_deleter): door(uri)\n"
+        "    for opener in (open_reader, open_writer, open_deleter): opener(uri)\n"
         "print(sorted(set(sys.modules) & {'obstore', 'boto3'}))"
     )
     assert run(script) == "[]"

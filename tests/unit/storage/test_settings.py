@@ -112,8 +112,8 @@ def test_path_style_follows_the_endpoint_unless_told() -> None:
 
 
 def test_secrets_never_show() -> None:
-    doors = [door("s3://b/p", OPTIONS) for door in (open_reader, open_writer, open_deleter)]
-    shown = " ".join([repr(OPTIONS), str(OPTIONS), *map(repr, doors), *map(str, doors)])
+    stores = [opener("s3://b/p", OPTIONS) for opener in (open_reader, open_writer, open_deleter)]
+    shown = " ".join([repr(OPTIONS), str(OPTIONS), *map(repr, stores), *map(str, stores)])
     for secret in (SECRET, TOKEN, "AKIAIOSFODNN7EXAMPLE"):
         assert secret not in shown
 

@@ -16,13 +16,13 @@ from dredge.kv.rows import Row
 from dredge.storage import open_writer
 from dredge.trash import apply as apply_module
 from dredge.trash.apply import NamedAgainError
-from dredge.trash.safety import Limits, Safety
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, restore, scan
 from dredge.trash.undo import read_undo
 from tests.support.kv_world import DAY, START, World
 
-SAFETY = Safety()
+MARGINS = TrashMargins()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ class Ground:
     def scan(self, after: timedelta = timedelta(0), **options: Any) -> ScanReport:
         self.world.store.now += after
         return scan(
-            self.world.store, self.state, clock=self.world.store.machine_clock, safety=SAFETY, **options
+            self.world.store, self.state, clock=self.world.store.machine_clock, margins=MARGINS, **options
         )
 
     def clean(self, after: timedelta = timedelta(0), **options: Any) -> CleanReport:
@@ -53,8 +53,8 @@ class Ground:
             self.state,
             **{
                 "clock": self.world.store.machine_clock,
-                "safety": SAFETY,
-                "limits": Limits(),
+                "margins": MARGINS,
+                "limits": TrashLimits(),
                 "dry_run": False,
             }
             | options,
@@ -427,7 +427,7 @@ def test_an_import_that_goes_on_right_before_the_deletion_stays(ground: Ground) 
 def test_a_plan_beyond_a_limit_is_refused_whole(ground: Ground, limit: dict[str, int]) -> None:
     ground.scan()
     with pytest.raises(RefusedError, match="the limit is"):
-        ground.clean(DAY, limits=Limits(**limit))
+        ground.clean(DAY, limits=TrashLimits(**limit))
     assert ground.orphan_rows() == 2
 
 
@@ -509,6 +509,6 @@ def test_restoring_never_overwrites(ground: Ground) -> None:
 
 def test_a_short_grace_needs_the_option_that_calls_it_unsafe() -> None:
     with pytest.raises(ConfigError, match="unsafe"):
-        Safety.with_grace(timedelta(hours=23))
-    assert Safety.with_grace(timedelta(hours=1), unsafe_short_grace=True).id_age == timedelta(hours=1)
-    assert Safety.with_grace(3 * DAY).id_age == DAY
+        TrashMargins.with_grace(timedelta(hours=23))
+    assert TrashMargins.with_grace(timedelta(hours=1), unsafe_short_grace=True).id_age == timedelta(hours=1)
+    assert TrashMargins.with_grace(3 * DAY).id_age == DAY

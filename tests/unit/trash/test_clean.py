@@ -17,17 +17,17 @@ from dredge.kv.postgres_rows import PostgresRows
 from dredge.kv.row_opening import open_row_cleaner
 from dredge.kv.rows import Row
 from dredge.storage import open_writer
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.plan import TrashPlan
 from dredge.trash.report import render
-from dredge.trash.safety import Limits, Safety
 from dredge.trash.state import TrashState
 from dredge.trash.steps import ScanReport, clean, restore, scan
 from tests.support.dynamodb import dynamodb_server, table_url
 from tests.support.kv_world import TRUTH, Store, dump, memory_store
 from tests.support.postgres import postgres_server
 
-SAFETY = Safety()
+MARGINS = TrashMargins()
 type NewStore = Callable[[], Store]
 
 SOME = ("a2_failed_creates", "c2_killed_during_drop", "d2_live_token_queued", "e3_lost_instance")
@@ -97,23 +97,23 @@ def clean_and_check(store: Store, story: str, state: TrashState) -> None:
     before = set(dump(story))
     store.load(before)
     keep = {row for row in before if not is_trash(row, truth)}
-    options: dict[str, Any] = {"clock": store.machine_clock, "safety": SAFETY}
+    options: dict[str, Any] = {"clock": store.machine_clock, "margins": MARGINS}
     for look in truth["looks"][:-1]:
         store.now = moment(look)
         scan(store, state, **options)
     store.now = moment(truth["looks"][-1])
 
-    trial = clean(store, state, limits=Limits(), **options)
+    trial = clean(store, state, limits=TrashLimits(), **options)
     assert trial.status == "dry_run"
     assert store.all_rows() == before, "a dry run removes nothing"
 
-    done = clean(store, state, limits=Limits(), dry_run=False, **options)
+    done = clean(store, state, limits=TrashLimits(), dry_run=False, **options)
     assert done.status == "done"
     assert store.all_rows() == keep
     assert done.rows_removed == len(before) - len(keep)
     assert done.scan.plan.rows == done.rows_removed
 
-    again = clean(store, state, limits=Limits(), dry_run=False, **options)
+    again = clean(store, state, limits=TrashLimits(), dry_run=False, **options)
     assert again.rows_removed == 0, "a second run finds nothing more at the same moment"
 
     assert restore(store, state, done.scan.plan.run_id)["rows"] == done.rows_removed
@@ -140,8 +140,10 @@ def test_the_report_says_what_went_and_why(state: TrashState) -> None:
     store.load(dump("c2_killed_during_drop"))
     for look in truth["looks"]:
         store.now = moment(look)
-        scan(store, state, clock=store.machine_clock, safety=SAFETY)
-    done = clean(store, state, clock=store.machine_clock, safety=SAFETY, limits=Limits(), dry_run=False)
+        scan(store, state, clock=store.machine_clock, margins=MARGINS)
+    done = clean(
+        store, state, clock=store.machine_clock, margins=MARGINS, limits=TrashLimits(), dry_run=False
+    )
     report = json.loads(state.writer.get(f"runs/{done.scan.plan.run_id}/report.json"))
     assert report["status"] == "done"
     orphans = [row for row in dump("c2_killed_during_drop") if row.partition.startswith(ORPHANS)]
@@ -156,7 +158,7 @@ def test_a_dry_run_leaves_a_report_of_everything_that_is_not_plainly_live(state:
     truth = TRUTH["dumps"]["c2_killed_during_drop"]
     store.load(dump("c2_killed_during_drop"))
     store.now = moment(truth["looks"][0])
-    done = clean(store, state, clock=store.machine_clock, safety=SAFETY, limits=Limits())
+    done = clean(store, state, clock=store.machine_clock, margins=MARGINS, limits=TrashLimits())
     folder = f"runs/{done.scan.plan.run_id}"
     report = json.loads(state.writer.get(f"{folder}/report.json"))
     assert report["status"] == "dry_run"
@@ -171,7 +173,7 @@ def test_a_dry_run_leaves_a_report_of_everything_that_is_not_plainly_live(state:
 
 
 def test_the_page_of_a_report_shows_names_and_runs_none() -> None:
-    finding = Finding(b"<script>", b"<i>", "unknown", "report", "left & alone", 1, 2)
+    finding = TrashFinding(b"<script>", b"<i>", "unknown", "report", "left & alone", 1, 2)
     plan = TrashPlan("run", "sqlite:///<b>", moment(0), (), 1)
     page = render(ScanReport(plan, (finding,), 0).to_report() | {"status": "scan"})
     assert "&lt;script&gt;" in page

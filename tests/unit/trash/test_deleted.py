@@ -14,9 +14,9 @@ from dredge.storage import open_writer
 from dredge.trash import deleted
 from dredge.trash.apply import NamedAgainError
 from dredge.trash.deleted import DeletedOutcome
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.names import deleted_instance
 from dredge.trash.plan import check_limits
-from dredge.trash.safety import Limits, Safety
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean, scan
 from dredge.trash.undo import UndoLog, put_back
@@ -159,8 +159,8 @@ def clean_all(world: World, state: TrashState) -> CleanReport:
         world.store,
         state,
         clock=world.store.machine_clock,
-        safety=Safety(),
-        limits=Limits(),
+        margins=TrashMargins(),
+        limits=TrashLimits(),
         dry_run=False,
     )
 
@@ -224,8 +224,8 @@ def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: 
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
     options: dict[str, Any] = {
         "clock": world.store.machine_clock,
-        "safety": Safety(),
-        "limits": Limits(),
+        "margins": TrashMargins(),
+        "limits": TrashLimits(),
         "dry_run": False,
     }
     assert clean(world.store, state, kinds=["marker"], **options).deleted == ()
@@ -240,13 +240,13 @@ def test_cleaning_a_store_includes_what_was_handed_over(world: World, tmp_path: 
 def test_a_clean_leaves_what_was_handed_over_after_its_plan(world: World, tmp_path: Path) -> None:
     planned = hand_over(world, "planned")
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    options: dict[str, Any] = {"clock": world.store.machine_clock, "safety": Safety()}
+    options: dict[str, Any] = {"clock": world.store.machine_clock, "margins": TrashMargins()}
     plan = scan(world.store, state, **options).plan
     later = hand_over(world, "later")
     report = clean(
         world.store,
         state,
-        limits=Limits(),
+        limits=TrashLimits(),
         planned=plan.run_id,
         planned_digest=plan.digest,
         dry_run=False,
@@ -274,8 +274,8 @@ def test_a_repository_that_is_handed_over_while_a_clean_begins_is_beyond_its_lim
         world.store,
         TrashState(open_writer(f"file://{tmp_path}/state")),
         clock=world.store.machine_clock,
-        safety=Safety(),
-        limits=Limits(partitions=1, rows=2),
+        margins=TrashMargins(),
+        limits=TrashLimits(partitions=1, rows=2),
         dry_run=False,
     )
     assert (rows_of(world, planned), rows_of(world, later[0])) == (0, 2)
@@ -306,8 +306,8 @@ def test_an_entry_without_rows_is_found_and_cleaned(world: World, tmp_path: Path
         world.store,
         state,
         clock=world.store.machine_clock,
-        safety=Safety(),
-        limits=Limits(),
+        margins=TrashMargins(),
+        limits=TrashLimits(),
         dry_run=False,
         kinds=["deleted-repository"],
     )

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from dredge.kv.memory_rows import FrozenView
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 from dredge.trash.look import Look, look_through
-from dredge.trash.rules import Judgement, judge
-from dredge.trash.safety import Safety
+from dredge.trash.margins import TrashMargins
+from dredge.trash.rules import Classification, classify
 from dredge.trash.sightings import Sightings
 from tests.support.kv_world import TRUTH, dump
 
-SAFETY = Safety(grace=timedelta(hours=TRUTH["grace_hours"]))
+MARGINS = TrashMargins(grace=timedelta(hours=TRUTH["grace_hours"]))
 
 
 @cache
@@ -24,17 +24,17 @@ def look_at(name: str) -> Look:
     return look_through(FrozenView(dump(name)))
 
 
-def judge_at(story: str, seconds: float, before: Sightings | None = None) -> Judgement:
-    return judge(look_at(story), before or Sightings(), datetime.fromtimestamp(seconds, UTC), SAFETY)
+def judge_at(story: str, seconds: float, before: Sightings | None = None) -> Classification:
+    return classify(look_at(story), before or Sightings(), datetime.fromtimestamp(seconds, UTC), MARGINS)
 
 
 def name(partition: bytes, key: bytes | None) -> tuple[str, str | None]:
     return partition.decode(), None if key is None else key.decode()
 
 
-def by_name(judgement: Judgement) -> dict[tuple[str, str | None], Finding]:
-    found = {name(finding.partition, finding.key): finding for finding in judgement.findings}
-    assert len(found) == len(judgement.findings), "something was judged twice"
+def by_name(classified: Classification) -> dict[tuple[str, str | None], TrashFinding]:
+    found = {name(finding.partition, finding.key): finding for finding in classified.findings}
+    assert len(found) == len(classified.findings), "something was judged twice"
     return found
 
 
@@ -59,10 +59,10 @@ def test_findings_are_exactly_the_truth(story: str) -> None:
 @pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
 def test_what_looks_suspicious_and_lives_is_kept(story: str) -> None:
     truth = TRUTH["dumps"][story]
-    judgement = Judgement((), Sightings())
+    classified = Classification((), Sightings())
     for look in truth["looks"]:
-        judgement = judge_at(story, look, judgement.sightings)
-    found = by_name(judgement)
+        classified = judge_at(story, look, classified.sightings)
+    found = by_name(classified)
     for live in truth["live_but_suspicious"]:
         assert (live["partition"], live.get("key")) not in found
         assert (live["partition"], None) not in found
@@ -71,12 +71,12 @@ def test_what_looks_suspicious_and_lives_is_kept(story: str) -> None:
 @pytest.mark.parametrize("sequence", TRUTH["sequences"], ids=lambda s: "-".join(s["dumps"]))
 def test_one_dump_after_the_other_gives_only_what_was_unused_in_both(sequence: dict[str, Any]) -> None:
     start = TRUTH["dumps"][sequence["dumps"][0]]["taken"]
-    judgement = Judgement((), Sightings())
+    classified = Classification((), Sightings())
     for story, day in zip(sequence["dumps"], sequence["looks_days"], strict=True):
-        judgement = judge_at(story, start + day * 86400, judgement.sightings)
+        classified = judge_at(story, start + day * 86400, classified.sightings)
     trash = {
         f"{f.partition.decode()} {f.kind}"
-        for f in judgement.findings
+        for f in classified.findings
         if f.verdict == "trash" and f.key is None
     }
     assert trash == set(sequence["trash_partitions"])
@@ -84,7 +84,7 @@ def test_one_dump_after_the_other_gives_only_what_was_unused_in_both(sequence: d
 
 @pytest.mark.parametrize("story", sorted(TRUTH["dumps"]))
 def test_no_finding_touches_credentials_or_the_schema(story: str) -> None:
-    judgement = judge_at(story, TRUTH["dumps"][story]["looks"][-1] + 365 * 86400)
-    judgement = judge_at(story, TRUTH["dumps"][story]["looks"][-1] + 730 * 86400, judgement.sightings)
-    touched = {f.partition for f in judgement.findings if f.verdict == "trash"}
+    classified = judge_at(story, TRUTH["dumps"][story]["looks"][-1] + 365 * 86400)
+    classified = judge_at(story, TRUTH["dumps"][story]["looks"][-1] + 730 * 86400, classified.sightings)
+    touched = {f.partition for f in classified.findings if f.verdict == "trash"}
     assert not touched & {b"auth", b"basicAuth", b"kv-internal-metadata", b"graveler", b"usage"}

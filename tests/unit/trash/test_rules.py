@@ -10,29 +10,29 @@ import pytest
 from dredge.errors import FormatError, RefusedError
 from dredge.graveler import messages, xid
 from dredge.kv import Entry
-from dredge.trash.finding import Finding
+from dredge.trash.finding import TrashFinding
 from dredge.trash.look import look_through, read_look
-from dredge.trash.rules import judge
-from dredge.trash.safety import Safety
+from dredge.trash.margins import TrashMargins
+from dredge.trash.rules import classify
 from dredge.trash.sightings import Sightings
 from tests.support.kv_world import DAY, START, LiveView, World
 
-SAFETY = Safety()
+MARGINS = TrashMargins()
 
 
 class Watcher:
     """Looks at a world again and again, as runs of the cleaner do."""
 
-    def __init__(self, world: World, safety: Safety = SAFETY) -> None:
+    def __init__(self, world: World, margins: TrashMargins = MARGINS) -> None:
         self.world = world
-        self.safety = safety
+        self.margins = margins
         self.sightings = Sightings()
 
-    def look(self, after: timedelta = timedelta(0)) -> dict[tuple[bytes, bytes | None], Finding]:
+    def look(self, after: timedelta = timedelta(0)) -> dict[tuple[bytes, bytes | None], TrashFinding]:
         self.world.store.now += after
-        judgement = judge(read_look(self.world.store), self.sightings, self.world.now, self.safety)
-        self.sightings = judgement.sightings
-        return {(f.partition, f.key): f for f in judgement.findings}
+        classified = classify(read_look(self.world.store), self.sightings, self.world.now, self.margins)
+        self.sightings = classified.sightings
+        return {(f.partition, f.key): f for f in classified.findings}
 
     def verdict_of(
         self, partition: bytes, key: bytes | None = None, after: timedelta = timedelta(0)
@@ -523,8 +523,8 @@ def test_without_snapshots_what_comes_into_use_during_the_look_is_not_judged(wor
     old = Sightings([], None)
     found = {
         f.partition: f.verdict
-        for f in judge(
-            look, old, START + 99 * DAY, Safety(grace=timedelta(0), unsafe_short_grace=True)
+        for f in classify(
+            look, old, START + 99 * DAY, TrashMargins(grace=timedelta(0), unsafe_short_grace=True)
         ).findings
     }
     assert token not in found

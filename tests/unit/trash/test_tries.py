@@ -16,8 +16,8 @@ from dredge.kv.rows import Row
 from dredge.runs.lease import Lease
 from dredge.storage import open_writer, store_clock
 from dredge.trash import apply, deleted, steps
-from dredge.trash.rules import Judgement, judge
-from dredge.trash.safety import Limits, Safety
+from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.rules import Classification, classify
 from dredge.trash.sightings import Sightings
 from dredge.trash.state import Right, TrashState
 from dredge.trash.steps import CleanReport, ScanReport, clean, restore, scan
@@ -49,7 +49,7 @@ class Ground:
             self.world.store,
             self.state,
             clock=self.world.store.machine_clock,
-            safety=Safety(),
+            margins=TrashMargins(),
             **options,
         )
 
@@ -59,8 +59,8 @@ class Ground:
             self.world.store,
             self.state,
             clock=self.world.store.machine_clock,
-            safety=Safety(),
-            limits=Limits(),
+            margins=TrashMargins(),
+            limits=TrashLimits(),
             dry_run=False,
             **options,
         )
@@ -231,16 +231,16 @@ def test_an_orphaned_look_does_not_bring_older_sightings_back(
     token = ground.orphans[0]
     assert (token, None) in ground.state.sightings()
 
-    def judge_and_stand_still(*asked: Any) -> Judgement:
-        found = judge(*asked)
-        monkeypatch.setattr(steps, "judge", judge)
+    def judge_and_stand_still(*asked: Any) -> Classification:
+        found = classify(*asked)
+        monkeypatch.setattr(steps, "classify", classify)
         if holder != TASK:
             take_over(ground, TASK)
         ground.world.branch(ground.partition, "main", ground.head, token.decode(), sealed=[ground.main])
         ground.scan(holder=TASK)
         return found
 
-    monkeypatch.setattr(steps, "judge", judge_and_stand_still)
+    monkeypatch.setattr(steps, "classify", judge_and_stand_still)
     with pytest.raises(LeaseHeldError):
         ground.scan(holder=holder)
     assert (token, None) not in ground.state.sightings()

@@ -26,7 +26,7 @@ from dredge.graveler.retention.rules import Rules
 from dredge.kv.memory import MemoryKV
 from dredge.kv.memory_rows import MemoryRows
 from dredge.storage import open_writer
-from dredge.trash.safety import Limits, Safety
+from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.state import TrashState
 from dredge.trash.steps import CleanReport, clean
 from tests.support.faulty import CrashError, crash_after_writes
@@ -209,8 +209,8 @@ class Cleaner:
             self.rows,
             self.state,
             clock=self.lake.clock,
-            safety=Safety(),
-            limits=Limits(partitions=100, partition_percent=100),
+            margins=TrashMargins(),
+            limits=TrashLimits(partitions=100, partition_percent=100),
             dry_run=False,
         )
 

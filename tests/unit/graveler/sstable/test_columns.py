@@ -1,45 +1,30 @@
-"""The column reader says what the strict reader says, or raises; compiled and numpy alike."""
+"""The column reader says what the strict reader says, or raises."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dredge import compiled
 from dredge.errors import FormatError
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed import Entry, Value
-from dredge.graveler.sstable import BlockSizes, columns, numpy_kernels, read_table, write_table
+from dredge.graveler.sstable import BlockSizes, read_table, write_table
 from dredge.graveler.sstable.columns import (
     COLUMNS,
     Expected,
-    decode_hashes,
-    decode_range_hashes,
     decode_ranges,
     read_addresses,
 )
-from dredge.hashing import content_hash, hash64
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
+from tests.support.xxh64 import content_hash, xxh64
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]
 RANGES = fixtures("ranges", dumps=False)
-
-
-@pytest.fixture(params=["compiled", "numpy"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    if request.param == "numpy":
-        monkeypatch.setattr(columns, "kernels", lambda: None)
-    else:
-        assert compiled.kernels() is not None
-    return request.param
 
 
 def strict_columns(data: bytes) -> dict[str, list[Any]]:
@@ -52,14 +37,13 @@ def strict_columns(data: bytes) -> dict[str, list[Any]]:
         found["size"].append(entry.size)
         found["etag"].append(entry.etag)
         found["key"].append(key)
-    sizes, etags = pa.array(found["size"], pa.int64()), pa.array(found["etag"], pa.string())
-    found["address_hash"] = hash64(pa.array(found["address"], pa.string())).tolist()
-    found["content_hash"] = content_hash(sizes, etags).tolist()
+    found["address_hash"] = [xxh64(address.encode(), 42) for address in found["address"]]
+    found["content_hash"] = [content_hash(*pair) for pair in zip(found["size"], found["etag"], strict=True)]
     return found
 
 
 @pytest.mark.parametrize("item", RANGES, ids=lambda item: item.name)
-def test_every_range_of_a_server_decodes_to_its_truth(item: Fixture, way: str) -> None:
+def test_every_range_of_a_server_decodes_to_its_truth(item: Fixture) -> None:
     batch = read_addresses(
         item.data, item.name, COLUMNS, Expected(len(item.records), key_bytes(item.records[-1]["key"]))
     )
@@ -75,7 +59,7 @@ def test_every_range_of_a_server_decodes_to_its_truth(item: Fixture, way: str) -
 @pytest.mark.parametrize(
     "wanted", [("address",), ("key",), ("etag", "address_hash"), ("size", "address_type"), ()]
 )
-def test_columns_come_as_asked_for(wanted: tuple[str, ...], way: str) -> None:
+def test_columns_come_as_asked_for(wanted: tuple[str, ...]) -> None:
     item = fixture("range_odd_keys")
     truth = strict_columns(item.data)
     assert read_addresses(item.data, "odd", wanted).to_pydict() == {name: truth[name] for name in wanted}
@@ -86,19 +70,18 @@ def test_an_unknown_column_is_refused() -> None:
         read_addresses(b"", "x", ("address", "owner"))
 
 
-def test_a_range_without_records_has_no_rows(way: str) -> None:
+def test_a_range_without_records_has_no_rows() -> None:
     batch = read_addresses(write_table([]).data, "empty", COLUMNS)
     assert batch.num_rows == 0
-    assert decode_hashes(write_table([]).data, "empty", "s3://b/ns").records == 0
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case]["expect"] == "error"])
-def test_every_damaged_file_is_refused_by_name_and_place(case: str, way: str) -> None:
+def test_every_damaged_file_is_refused_by_name_and_place(case: str) -> None:
     with pytest.raises(FormatError, match=rf"^{case}\.sst: .*\d"):
         read_addresses((CORRUPT / f"{case}.sst").read_bytes(), f"{case}.sst")
 
 
-def test_a_sound_range_that_is_not_the_one_expected_is_refused(way: str) -> None:
+def test_a_sound_range_that_is_not_the_one_expected_is_refused() -> None:
     data = (CORRUPT / "other_table.sst").read_bytes()
     expected = fixture("range_incompressible")
     last = key_bytes(expected.records[-1]["key"])
@@ -106,19 +89,17 @@ def test_a_sound_range_that_is_not_the_one_expected_is_refused(way: str) -> None
         read_addresses(data, "other", expected=Expected(122, last))
     with pytest.raises(FormatError, match="zz-large-compressible' is expected"):
         read_addresses(data, "other", expected=Expected(1, last))
-    with pytest.raises(FormatError, match="122"):
-        decode_hashes(data, "other", "s3://b/ns", Expected(122, last))
 
 
 @pytest.mark.parametrize(
     "item", [i for i in fixtures() if i.dump or i.kind == "metaranges"], ids=lambda i: i.name
 )
-def test_dumps_and_metaranges_are_never_taken_for_ranges(item: Fixture, way: str) -> None:
+def test_dumps_and_metaranges_are_never_taken_for_ranges(item: Fixture) -> None:
     with pytest.raises(FormatError, match="refs dump" if item.dump else "a table of metaranges"):
         read_addresses(item.data, item.name)
 
 
-def test_prefixes_that_run_into_the_trailer_of_the_previous_key_are_read_right(way: str) -> None:
+def test_prefixes_that_run_into_the_trailer_of_the_previous_key_are_read_right() -> None:
     keys = [
         b"a",
         b"a\x01",
@@ -166,12 +147,9 @@ def test_any_entries_in_any_layout_decode_as_the_strict_reader_says(
 ) -> None:
     data = write_table([(key, entries[key].value().encode()) for key in sorted(entries)], sizes=sizes).data
     truth = strict_columns(data)
-    for module in (compiled.kernels(), numpy_kernels):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(columns, "kernels", lambda m=module: m)
-            batch = read_addresses(data, "any", COLUMNS)
-            batch.validate(full=True)
-            assert batch.to_pydict() == truth
+    batch = read_addresses(data, "any", COLUMNS)
+    batch.validate(full=True)
+    assert batch.to_pydict() == truth
 
 
 @pytest.mark.parametrize(
@@ -188,50 +166,11 @@ def test_no_flipped_bit_ever_gives_other_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["range_of_many_1", "range_odd_keys"])
-def test_no_shortened_file_is_read(name: str, way: str) -> None:
+def test_no_shortened_file_is_read(name: str) -> None:
     data = fixture(name).data
     for size in range(0, len(data), 7):
         with pytest.raises(FormatError):
             read_addresses(data[:size], name)
-
-
-NAMESPACE = "s3://lake/tables"
-
-
-def test_hashes_are_of_keys_in_the_namespace_whatever_the_address_type(way: str) -> None:
-    entries = [
-        Entry("data/relative", size=1, etag="a"),
-        Entry("s3://lake/tables/data/full", AddressType.FULL, size=2, etag="b"),
-        Entry("s3a://lake/tables/data/a%20b", AddressType.FULL, size=3, etag="c"),
-        Entry("s3://lake/tables2/data/outside", AddressType.FULL, size=4, etag="d"),
-        Entry("s3://lake/tables/old", AddressType.BY_PREFIX_DEPRECATED, size=5, etag="e"),
-        Entry("0123456789abcdef", AddressType.BY_PREFIX_DEPRECATED, size=6, etag="f"),
-    ]
-    data = write_table([(b"%d" % n, entry.value().encode()) for n, entry in enumerate(entries)]).data
-    found = decode_hashes(data, "types", NAMESPACE)
-    names = [
-        "data/relative",
-        "data/full",
-        "data/a b",
-        "data/a%20b",
-        "old",
-        "s3://lake/tables/old",
-        "0123456789abcdef",
-    ]
-    assert set(found.addresses.tolist()) == set(hash64(pa.array(names)).tolist())
-    assert (found.records, found.outside) == (6, 1)
-    assert found.sizes.tolist() == [1, 2, 3, 4, 5, 6]
-    assert found.contents.tolist() == content_hash(found.sizes, pa.array(list("abcdef"))).tolist()
-
-
-@pytest.mark.parametrize("name", ["range_address_type_0", "range_odd_keys", "range_large"])
-def test_hashes_of_a_servers_ranges(name: str, way: str) -> None:
-    item = fixture(name)
-    found = decode_hashes(item.data, name, NAMESPACE + "/5263366")
-    relative = [row["address"] for row in item.records if row["address_type"] == 1]
-    assert set(hash64(pa.array(relative, pa.string())).tolist()) <= set(found.addresses.tolist())
-    assert found.records == len(item.records)
-    assert found.sizes.tolist() == [row["size"] for row in item.records]
 
 
 def test_rows_are_kept_when_later_ranges_are_decoded() -> None:
@@ -254,18 +193,6 @@ def test_expectations_are_held_against_each_range_by_its_name() -> None:
         item: Expected(len(f.records), key_bytes(f.records[-1]["key"]))
         for item, f in (("one", one), ("two", two))
     }
-    assert [name for name, _ in decode_range_hashes(files, NAMESPACE, right)] == ["one", "two"]
+    assert [name for name, _ in decode_ranges(files, expected=right)] == ["one", "two"]
     with pytest.raises(FormatError, match=r"^two: "):
         list(decode_ranges(files, expected={"one": right["one"], "two": right["one"]}))
-
-
-def test_compiled_and_numpy_kernels_speak_of_the_same_things() -> None:
-    module = compiled.kernels()
-    assert isinstance(module, ModuleType)
-    names = [name for name in vars(numpy_kernels) if name.isupper() and not name.startswith("_")]
-    shared = set(names) - {"RECORD_TRAILER", "PLAIN", "SNAPPY"}
-    assert {"OK", "TOO_MANY", "KEY_SIZE", "CONTENT_HASH", "STATE_SIZE", "SLACK", "BLOCK_SIZE_MAX"} <= shared
-    assert {name: getattr(module, name) for name in shared} == {
-        name: getattr(numpy_kernels, name) for name in shared
-    }
-    assert module.Columns._fields == numpy_kernels.Columns._fields

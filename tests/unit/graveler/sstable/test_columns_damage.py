@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 from dredge import compiled
 from dredge.errors import FormatError
 from dredge.graveler.committed import Entry, Value
-from dredge.graveler.sstable import BlockSizes, columns, numpy_kernels, read_table, write_table
+from dredge.graveler.sstable import BlockSizes, read_table, write_table
 from dredge.graveler.sstable.columns import COLUMNS, decode_ranges, read_addresses
 from dredge.graveler.sstable.layout import checksum, put_uvarint
 from tests.support.lakefs_tables import fixture
+from tests.support.plain_rows import Stated, plain_rows
 from tests.support.raw_tables import RawWriter, blocks_of, snappy, table_of_blocks
-
-
-@pytest.fixture(params=["compiled", "numpy"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    if request.param == "numpy":
-        monkeypatch.setattr(columns, "kernels", lambda: None)
-    return request.param
 
 
 def one_block(body: bytes, *, stored: bytes | None = None, block_type: int = 1, count: int = 1) -> bytes:
@@ -47,7 +41,7 @@ V = b"\x00\x00\x00"  # no identity, no data, one byte that is ignored
 SOUND = entry_block((0, b"k" + T, V))
 
 
-def test_the_frame_of_these_tests_is_sound(way: str) -> None:
+def test_the_frame_of_these_tests_is_sound() -> None:
     assert read_addresses(one_block(SOUND), "x", ("key",))["key"].to_pylist() == [b"k"]
     plain = one_block(SOUND, stored=SOUND, block_type=0)
     assert read_addresses(plain, "x", ("key",))["key"].to_pylist() == [b"k"]
@@ -110,7 +104,7 @@ def value(data: bytes) -> bytes:
     ],
 )  # fmt: skip
 def test_a_block_with_a_right_checksum_and_wrong_content_is_refused_at_its_place(
-    body: bytes, problem: str, way: str
+    body: bytes, problem: str
 ) -> None:
     count = 2 if problem == "come after" else 1
     for data in (one_block(body, count=count), one_block(body, stored=body, block_type=0, count=count)):
@@ -144,12 +138,12 @@ def test_a_block_with_a_right_checksum_and_wrong_content_is_refused_at_its_place
         put_uvarint(20) + b"\x00a\xfe\x01",
     ],
 )
-def test_snappy_that_lies_is_refused(stored: bytes, way: str) -> None:
+def test_snappy_that_lies_is_refused(stored: bytes) -> None:
     with pytest.raises(FormatError, match=r"^x: data block 0 at 0 .*Snappy"):
         read_addresses(one_block(b"", stored=stored), "x")
 
 
-def test_a_compression_that_lakefs_does_not_write_is_refused(way: str) -> None:
+def test_a_compression_that_lakefs_does_not_write_is_refused() -> None:
     with pytest.raises(FormatError, match="compression type"):
         read_addresses(one_block(b"", stored=SOUND, block_type=7), "x")
 
@@ -225,15 +219,14 @@ def test_damaged_bodies_with_right_checksums_never_give_fewer_or_other_rows(seed
         key_bytes = sum(len(key) + 8 for key, _ in records)
         value_bytes = sum(len(value) for _, value in records)
         data = table_of_blocks(damaged, keys, len(records), records[-1].key, key_bytes, value_bytes)
-        fast, numpy_rows = accepted_by_columns(data), None
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(columns, "kernels", lambda: None)
-            numpy_rows = accepted_by_columns(data)
+        fast = accepted_by_columns(data)
         strict = accepted_by_strict(data) if whole else None
-        assert fast == numpy_rows
+        stated = Stated(len(records), records[-1].key, key_bytes, value_bytes)
+        assert fast == plain_rows(damaged, stated)
         if fast is not None:
             assert len(fast) == len(records)
-            assert strict is None or fast == strict
+        if strict is not None:
+            assert fast == strict
 
 
 BASE = [(b"k%04d" % n, Entry(f"data/{n:04d}", size=n, etag=f"{n:x}").value().encode()) for n in range(400)]
@@ -371,7 +364,7 @@ def facts(body: bytes) -> tuple[int, bytes, int, int]:
 @pytest.mark.parametrize(
     "wrong", [(1, 0, 0, 0), (-1, 0, 0, 0), (0, 0, 1, 0), (0, 0, -1, 0), (0, 0, 0, 1), (0, 1, 0, 0)]
 )
-def test_numbers_that_differ_from_the_stated_ones_are_refused(wrong: tuple[int, ...], way: str) -> None:
+def test_numbers_that_differ_from_the_stated_ones_are_refused(wrong: tuple[int, ...]) -> None:
     body = blocks_of(write_table(BASE[:5]).data)[0]
     count, max_key, keys, values = facts(body)
     last = max_key + b"x" * wrong[1]
@@ -383,12 +376,8 @@ def test_numbers_that_differ_from_the_stated_ones_are_refused(wrong: tuple[int, 
             read_addresses(data, "x", wanted)
 
 
-def test_properties_that_ask_for_more_memory_than_the_file_can_need_are_refused(way: str) -> None:
+def test_properties_that_ask_for_more_memory_than_the_file_can_need_are_refused() -> None:
     body = blocks_of(write_table(BASE[:5]).data)[0]
     for count, keys in ((1 << 40, 1 << 60), (5, 1 << 60)):
         with pytest.raises(FormatError, match="properties"):
             read_addresses(table_of_blocks([body], [b"x"], count, b"x", keys, 1), "x", COLUMNS)
-
-
-def test_a_kernel_module_is_what_the_numpy_one_stands_in_for() -> None:
-    assert {"read_index", "measure", "keep_equal", "decode"} <= vars(numpy_kernels).keys()

@@ -17,7 +17,7 @@ from dredge.storage import ObjectReader, StorageOptions, open_deleter, open_read
 from dredge.storage.local import listing, publish
 
 
-def doors(root: Path):  # type: ignore[no-untyped-def]
+def open_all(root: Path):  # type: ignore[no-untyped-def]
     uri, options = f"file://{root}", StorageOptions()
     return open_reader(uri, options), open_writer(uri, options), open_deleter(uri, options)
 
@@ -46,7 +46,7 @@ def test_a_link_is_no_way_out_of_the_root(root: Path, outside: Path) -> None:
     (root / "data" / "file").symlink_to(outside / "precious")
     (root / "data" / "inside").write_text("x")
     (root / "data" / "link-to-inside").symlink_to(root / "data" / "inside")
-    reader, writer, deleter = doors(root)
+    reader, writer, deleter = open_all(root)
     skipped: list[str] = []
     keys = [k for b in reader.list(on_skipped=skipped.append) for k in b.column(0).to_pylist()]
     assert keys == ["data/inside"]
@@ -66,7 +66,7 @@ def test_a_link_is_no_way_out_of_the_root(root: Path, outside: Path) -> None:
 
 def test_writing_over_a_link_replaces_the_link_and_not_its_target(root: Path, outside: Path) -> None:
     (root / "data" / "file").symlink_to(outside / "precious")
-    _, writer, _ = doors(root)
+    _, writer, _ = open_all(root)
     with pytest.raises(ConflictError):
         writer.put_if_absent("data/file", b"mine")
     writer.put("data/file", b"mine")
@@ -76,7 +76,7 @@ def test_writing_over_a_link_replaces_the_link_and_not_its_target(root: Path, ou
 
 def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
-    _, writer, _ = doors(tmp_path / "alias")
+    _, writer, _ = open_all(tmp_path / "alias")
     writer.put("data/x", b"1")
     assert (root / "data" / "x").read_bytes() == b"1"
 
@@ -92,7 +92,7 @@ def test_names_that_are_no_text_are_reported_and_never_touched(
     with open(os.path.join(raw, b"dir\xff", b"file"), "wb"):
         pass
     (root / "data" / "bad\ufffd").write_text("another object")
-    reader, _, deleter = doors(root)
+    reader, _, deleter = open_all(root)
     skipped: list[str] = []
     keys = [k for b in reader.list(on_skipped=skipped.append) for k in b.column(0).to_pylist()]
     assert keys == ["data/bad\ufffd"]
@@ -111,7 +111,7 @@ def test_names_that_are_no_text_are_reported_and_never_touched(
 def test_pipes_and_folders_are_no_objects(root: Path) -> None:
     os.mkfifo(root / "data" / "pipe")
     (root / "data" / "folder").mkdir()
-    reader, _, deleter = doors(root)
+    reader, _, deleter = open_all(root)
     for key in ("data/pipe", "data/folder"):
         with pytest.raises(NotFoundError):
             reader.get(key)
@@ -121,7 +121,7 @@ def test_pipes_and_folders_are_no_objects(root: Path) -> None:
 
 
 def test_deleting_removes_folders_that_became_empty_but_not_the_root_nor_others(root: Path) -> None:
-    _, writer, deleter = doors(root)
+    _, writer, deleter = open_all(root)
     for key in ("data/a/b/c/x", "data/a/y", "data/z/1", "data/z/2"):
         writer.put(key, b"")
     (root / "data" / "empty-of-someone-else").mkdir()
@@ -139,7 +139,7 @@ def test_deleting_removes_folders_that_became_empty_but_not_the_root_nor_others(
 
 
 def test_writers_and_a_deleter_of_the_same_folder_never_lose_a_write(root: Path) -> None:
-    _, writer, deleter = doors(root)
+    _, writer, deleter = open_all(root)
     stop = threading.Event()
     errors: list[BaseException] = []
 
@@ -169,7 +169,7 @@ def test_writers_and_a_deleter_of_the_same_folder_never_lose_a_write(root: Path)
 
 
 def test_unfinished_writes_are_never_shown_addressed_or_left(root: Path) -> None:
-    reader, writer, deleter = doors(root)
+    reader, writer, deleter = open_all(root)
     left = root / "data" / ".dredge-tmp~0123"
     left.write_text("of a process that was killed")
     writer.put("data/x", b"1")
@@ -186,7 +186,7 @@ def test_unfinished_writes_are_never_shown_addressed_or_left(root: Path) -> None
 
 
 def test_a_reader_sees_the_old_object_or_the_new_one_and_nothing_between(root: Path) -> None:
-    reader, writer, _ = doors(root)
+    reader, writer, _ = open_all(root)
     writer.put("k", b"0" * 300_000)
     stop = threading.Event()
     torn: list[bytes] = []
@@ -208,7 +208,7 @@ def test_a_reader_sees_the_old_object_or_the_new_one_and_nothing_between(root: P
 
 def test_no_increment_is_lost_under_put_if_match(root: Path) -> None:
     """Two writes in one tick of the file system's clock, on an inode used again, have different etags."""
-    _, writer, _ = doors(root)
+    _, writer, _ = open_all(root)
     writer.put("counter", b"0000")
 
     def add() -> None:
@@ -234,7 +234,7 @@ def test_no_increment_is_lost_under_put_if_match(root: Path) -> None:
 
 
 def test_no_two_versions_of_an_object_have_the_same_etag(root: Path) -> None:
-    _, writer, _ = doors(root)
+    _, writer, _ = open_all(root)
     etags = [writer.put("state", b"same size") for _ in range(400)]
     assert len(set(etags)) == 400
     assert etags[-1] == writer.stat("state").etag
@@ -253,7 +253,7 @@ def test_writes_in_one_tick_of_a_coarse_clock_get_times_of_their_own(
         given.append(ns[1])
         real(fd, ns=ns)
 
-    _, writer, _ = doors(root)
+    _, writer, _ = open_all(root)
     with monkeypatch.context() as patched:
         patched.setattr(publish, "_look", lambda fd: Coarse)
         patched.setattr(publish.os, "utime", spy)
@@ -268,7 +268,7 @@ def test_put_if_absent_works_without_hard_links(root: Path, monkeypatch: pytest.
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(publish.os, "link", no_links)
-    _, writer, _ = doors(root)
+    _, writer, _ = open_all(root)
     writer.put_if_absent("k", b"1")
     with pytest.raises(ConflictError):
         writer.put_if_absent("k", b"2")
@@ -284,7 +284,7 @@ def test_where_folders_cannot_be_locked_a_hidden_file_is(root: Path, monkeypatch
         real(fd, mode)
 
     monkeypatch.setattr(publish.fcntl, "flock", only_files)
-    reader, writer, _ = doors(root)
+    reader, writer, _ = open_all(root)
     first = writer.put_if_absent("k", b"1")
     writer.put_if_match("k", b"2", first or "")
     with pytest.raises(ConflictError):
@@ -293,7 +293,7 @@ def test_where_folders_cannot_be_locked_a_hidden_file_is(root: Path, monkeypatch
 
 
 def test_a_name_that_is_already_a_folder_or_below_a_file_is_refused(root: Path) -> None:
-    reader, writer, _ = doors(root)
+    reader, writer, _ = open_all(root)
     writer.put("a/b", b"1")
     for key in ("a", "a/b/c"):
         with pytest.raises(ConfigError):
@@ -305,7 +305,7 @@ def test_a_name_that_is_already_a_folder_or_below_a_file_is_refused(root: Path) 
 
 
 def test_errors_of_the_system_become_families(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer, deleter = doors(root)
+    reader, writer, deleter = open_all(root)
     writer.put("data/x", b"1")
 
     def fail(number: int):  # type: ignore[no-untyped-def]
@@ -328,7 +328,7 @@ def test_errors_of_the_system_become_families(root: Path, monkeypatch: pytest.Mo
 
 
 def test_a_folder_that_cannot_be_read_stops_the_listing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer, _ = doors(root)
+    reader, writer, _ = open_all(root)
     for key in ("data/a/1", "data/b/1", "data/c/1"):
         writer.put(key, b"")
     real = os.open
@@ -346,7 +346,7 @@ def test_a_folder_that_cannot_be_read_stops_the_listing(root: Path, monkeypatch:
 def test_a_listing_streams_in_batches_and_closes_what_it_opened(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, writer, _ = doors(root)
+    reader, writer, _ = open_all(root)
     for n in range(50):
         writer.put(f"data/{n % 3}/{n:02d}", b"")
     monkeypatch.setattr(listing, "BATCH_ROWS", 7)
@@ -359,7 +359,7 @@ def test_a_listing_streams_in_batches_and_closes_what_it_opened(
 
 
 def test_objects_deleted_while_listing_are_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer, deleter = doors(root)
+    reader, writer, deleter = open_all(root)
     for n in range(20):
         writer.put(f"data/{n:02d}/x", b"")
     monkeypatch.setattr(listing, "BATCH_ROWS", 1)
@@ -380,7 +380,7 @@ segments = st.text(st.sampled_from("ab-./0é~ "), min_size=1, max_size=4).filter
 def test_any_listing_equals_the_sorted_keys_between_the_bounds(
     tmp_path_factory: pytest.TempPathFactory, keys: list[str], data: st.DataObject
 ) -> None:
-    _, writer, _ = doors(tmp_path_factory.mktemp("lake"))
+    _, writer, _ = open_all(tmp_path_factory.mktemp("lake"))
     present = []
     for key in random.Random(1).sample(keys, len(keys)):
         try:

@@ -1,4 +1,4 @@
-"""Every margin of time and every limit of the trash cleaner."""
+"""Every margin of time and every limit of the trash cleaner, in one place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SAFE_GRACE = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Safety:
+class TrashMargins:
     """Margins. The defaults are those of the measured rules; shorter ones lose data under load.
 
     Args:
@@ -51,7 +51,7 @@ class Safety:
             )
 
     @classmethod
-    def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> Safety:
+    def with_grace(cls, grace: timedelta, unsafe_short_grace: bool = False) -> TrashMargins:
         """The usual margins with another grace; a shorter one shortens the age of ids too."""
         return replace(
             cls(), grace=grace, id_age=min(SAFE_GRACE, grace), unsafe_short_grace=unsafe_short_grace
@@ -59,8 +59,8 @@ class Safety:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Rails: a plan beyond one of them is refused whole.
+class TrashLimits:
+    """What one run may remove at most: a plan beyond one of these is refused whole.
 
     Args:
         partitions: most partitions one run removes.

