@@ -56,5 +56,5 @@ def test_what_does_not_fit_is_refused_before_anything_is_touched(settings: Any, 
 
 def test_an_unsafe_grace_replaces_the_safe_one() -> None:
     config = {"state_uri": "file:///x", "unsafe_grace_seconds": "2"}
-    safety = LakeFSKVScanTrashOperator(task_id="scan", config=config).checked.safety
+    safety = LakeFSKVScanTrashOperator(task_id="scan", config=config).checked.margins
     assert (safety.grace.total_seconds(), safety.unsafe_short_grace) == (2, True)
