@@ -165,7 +165,7 @@ def collect(
     """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input · 3 refused or held by a guard, or another run is at work
+    Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run is at work
                 4 the store is not available, or some objects could not be deleted: run it again
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
                 9 some objects were deleted, and the key pair may not delete the rest

@@ -21,6 +21,10 @@ class BulkDeleteOutput(StepOutput):
         """Rows of the ledger, one for each candidate; none in a dry run."""
         return self.parts("")
 
+    def settled_of(self, candidates: PartInfo) -> PartInfo:
+        """Rows of the ledger about a part of the candidates; raises FormatError when there are none."""
+        return self.part(f"{stem_of(candidates)}.parquet")
+
     @property
     def groups(self) -> list[dict[str, Any]]:
         """Objects and bytes by outcome, code and reason; empty in a dry run."""
@@ -32,3 +36,8 @@ class BulkDeleteOutput(StepOutput):
         """Some of the objects that could not be deleted."""
         found: list[dict[str, Any]] = self.summary.details.get("failures", [])
         return found
+
+
+def stem_of(candidates: PartInfo) -> str:
+    """What a part of the candidates is called in the ledger."""
+    return candidates.name.rpartition("/")[2].removesuffix(".parquet")

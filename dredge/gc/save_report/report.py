@@ -21,12 +21,13 @@ from typing import Any
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
+from dredge.gc.bulk_delete import why_kept
 from dredge.gc.config import CLEAN
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report import lifetimes
 from dredge.gc.slice_listing.step import unlisted_text
-from dredge.gc.subtract import reasons
+from dredge.gc.subtract import REASONS
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.report import render_html, size_text
@@ -138,7 +139,8 @@ _ENDED = ("success", "dry_run")
 _OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
-    "held": "held by a guard: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
     "partial": "not everything was deleted",
     "failed": "failed",
     "unfinished": "not finished",
@@ -188,7 +190,7 @@ def _counts(summaries: dict[str, StepSummary]) -> dict[str, int]:
     names = {
         "slice_listing": ("old_objects", "old_bytes", "young_objects", "young_bytes"),
         "subtract": ("live_objects", "candidates_objects", "candidates_bytes"),
-        "check_limits": ("deletable_objects", "deletable_bytes", "suspects_live", "suspects_held"),
+        "check_limits": ("deletable_objects", "deletable_bytes", "held_objects", "held_bytes"),
         "bulk_delete": (
             "deleted_objects",
             "deleted_bytes",
@@ -235,8 +237,10 @@ def _what_to_do(outcome: str, found: dict[str, _State]) -> str:
     failed = next((name for name, state in found.items() if state.failure is not None), None)
     if failed is None:
         return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
-    if outcome == "held":
+    if outcome == "awaiting_approval":
         return "Read the guards below. When the figures are what you want, raise the limit and start again."
+    if outcome == "refused":
+        return "Read the guards below: they say what could not be proved. Put that right and start a new run."
     return (
         f"Read what went wrong in step {NAMES[failed]}. Running it again goes on from what is complete; a"
         " new run starts anew."
@@ -358,9 +362,9 @@ def _kept_rows(summaries: dict[str, StepSummary]) -> Iterator[dict[str, Any]]:
 def _swept_rows(swept: StepSummary) -> Iterator[dict[str, Any]]:
     for group in swept.details["groups"]:
         outcome, code = group["outcome"], group["code"]
-        why = reasons.REASONS[group["reason"]]
+        why = REASONS[group["reason"]]
         if outcome == ledger.KEPT:
-            why = reasons.KEPT_CODES.get(code, code)
+            why = why_kept(code)
         elif outcome == ledger.MISSING:
             why = "was gone already"
         elif outcome == ledger.NOT_ADDRESSABLE:
@@ -380,17 +384,17 @@ def _candidate_rows(
         "would be deleted" if dry_run and guard is not None else "kept: the run did not come to deleting"
     )
     for reason, figures in candidates.details["reasons"].items():
-        yield _row(reason, verdict, reasons.REASONS[reason], figures["objects"], figures["bytes"])
+        yield _row(reason, verdict, REASONS[reason], figures["objects"], figures["bytes"])
     for found in guard.details["held"] if guard is not None else ():
         yield _row("of these", "kept", found["why"], found["objects"], found["bytes"])
 
 
 def _over_limit(guard: StepSummary | None) -> list[dict[str, Any]]:
     """What would be deleted, by reason, when that is more than a limit allows."""
-    if guard is None or not any(item["verdict"] == "held" for item in guard.details["findings"]):
+    if guard is None or not any(item["verdict"] == "awaiting_approval" for item in guard.details["findings"]):
         return []
     return [
-        {**found, "why": reasons.REASONS[found["reason"]]}
+        {**found, "why": REASONS[found["reason"]]}
         for found in guard.details["would_delete"]
         if found["objects"]
     ]

@@ -17,8 +17,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.reconcile import stem_of
-from dredge.gc.chain import RUN
+from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.sets.live import LocatedSet
@@ -26,16 +25,18 @@ from dredge.gc.sets.refcounts import CountedSet
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState
+from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import Current, StateStore
-from dredge.gc.subtract.earlier_runs import YOUNG
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.chain import check_chain
+from dredge.runs.chain import check_chain, links_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.storage import open_writer
 
 STEP = "state"
+RUN = links_of(StateOutput.INPUTS)
 INPUTS = tuple(RUN)
 SAVED = "_lakefs/retention/gc/uncommitted"
 """Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
@@ -57,7 +58,7 @@ def _advance(run: Run, record: StepRecord) -> None:
     plan, base = run.plan, base_of(run)
     carry = list(_carry(run, record))
     record.parts.extend(carry)
-    carry += record.inputs["subtract"].parts_below(YOUNG)
+    carry += record.input(SubtractOutput).young
     state = _state(plan, base, record, carry)
     before = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
@@ -130,11 +131,11 @@ def _since_clean(plan: Plan, base: Base | None) -> _SinceClean:
 def _carry(run: Run, record: StepRecord) -> Iterator[PartInfo]:
     """Candidates that were not deleted, whatever the reason, one file after the other."""
     folder = run.folder
-    settled = {part.name: part for part in record.inputs[ledger.STEP].parts}
+    swept = record.input(BulkDeleteOutput)
     gone = pa.array([ledger.DELETED, ledger.MISSING])
-    for index, part in enumerate(record.inputs["subtract"].parts_below("subtract/part-")):
+    for index, part in enumerate(record.input(SubtractOutput).candidates):
         rows = folder.read_part(part, ["address", "size", "last_modified", "etag", "reason"])
-        outcomes = folder.read_part(settled[f"{ledger.STEP}/{stem_of(part)}.parquet"], ["address", "outcome"])
+        outcomes = folder.read_part(swept.settled_of(part), ["address", "outcome"])
         deleted = outcomes.filter(pc.is_in(outcomes["outcome"], gone))["address"]
         left = rows.filter(pc.invert(pc.is_in(rows["address"], deleted.combine_chunks())))
         if left.num_rows:

@@ -107,7 +107,7 @@ def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do:
     text += f", such as {'; '.join(examples)}" if examples else ""
     if kept:
         return Finding(rule, "passed", count, 0, f"{text}; none of the others is deleted in this run")
-    return Finding(rule, "held", count, 0, f"{text}. {what_to_do}")
+    return Finding(rule, "awaiting_approval", count, 0, f"{text}. {what_to_do}")
 
 
 def _named_in_manifests(context: Context, mark: StepSummary, wanted: sets.Ids) -> Iterator[AbsentChunk]:

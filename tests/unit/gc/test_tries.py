@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
-from dredge.gc.bulk_delete import step as sweep
+from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease

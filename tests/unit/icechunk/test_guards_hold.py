@@ -112,7 +112,7 @@ def test_lease_that_is_lost_while_the_guards_are_asked_is_a_refusal(
     assert context.folder.read_json(guards.GUARD)["verdict"] == "refused"
 
 
-@pytest.mark.parametrize("verdict", ["held", "refused"])
+@pytest.mark.parametrize("verdict", ["awaiting_approval", "refused"])
 def test_sweep_deletes_nothing_when_the_guards_did_not_pass(repo: Path, verdict: str) -> None:
     context = listed(repo)
     summary = guards.check_limits(context)

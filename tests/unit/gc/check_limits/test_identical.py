@@ -1,4 +1,4 @@
-"""Suspicion by content is lifted only by proof: a differing ETag proves nothing."""
+"""A hold for an equal size is lifted only by proof: a differing ETag proves nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.check_limits import places, questions
+from dredge.gc.check_limits import codes, places, questions
 from dredge.gc.run import Run
 from dredge.gc.save_report.report import save_report
 from dredge.gc.steps import (
@@ -27,6 +27,7 @@ from dredge.gc.steps import (
     subtract,
 )
 from dredge.gc.subtract import reasons
+from dredge.gc.subtract.holds import UNREADABLE
 from dredge.graveler import messages
 from dredge.graveler.committed.entries import Entry
 from dredge.hashing import hash64
@@ -274,7 +275,7 @@ def test_requests_never_exceed_their_bound_and_what_is_left_is_held(monkeypatch:
     assert orphan in world.data()
     assert cleared not in world.data()
     assert summary_of(context, "check_limits").counts["questions"] == 2
-    assert held(context) == {reasons.TOO_MANY: 1}
+    assert held(context) == {codes.TOO_MANY: 1}
     assert any("kv_conn_id" in text for text in summary_of(context, "check_limits").warnings)
 
 
@@ -292,7 +293,7 @@ def answer_of_another(_repository: str, _ref: str, *_: object) -> object:
 
 @pytest.mark.parametrize("answer", [odd_answer, no_answer, answer_of_another])
 @pytest.mark.parametrize("count", [1, 40])
-def test_without_an_answer_the_suspects_are_held_and_the_run_goes_on(
+def test_without_an_answer_objects_of_that_size_are_held_and_the_run_goes_on(
     answer: Callable[..., Any], count: int
 ) -> None:
     world = make_world()
@@ -306,9 +307,9 @@ def test_without_an_answer_the_suspects_are_held_and_the_run_goes_on(
     world.run(context)
     assert {again, orphan} <= world.data()
     assert other not in world.data()
-    assert held(context) == {reasons.NO_ANSWER: 2}
+    assert held(context) == {codes.NO_ANSWER: 2}
     kept = {group["code"] for group in summary_of(context, "bulk_delete").details["groups"] if group["code"]}
-    assert kept == {reasons.NO_ANSWER}
+    assert kept == {codes.NO_ANSWER}
 
 
 def test_a_server_that_stays_away_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +344,7 @@ def test_an_answer_about_another_path_is_none() -> None:
     context = world.plan()
     world.run(context)
     assert again in world.data()
-    assert held(context) == {reasons.NO_ANSWER: 1}
+    assert held(context) == {codes.NO_ANSWER: 1}
 
 
 def test_a_page_that_does_not_begin_where_it_should_is_no_answer() -> None:
@@ -361,7 +362,7 @@ def test_a_page_that_does_not_begin_where_it_should_is_no_answer() -> None:
     context = world.plan()
     world.run(context)
     assert again in world.data()
-    assert held(context) == {reasons.NO_ANSWER: 1}
+    assert held(context) == {codes.NO_ANSWER: 1}
 
 
 def test_a_branch_that_is_gone_serves_nothing() -> None:
@@ -397,7 +398,7 @@ def test_a_path_that_is_not_utf8_holds_what_is_as_long_as_its_object() -> None:
     world.run(context)
     assert again in world.data()
     assert orphan not in world.data()
-    assert held(context) == {reasons.NO_PATH: 1}
+    assert held(context) == {codes.NO_PATH: 1}
 
 
 def staged(world: World, key: bytes, content: bytes, address: str = "") -> bytes:
@@ -469,7 +470,7 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
         assert context.plan.mode == "optimized"
         assert secret in world.data()
         assert other not in world.data()
-        assert held(context) == {reasons.UNREADABLE: 1}
+        assert held(context) == {UNREADABLE: 1}
         (warning,) = summary_of(context, "subtract").warnings
         assert "refused" in warning
         assert str(error) in warning
@@ -537,7 +538,7 @@ def test_an_exceeded_limit_shows_what_would_go_by_reason_with_ten_examples_each(
         assert len(examples) == 10
         assert examples <= everything
     (kept,) = report["held"]
-    assert (kept["code"], kept["objects"], kept["bytes"]) == (reasons.SERVED, 1, 4)
+    assert (kept["code"], kept["objects"], kept["bytes"]) == (codes.SERVED, 1, 4)
     assert kept["examples"] == [{"address": served, "size": 4, "branch": "main", "path": "a"}]
     page = context.folder.writer.get("report.html").decode()
     assert "Held back" in page
@@ -555,15 +556,15 @@ def test_the_report_shows_ten_examples_of_many_that_are_held() -> None:
     world.run(context)
     report = context.folder.read_json("report.json")
     (kept,) = report["held"]
-    assert (kept["code"], kept["objects"], kept["bytes"]) == (reasons.TOO_MANY, 25, 100)
+    assert (kept["code"], kept["objects"], kept["bytes"]) == (codes.TOO_MANY, 25, 100)
     assert len({example["address"] for example in kept["examples"]} & orphans) == 10
     assert report["over_limit"] == []
     assert [row["objects"] for row in report["rows"] if row["kind"] == "of these"] == [25]
 
 
-@pytest.mark.parametrize("suspects_max", [0, 2])
-def test_more_suspects_than_may_be_looked_into_are_held(suspects_max: int) -> None:
-    world = make_world(safety={"identical_suspects_max": suspects_max})
+@pytest.mark.parametrize("objects_max", [0, 2])
+def test_more_objects_than_may_be_asked_about_are_held(objects_max: int) -> None:
+    world = make_world(safety={"identical_suspects_max": objects_max})
     world.upload("a", b"same")
     world.upload("b", b"longer")
     world.upload("c", b"LONGER")
@@ -574,8 +575,8 @@ def test_more_suspects_than_may_be_looked_into_are_held(suspects_max: int) -> No
     context = world.plan()
     world.run(context)
     assert many <= world.data()
-    assert bool(few & world.data()) == (suspects_max == 0)
-    assert held(context) == {reasons.TOO_MANY: 2 if suspects_max else 4}
+    assert bool(few & world.data()) == (objects_max == 0)
+    assert held(context) == {codes.TOO_MANY: 2 if objects_max else 4}
 
 
 def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into(
@@ -593,7 +594,7 @@ def test_sizes_that_very_many_objects_have_are_held_and_the_others_looked_into(
     world.run(context)
     assert frequent in world.data()
     assert rare not in world.data()
-    assert held(context) == {reasons.TOO_MANY: 1}
+    assert held(context) == {codes.TOO_MANY: 1}
 
 
 def test_a_missing_page_of_a_branch_that_is_there_is_no_answer() -> None:
@@ -610,7 +611,7 @@ def test_a_missing_page_of_a_branch_that_is_there_is_no_answer() -> None:
     context = world.plan()
     world.run(context)
     assert again in world.data()
-    assert held(context) == {reasons.NO_ANSWER: 1}
+    assert held(context) == {codes.NO_ANSWER: 1}
 
 
 def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
@@ -625,7 +626,7 @@ def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
     context = world.plan()
     world.run(context)
     assert again in world.data()
-    assert held(context) == {reasons.NO_ANSWER: 1}
+    assert held(context) == {codes.NO_ANSWER: 1}
 
 
 FIRST = "data/aaafirst___0000000000000000slice/00collides1111111111111111"
@@ -653,11 +654,11 @@ def test_sweep_keeps_a_held_object_that_has_the_hash_of_a_cleared_one() -> None:
     world.age(days=2)
     context = world.plan()
     world.run(context)
-    assert held(context) == {reasons.NO_ANSWER: 1}
+    assert held(context) == {codes.NO_ANSWER: 1}
     assert FIRST in world.data()
     assert SECOND not in world.data()
     kept = {group["code"] for group in summary_of(context, "bulk_delete").details["groups"] if group["code"]}
-    assert kept == {reasons.NO_ANSWER}
+    assert kept == {codes.NO_ANSWER}
 
 
 def test_sweep_keeps_a_second_upload_that_a_server_on_a_local_folder_serves(
