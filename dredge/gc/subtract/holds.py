@@ -1,6 +1,7 @@
 """Holds: what keeps a candidate in the store although nothing live names it.
 
-    candidates that the classification found → HOLDS, in order; the first that applies → column `hold`, null: none
+    candidates that the classification found → HOLDS, in order: the first that applies → column `hold`, null: none
+                                               (a hold that may be lifted counts only where no other applies)
 
 A held candidate is counted, reported and written to the ledger under its hold's code, and it is not deleted. To add
 a hold, write one function and name it in `HOLDS`: counts, limits, the report and the sweep follow by themselves. Only
@@ -49,11 +50,13 @@ class Hold:
         code: what the column `hold`, the ledger and the report call it.
         why: half a sentence for people.
         applies: tells of each row of the listing's schema whether it is held; pure.
+        may_be_lifted: whether a proof may lift it later on.
     """
 
     code: str
     why: str
     applies: Callable[[pa.Table, Evidence], Mask]
+    may_be_lifted: bool = False
 
 
 def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
@@ -73,20 +76,27 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
 
 HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
-    Hold(SAME_SIZE, "as long as an object in a branch head, so a branch may read this copy of it", same_size),
+    Hold(
+        SAME_SIZE,
+        "as long as an object in a branch head, so a branch may read this copy of it",
+        same_size,
+        may_be_lifted=True,
+    ),
 ]
-"""Every hold, in the order in which they are asked."""
+"""Every hold; of several that apply the first one counts, and one that may be lifted counts last."""
 
 
 def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
-    """The code of the first hold that applies to each row; null for those that nothing holds.
+    """The code of the hold that counts for each row; null for those that nothing holds.
 
     Args:
         rows: of the listing's schema.
         evidence: what is known besides.
     """
     codes = np.full(rows.num_rows, None, object)
-    for hold in reversed(HOLDS):
+    # The last one written counts. What may be lifted is written first: else a proof about one hold would free what
+    # another one holds as well.
+    for hold in sorted(reversed(HOLDS), key=lambda hold: not hold.may_be_lifted):
         codes[hold.applies(rows, evidence)] = hold.code
     return pa.array(codes, pa.string())
 
