@@ -76,7 +76,7 @@ def twins(world: World, after: str = "upload") -> tuple[str, str, str]:
         with pytest.raises(NoChangesError):
             world.lake.commit()
     if after == "a reset of the object":
-        world.lake.catalog.reset_branch(world.lake.repository, "main", kind="object", path="a")
+        world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="object", path="a")
     assert world.served()["a"] == second
     orphan = world.orphan("data/orphan", b"same")
     world.age(days=2)
@@ -129,7 +129,7 @@ def test_trap_14_an_entry_of_the_oldest_kind_is_in_the_records(world: World) -> 
 def test_trap_22_hidden_branches_have_records_too(world: World) -> None:
     world.upload("a", b"same")
     world.lake.commit()
-    world.lake.catalog.create_branch(world.lake.repository, "secret", "main", hidden=True)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "secret", "main", hidden=True)
     second = world.upload("a", b"same", "secret")
     world.age(days=2)
     world.collect()
@@ -148,7 +148,7 @@ def test_an_old_object_staged_with_committed_content_after_the_mark_is_found_by_
     context = world.plan()
     for step in (slice_listing, mark_uncommitted, list_committed, subtract, check_limits):
         step(context, world.runner)
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "main",
         "a",
@@ -287,7 +287,7 @@ def test_optimized_runs_read_the_records_too(world: World) -> None:
     world.run(context)
     assert {first, second} <= world.data()
     # What only the records had shown is looked at again once it is gone from them.
-    world.lake.catalog.reset_branch(world.lake.repository, "main", kind="reset")
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="reset")
     world.collect(mode="optimized")
     assert second not in world.data()
     assert first in world.data()

@@ -93,11 +93,12 @@ def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
         rows: of the listing's schema.
         evidence: what is known besides.
     """
-    codes = np.full(rows.num_rows, None, object)
-    # The last one written counts. What may be lifted is written first: else a proof about one hold would free what
-    # another one holds as well.
-    for hold in sorted(reversed(HOLDS), key=lambda hold: not hold.may_be_lifted):
-        codes[hold.applies(rows, evidence)] = hold.code
+    codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
+    # What may be lifted comes last: else a proof about one hold would free what another one holds as well.
+    for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
+        applies = hold.applies(rows, evidence)
+        codes[applies & ~held] = hold.code
+        held |= applies
     return pa.array(codes, pa.string())
 
 

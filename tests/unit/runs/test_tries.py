@@ -179,10 +179,9 @@ def test_tries_write_apart_under_the_same_names(folder: RunFolder) -> None:
 
 
 def test_tasks_write_where_their_driver_does(folder: RunFolder) -> None:
-    with folder.writing(StepTry.claim(folder.writer, "s")):
-        config = json.loads(json.dumps(folder.task_config()))
+    attempt = StepTry.claim(folder.writer, "s").to_json()
     StepTry.claim(folder.writer, "s")
-    task = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
+    task = RunFolder.of_task(folder.uri, folder.run_id, json.loads(json.dumps(attempt)))
     assert task.write_table("s", 0, ROWS).key == "s/t001/part-00000.parquet"
     assert task.write_table("recheck/x", 0, ROWS).key == "s/t001/recheck/x/part-00000.parquet"
     assert task.label == "r1-t001"

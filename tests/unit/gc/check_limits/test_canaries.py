@@ -75,7 +75,7 @@ def test_branches_that_go_meanwhile_give_no_canaries() -> None:
     kept = world.upload("a", b"1")
     world.lake.commit()
     for number in range(5):
-        world.lake.catalog.create_branch("lake", f"b{number}", "main")
+        world.lake.catalog.branches.create_branch("lake", f"b{number}", "main")
 
     def go(name: str, arguments: tuple[object, ...]) -> None:
         if name in ("objects", "changes") and str(arguments[1]).startswith("b"):

@@ -50,9 +50,9 @@ NO_MD5 = "0123456789abcdef0123456789abcdef"
 def linked(world: World, path: str, content: bytes, checksum: str) -> str:
     """Upload to an address that the server handed out, and link it with a claimed checksum."""
     catalog, name = world.lake.catalog, world.lake.repository
-    full = catalog.get_physical_address(name, "main", path)
+    full = catalog.addresses.get_physical_address(name, "main", path)
     address = world.orphan(full.removeprefix(world.lake.namespace + "/"), content)
-    catalog.link_physical_address(
+    catalog.addresses.link_physical_address(
         name, "main", path, physical_address=full, checksum=checksum, size_bytes=len(content)
     )
     return address
@@ -61,7 +61,7 @@ def linked(world: World, path: str, content: bytes, checksum: str) -> str:
 def imported(world: World, path: str, content: bytes, checksum: str) -> str:
     """Stage an object that is in the store already, with a claimed checksum."""
     address = world.orphan("data/imported/object", content)
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "main",
         path,
@@ -78,9 +78,9 @@ def test_a_second_copy_of_an_entry_with_a_claimed_checksum_stays(enter) -> None:
     world = make_world()
     catalog, name = world.lake.catalog, world.lake.repository
     first = enter(world, "source", b"12345678", NO_MD5)
-    copied = world.lake.address(catalog.copy_object(name, "main", "x", "source"))
+    copied = world.lake.address(catalog.objects.copy_object(name, "main", "x", "source"))
     world.lake.commit()
-    again = world.lake.address(catalog.copy_object(name, "main", "x", "source"))
+    again = world.lake.address(catalog.objects.copy_object(name, "main", "x", "source"))
     assert world.served()["x"] == again
     world.age(days=2)
     world.collect()
@@ -126,7 +126,7 @@ def test_equal_bytes_uploaded_again_after_a_bucket_began_to_encrypt_stay(
 def test_a_second_upload_over_an_entry_with_a_full_address_stays() -> None:
     """Its object lies outside the namespace, so there is nothing to compare a candidate with but the size."""
     world = make_world()
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "main",
         "a",
@@ -172,7 +172,7 @@ def test_every_path_of_the_size_is_asked_on_every_branch() -> None:
     world.upload("b", b"size")
     world.lake.commit()
     for name in ("one", "two"):
-        world.lake.catalog.create_branch(world.lake.repository, name, "main")
+        world.lake.catalog.branches.create_branch(world.lake.repository, name, "main")
     again = world.upload("b", b"size", "two")
     orphan = world.orphan("data/slice/orphan", b"else")
     world.age(days=2)
@@ -200,10 +200,10 @@ def test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays() -> Non
     context = world.plan()
     for step in (slice_listing, mark_uncommitted):
         step(context, world.runner)
-    catalog.hard_reset(name, "main", other.id)
+    catalog.branches.hard_reset(name, "main", other.id)
     for step in (list_committed, subtract, check_limits):
         step(context, world.runner)
-    catalog.hard_reset(name, "main", same.id)
+    catalog.branches.hard_reset(name, "main", same.id)
     assert world.served()["a"] == again
     bulk_delete(context, world.runner)
     assert again in world.data()
@@ -368,13 +368,13 @@ def test_a_page_that_does_not_begin_where_it_should_is_no_answer() -> None:
 def test_a_branch_that_is_gone_serves_nothing() -> None:
     world = make_world()
     many(world, 40)
-    world.lake.catalog.create_branch(world.lake.repository, "gone", "main")
+    world.lake.catalog.branches.create_branch(world.lake.repository, "gone", "main")
     orphan = world.orphan("data/slice/orphan", b"else")
     world.age(days=2)
     context = world.plan()
     for step in (slice_listing, mark_uncommitted, list_committed, subtract):
         step(context, world.runner)
-    world.lake.catalog.delete_branch(world.lake.repository, "gone")
+    world.lake.catalog.branches.delete_branch(world.lake.repository, "gone")
     check_limits(context, world.runner)
     bulk_delete(context, world.runner)
     assert orphan not in world.data()
@@ -461,7 +461,7 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
     secret, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
     world.age(days=10)
     world.collect(mode="clean")
-    world.lake.catalog.reset_branch(world.lake.repository, "main", kind="reset")
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="reset")
     world.age(days=2)
     for _ in range(2):
         with refusing(monkeypatch, secret, error):
@@ -516,7 +516,10 @@ def test_an_exceeded_limit_shows_what_would_go_by_reason_with_ten_examples_each(
     catalog, name = world.lake.catalog, world.lake.repository
     handed = {
         world.orphan(
-            catalog.get_physical_address(name, "main", "x").removeprefix(world.lake.namespace + "/"), b"x" * 9
+            catalog.addresses.get_physical_address(name, "main", "x").removeprefix(
+                world.lake.namespace + "/"
+            ),
+            b"x" * 9,
         )
         for _ in range(12)
     }
@@ -620,7 +623,7 @@ def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
     world.upload("a", b"same")
     world.lake.commit()
     name = "c0ffee" * 10 + "c0ff"
-    world.lake.catalog.create_branch(world.lake.repository, name, "main")
+    world.lake.catalog.branches.create_branch(world.lake.repository, name, "main")
     again = world.upload("a", b"same", name)
     world.age(days=2)
     context = world.plan()

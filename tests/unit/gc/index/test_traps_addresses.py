@@ -11,12 +11,13 @@ from dredge.gc.location import key_of
 from dredge.gc.namespaces import canonical_namespace, check_namespaces, overlaps
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry
+from dredge.graveler.staging.area import Staged
 from tests.support.gc import World, make_world
 
 
 def stage_full(world: World, uri: str, path: str) -> None:
     """Stage an address as a client words it."""
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository, "main", path, physical_address=uri, checksum="c", size_bytes=1
     )
 
@@ -39,8 +40,8 @@ def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_o
 def stage_entry(world: World, path: str, entry: Entry) -> None:
     """Stage an entry as it is, past the rules of today's server: old servers wrote such ones."""
     catalog = world.lake.catalog
-    found = catalog._repositories.get(world.lake.repository)
-    catalog._stage(found, "main", path.encode(), entry, if_absent=False)
+    token = catalog.branches.get_branch(world.lake.repository, "main").staging_token
+    catalog.staging.areas.put(token, Staged(path.encode(), entry.value()))
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -70,10 +71,12 @@ def test_trap_12_a_sibling_namespace_with_the_same_beginning_is_another_place() 
 def test_trap_13_signed_addresses_keep_their_comma() -> None:
     world = make_world()
     catalog, name = world.lake.catalog, world.lake.repository
-    full = catalog.get_physical_address(name, "main", "linked")
+    full = catalog.addresses.get_physical_address(name, "main", "linked")
     key = world.orphan(full.removeprefix(world.lake.namespace + "/"))
     assert "," in key
-    catalog.link_physical_address(name, "main", "linked", physical_address=full, checksum="c", size_bytes=6)
+    catalog.addresses.link_physical_address(
+        name, "main", "linked", physical_address=full, checksum="c", size_bytes=6
+    )
     bare = world.orphan(key.partition(",")[0])
     world.age(days=2)
     world.collect()
@@ -117,7 +120,7 @@ def test_trap_15_a_repository_nested_below_data_stops_the_run() -> None:
     world.upload("a", b"1")
     world.age(days=2)
     inner = f"{world.lake.namespace}/data/inner"
-    world.lake.catalog.create_repository("inner", inner)
+    world.lake.catalog.repositories.create_repository("inner", inner)
     before = world.data()
     world.age(days=2)
     with pytest.raises(RefusedError, match=r"lake .* contains that of inner"):
@@ -202,8 +205,8 @@ def test_trap_15_an_overlap_elsewhere_lets_a_whole_run_go_on_and_is_told() -> No
     world = make_world()
     kept, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
     base = world.lake.namespace.rpartition("/")[0]
-    world.lake.catalog.create_repository("outer", f"{base}/outer")
-    world.lake.catalog.create_repository("inner", f"{base}/outer/data/inner")
+    world.lake.catalog.repositories.create_repository("outer", f"{base}/outer")
+    world.lake.catalog.repositories.create_repository("inner", f"{base}/outer/data/inner")
     world.age(days=2)
     context = world.plan()
     world.run(context)

@@ -28,7 +28,7 @@ def stormy_world(clean: int = 20, staged: int = 50, **settings: Any) -> tuple[Wo
     world = seen_with(make_world(**settings), defects=frozenset({"rows_lost_on_branch_delete"}))
     catalog, name = world.lake.catalog, world.lake.repository
     for branch in ("aa", "zz", *(f"n{number:03d}" for number in range(clean))):
-        catalog.create_branch(name, branch, "main")
+        catalog.branches.create_branch(name, branch, "main")
     living = {world.upload(f"path/{number:04d}", b"%d" % number, "aa") for number in range(staged)}
     orphan = world.orphan("data/slice/orphan")
     world.age(days=2)
@@ -105,7 +105,7 @@ def test_sweep_keeps_what_only_the_re_check_loses() -> None:
     world.age(days=2)
     context = world.plan()
     world.mark(context)
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "aa",
         "again",
@@ -188,7 +188,7 @@ def test_branches_that_never_stand_still_do_not_keep_a_run_from_ending() -> None
     numbers = itertools.count()
 
     def another() -> None:
-        world.lake.catalog.create_branch(world.lake.repository, f"new{next(numbers)}", "main")
+        world.lake.catalog.branches.create_branch(world.lake.repository, f"new{next(numbers)}", "main")
 
     with world.during("prepare_uncommitted", another, times=1000):
         world.collect()
@@ -247,9 +247,9 @@ def test_an_object_with_new_metadata_on_two_branches_does_not_prove_the_end_of_e
         world.upload(f"zz/{number}", b"shared %d" % number)
     world.lake.commit()
     for branch in ("ab", "yy"):
-        catalog.create_branch(name, branch, "main")
+        catalog.branches.create_branch(name, branch, "main")
         for number in range(3):
-            catalog.update_user_metadata(name, branch, f"zz/{number}", {"on": branch})
+            catalog.objects.update_user_metadata(name, branch, f"zz/{number}", {"on": branch})
     living |= {world.upload(f"path/{number:04d}", b"ab %d" % number, "ab") for number in range(9)}
     world.age(days=2)
     honest = catalog_uncommitted.UncommittedPage._uncommitted
@@ -297,7 +297,7 @@ def test_a_branch_that_goes_before_it_is_asked_is_no_reason_to_stop() -> None:
     def go(name: str, arguments: tuple[Any, ...]) -> None:
         if name == "changes" and arguments[1] == "n001":
             world.client.before = lambda _name, _arguments: None
-            world.lake.catalog.delete_branch(world.lake.repository, "n001")
+            world.lake.catalog.branches.delete_branch(world.lake.repository, "n001")
 
     world.client.before = go
     world.collect()
@@ -313,8 +313,8 @@ def test_a_branch_that_is_made_again_between_two_questions_is_no_reason_to_stop(
     def remake(name: str, arguments: tuple[Any, ...]) -> None:
         if name == "stat" and arguments[1] == "n001":
             world.client.before = lambda _name, _arguments: None
-            world.lake.catalog.delete_branch(world.lake.repository, "n001")
-            world.lake.catalog.create_branch(world.lake.repository, "n001", "main")
+            world.lake.catalog.branches.delete_branch(world.lake.repository, "n001")
+            world.lake.catalog.branches.create_branch(world.lake.repository, "n001", "main")
 
     world.client.before = remake
     with Storm(world, ["mm"]):
@@ -404,7 +404,7 @@ def test_what_is_deleted_while_branches_are_asked_is_no_reason_to_stop() -> None
     gone = world.served("aa")["path/0000"]
 
     def delete() -> None:
-        world.lake.catalog.delete_object("lake", "aa", "path/0000")
+        world.lake.catalog.objects.delete_object("lake", "aa", "path/0000")
 
     with Storm(world, ["mm"]), world.during("stat", delete):
         world.collect()
@@ -418,7 +418,7 @@ def test_an_old_object_that_was_staged_after_the_scan_is_kept_and_costs_no_other
     world.age(days=2)
 
     def stage() -> None:
-        world.lake.catalog.stage_object(
+        world.lake.catalog.objects.stage_object(
             world.lake.repository,
             "aa",
             "z-again",

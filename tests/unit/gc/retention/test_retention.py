@@ -89,7 +89,7 @@ def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
     for branch, hidden in (("rel-1", False), ("secret", True), ("other", False)):
-        catalog.create_branch(name, branch, "main", hidden=hidden)
+        catalog.branches.create_branch(name, branch, "main", hidden=hidden)
     histories = {branch: history(world, 4, branch) for branch in ("rel-1", "secret", "other")}
     left, _ = kept(world)
     assert left == {*histories["rel-1"][-2:], *histories["secret"][-2:], histories["other"][-1]}
@@ -110,18 +110,18 @@ def test_last_commits_are_counted_along_the_main_line_of_version_0_merges() -> N
     catalog, name = world.lake.catalog, world.lake.repository
     first = world.upload("old", b"first")
     base = world.lake.commit("base")
-    catalog.create_branch(name, "side", "main")
+    catalog.branches.create_branch(name, "side", "main")
     on_side = world.upload("side", b"side", "side")
-    catalog.delete_object(name, "side", "old")
+    catalog.objects.delete_object(name, "side", "old")
     side = world.lake.commit("side", "side")
     on_main = world.upload("main", b"main")
-    catalog.delete_object(name, "main", "old")
+    catalog.objects.delete_object(name, "main", "old")
     main = world.lake.commit("main")
     world.age(days=40)
     merged = _record(world, metarange_id=main.metarange_id, parents=(base.id, side.id), version=0)
     head = _record(world, metarange_id=main.metarange_id, parents=(merged,), version=1)
-    catalog.hard_reset(name, "main", head)
-    catalog.delete_branch(name, "side")
+    catalog.branches.hard_reset(name, "main", head)
+    catalog.branches.delete_branch(name, "side")
     world.age(days=40)
     assert kept(world)[0] == {on_main}  # the head and the merge
     assert {first, on_side}.isdisjoint(world.data())
@@ -140,7 +140,7 @@ def _record(world: World, **fields: Any) -> str:
         commit.metadata,
         commit.parents,
     )
-    world.lake.catalog.create_commit_record(world.lake.repository, replace(commit, id=identity))
+    world.lake.catalog.commits.create_commit_record(world.lake.repository, replace(commit, id=identity))
     return identity
 
 
@@ -193,7 +193,7 @@ def test_a_rule_about_paths_keeps_matching_entries_of_expired_commits(shards: in
 def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches() -> None:
     world = make_world(policy=policy("branches: main, last: 3, paths: 'audit/a'"))
     world.rules(1)
-    world.lake.catalog.create_branch(world.lake.repository, "other", "main")
+    world.lake.catalog.branches.create_branch(world.lake.repository, "other", "main")
     on_other = history(world, 3, "other", path="audit/a")
     addresses = many_paths(world)
     left, _ = kept(world)
@@ -255,7 +255,7 @@ def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -
     many_paths(world)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
-    log = world.lake.catalog.log(world.lake.repository, "main", amount=100).results
+    log = world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     (oldest,) = (found.metarange_id for found in log if found.message == "0")
     key = f"_lakefs/{oldest}"
     if what == "range":
@@ -293,10 +293,10 @@ def test_each_set_is_told_with_what_only_it_keeps() -> None:
     addresses = history(world, 6)
     commits = {
         found.message: found.id
-        for found in world.lake.catalog.log(world.lake.repository, "main", amount=100).results
+        for found in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    world.lake.catalog.create_tag(world.lake.repository, "v0", commits["main 0"])
-    world.lake.catalog.create_tag(world.lake.repository, "v4", commits["main 4"])
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v0", commits["main 0"])
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v4", commits["main 4"])
     left, sets = kept(world)
     assert left == {addresses[0], *addresses[-3:]}
     told = {name: (found["objects"], found["only_objects"]) for name, found in sets.items()}
@@ -344,9 +344,9 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run
     catalog, name = world.lake.catalog, world.lake.repository
     addresses = history(world, 4)
     # The newest of the expired ones lives on another branch's head, the one before is staged.
-    ids = {found.message: found.id for found in catalog.log(name, "main", amount=100).results}
-    catalog.create_branch(name, "other", ids["main 2"])
-    catalog.stage_object(
+    ids = {found.message: found.id for found in catalog.commits.log(name, "main", amount=100).results}
+    catalog.branches.create_branch(name, "other", ids["main 2"])
+    catalog.objects.stage_object(
         name,
         "other",
         "again",
@@ -355,7 +355,7 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run
         size_bytes=8,
     )
     # The oldest object lives on under another path.
-    catalog.stage_object(
+    catalog.objects.stage_object(
         name,
         "main",
         "b",
@@ -367,7 +367,7 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run
     left, sets = kept(world, dry_run=dry_run, policy=policy("last: 5"))
     assert left == set(addresses)
     assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (0, 3)
-    catalog.delete_branch(name, "other")
+    catalog.branches.delete_branch(name, "other")
     _, sets = kept(world, dry_run=dry_run, policy=policy("last: 5"))
     assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (2, 3)
 
@@ -381,7 +381,7 @@ def test_without_rules_nothing_has_to_be_kept() -> None:
 
 
 def revived(world: World, branch: str, commit_id: str) -> Callable[[], None]:
-    return lambda: world.lake.catalog.create_branch(world.lake.repository, branch, commit_id)
+    return lambda: world.lake.catalog.branches.create_branch(world.lake.repository, branch, commit_id)
 
 
 def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_it() -> None:
@@ -389,7 +389,10 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_i
     world = make_world(policy=policy("branches: 'rel-*', last: 2"))
     world.rules(1)
     addresses = history(world, 5)
-    ids = {c.message: c.id for c in world.lake.catalog.log(world.lake.repository, "main", amount=100).results}
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
     with world.during("changes", revived(world, "rel-1", ids["main 2"])):
         world.collect()
     assert world.data() == {*addresses[1:3], addresses[-1]}
@@ -400,7 +403,10 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> Non
     world = make_world(policy=policy("branches: 'rel-*', paths: 'audit/**'"))
     world.rules(1)
     addresses = many_paths(world)
-    ids = {c.message: c.id for c in world.lake.catalog.log(world.lake.repository, "main", amount=100).results}
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
     with world.during("changes", revived(world, "rel-1", ids["1"])):
         world.collect()
     expected = {found[1] for found in addresses.values()} | {found[-1] for found in addresses.values()}
@@ -411,7 +417,10 @@ def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_o
     world = make_world(policy=policy("branches: main, paths: 'x'", "branches: 'rel-*', paths: 'audit/**'"))
     world.rules(1)
     addresses = many_paths(world)
-    ids = {c.message: c.id for c in world.lake.catalog.log(world.lake.repository, "main", amount=100).results}
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
     with world.during("changes", revived(world, "rel-1", ids["1"])):
         world.collect()
     assert addresses["audit/a"][0] in world.data()
@@ -429,7 +438,7 @@ def test_rules_that_keep_more_after_the_mark_are_heeded_by_the_re_check(change: 
     if change == "longer":
         world.rules(100)
     else:
-        world.lake.catalog.delete_gc_rules(world.lake.repository)
+        world.lake.catalog.garbage.delete_gc_rules(world.lake.repository)
     bulk_delete(context, world.runner)
     assert world.data() == set(addresses)
 
@@ -468,7 +477,7 @@ def test_a_head_with_an_empty_metarange_keeps_nothing_and_stops_nothing() -> Non
     gone = world.upload("a", b"1")
     world.lake.commit("first")
     world.age(days=3)
-    world.lake.catalog.delete_object(world.lake.repository, "main", "a")
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a")
     world.lake.commit("nothing left")
     world.age(days=3)
     world.lake.commit("empty", allow_empty=True)
@@ -484,11 +493,11 @@ def test_a_dangling_commit_is_kept_by_a_tag_and_let_go_without() -> None:
     world = make_world()
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
-    catalog.create_branch(name, "topic", "main")
+    catalog.branches.create_branch(name, "topic", "main")
     dangling = history(world, 2, "topic")
-    head = catalog.get_branch(name, "topic").commit_id
-    catalog.create_tag(name, "v1", head)
-    catalog.delete_branch(name, "topic")
+    head = catalog.branches.get_branch(name, "topic").commit_id
+    catalog.tags.create_tag(name, "v1", head)
+    catalog.branches.delete_branch(name, "topic")
     left, sets = kept(world)
     assert left == {dangling[-1]}
     assert sets["tags"]["only_objects"] == 1
@@ -499,16 +508,16 @@ def test_policies_do_not_reach_dangling_commits() -> None:
     world = make_world(policy=policy("last: all"))
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
-    catalog.create_branch(name, "topic", "main")
+    catalog.branches.create_branch(name, "topic", "main")
     history(world, 2, "topic")
-    catalog.delete_branch(name, "topic")
+    catalog.branches.delete_branch(name, "topic")
     assert kept(world)[0] == set()
 
 
 def test_a_hidden_branchs_history_is_judged_like_any_other() -> None:
     world = make_world()
     world.rules(1, secret=100)
-    world.lake.catalog.create_branch(world.lake.repository, "secret", "main", hidden=True)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "secret", "main", hidden=True)
     addresses = history(world, 3, "secret")
     world.collect()
     assert world.data() == set(addresses)
