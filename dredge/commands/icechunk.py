@@ -147,7 +147,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     "--overwritten", metavar="AGE", help="Also delete copies of the repo info older than this (spec 2)."
 )
 @click.option(
-    "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which holds a run."
+    "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which stops a run."
 )
 @click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
 @click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")

@@ -47,7 +47,7 @@ def collect_by_library(
 
     Raises:
         ConfigError: kinds of objects are to be kept, which the library cannot.
-        RefusedError: a limit holds the run, or the library refused.
+        RefusedError: a limit stops the run, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
     if config.kept_kinds:

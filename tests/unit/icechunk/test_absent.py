@@ -1,4 +1,4 @@
-"""Live objects that are not in the store hold a run: the true ones may be among the candidates."""
+"""Live objects that are not in the store stop a run: the true ones may be among the candidates."""
 
 from __future__ import annotations
 
