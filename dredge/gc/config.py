@@ -24,7 +24,7 @@ SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
-_LIMIT = "than this hold the run: nothing is deleted. Empty: no limit."
+_LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
 _GONE = ("warn_on_foreign_overlaps",)
 
 
@@ -185,7 +185,7 @@ class GCConfig:
     )
     max_delete_percent: float | None = setting(
         "Largest share to delete, in percent of the listed objects",
-        "A larger share than this holds the run: nothing is deleted. Empty: no limit.",
+        "A larger share than this stops the run: nothing is deleted. Empty: no limit.",
         default=None,
         minimum=0,
         maximum=100,

@@ -73,7 +73,7 @@ def world_on(kv: Any, **settings: Any) -> World:
 
 
 def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive version: the server's answer is everything, and nobody is suspect."""
+    """The naive version: the server's answer is everything, and nothing is held."""
 
     def nothing(context: Any, where: str, first_part: int, shown: Any) -> Any:
         records = read_records(context, where, first_part, shown)
@@ -111,7 +111,7 @@ def test_trap_06_45_the_records_keep_the_same_bytes_uploaded_again(world: World,
     assert summary.counts["kv_unseen_addresses"] == 1
     assert summary.details["kv"]["exact"] is True
     guard = summary_of(context, "check_limits")
-    assert (guard.counts["suspects"], guard.counts["questions"]) == (0, 0)
+    assert (guard.counts["same_size_objects"], guard.counts["questions"]) == (0, 0)
 
 
 def test_trap_06_without_the_records_the_naive_version_deletes_it(
@@ -257,7 +257,7 @@ def test_an_old_copy_of_the_store_that_lacks_what_the_server_shows_is_not_believ
     summary = summary_of(context, "mark_uncommitted")
     assert summary.details["kv"]["exact"] is False
     assert any("asked for one by one" in text for text in summary.warnings)
-    assert summary_of(context, "check_limits").counts["suspects_held"] == 1
+    assert summary_of(context, "check_limits").counts["identical_too_many_objects"] == 1
 
 
 def test_a_run_that_was_planned_with_the_store_does_not_go_on_without(

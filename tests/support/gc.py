@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.bulk_delete import step as sweep
+from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run

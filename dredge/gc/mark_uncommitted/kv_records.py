@@ -16,7 +16,7 @@ which reads all of this again.
 A wrong store (another installation's, a copy of yesterday) would hide what is staged now. So the record must
 be of this namespace, branches and their heads must be the server's, and the answer counts as exact only when
 it has every address that the server showed. Where it is not exact, its addresses are live like all others,
-and suspects are still asked for (`identical`).
+and objects of equal size are still asked for (`check_limits`).
 
 Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/staging/manager.go
 """

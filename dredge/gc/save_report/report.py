@@ -23,7 +23,7 @@ from dredge.gc.save_report.results import RunResults, StepResult
 from dredge.gc.save_report.rows import report_rows
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.output import StateOutput
-from dredge.gc.subtract import SubtractOutput, reasons
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
@@ -47,7 +47,7 @@ STEPS = (
 _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
     SliceListingOutput: ("old_objects", "old_bytes", "young_objects", "young_bytes"),
     SubtractOutput: ("live_objects", "candidates_objects", "candidates_bytes"),
-    CheckLimitsOutput: ("deletable_objects", "deletable_bytes", "suspects_live", "suspects_held"),
+    CheckLimitsOutput: ("deletable_objects", "deletable_bytes", "held_objects", "held_bytes"),
     BulkDeleteOutput: (
         "deleted_objects",
         "deleted_bytes",
@@ -142,10 +142,9 @@ def _counts(results: RunResults) -> dict[str, int]:
 
 def _over_limit(guards: CheckLimitsOutput | None) -> list[dict[str, Any]]:
     """What would be deleted, by reason, when that is more than a limit allows."""
-    if guards is None or not any(item["verdict"] == "held" for item in guards.findings):
+    if guards is None or not any(item["verdict"] == "awaiting_approval" for item in guards.findings):
         return []
-    would: list[dict[str, Any]] = guards.detail("would_delete")
-    return [{**found, "why": reasons.REASONS[found["reason"]]} for found in would if found["objects"]]
+    return [{**found, "why": REASONS[found["reason"]]} for found in guards.would_delete if found["objects"]]
 
 
 def _step(result: StepResult) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.save_report.results import RunResults
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.subtract import SubtractOutput, reasons
+from dredge.gc.subtract import REASONS, SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.report_rows import ReportRow
 
@@ -63,14 +63,14 @@ def _swept_rows(swept: BulkDeleteOutput) -> Iterator[ReportRow]:
 def _why(outcome: str, code: str, reason: str) -> str:
     match outcome:
         case ledger.KEPT:
-            return reasons.KEPT_CODES.get(code, code)
+            return why_kept(code)
         case ledger.MISSING:
             return "was gone already"
         case ledger.NOT_ADDRESSABLE:
             return "the store has no exact way to name it"
         case ledger.FAILED:
             return f"the store refused: {code}"
-    return reasons.REASONS[reason]
+    return REASONS[reason]
 
 
 def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
@@ -80,6 +80,6 @@ def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:
     would = results.dry_run and guards is not None
     verdict = "would be deleted" if would else "kept: the run did not come to deleting"
     for reason, figures in candidates.reasons.items():
-        yield ReportRow(reason, verdict, reasons.REASONS[reason], figures["objects"], figures["bytes"])
+        yield ReportRow(reason, verdict, REASONS[reason], figures["objects"], figures["bytes"])
     for found in guards.held if guards is not None else ():
         yield ReportRow("of these", "kept", found["why"], found["objects"], found["bytes"])

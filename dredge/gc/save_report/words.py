@@ -19,7 +19,8 @@ from dredge.runs.summary import StepSummary
 OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
-    "held": "held by a guard: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
     "partial": "not everything was deleted",
     "failed": "failed",
     "unfinished": "not finished",
@@ -55,8 +56,10 @@ def what_to_do(results: RunResults) -> str:
     failed, outcome = results.failed, results.outcome
     if failed is None:
         return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
-    if outcome == "held":
+    if outcome == "awaiting_approval":
         return "Read the guards below. When the figures are what you want, raise the limit and start again."
+    if outcome == "refused":
+        return "Read the guards below: they say what could not be proved. Put that right and start a new run."
     return (
         f"Read what went wrong in step {failed.step}. Running it again goes on from what is complete; a"
         " new run starts anew."

@@ -53,7 +53,7 @@ def collect_by_library(
 
     Raises:
         ConfigError: kinds of objects are to be kept, which the library cannot.
-        RefusedError: a limit holds the run, or the library refused.
+        RefusedError: a limit stops the run, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
     if config.kept_kinds:
@@ -94,7 +94,7 @@ def _collect(run: Run, collect: Collect, record: StepRecord) -> None:
         record.status = "dry_run"
         record.counts.update({f"would_delete_{name}": value for name, value in would.counts().items()})
         if verdict != "passed" and not run.plan.config.dry_run:
-            record.status = "held"
+            record.status = verdict
             bad = "; ".join(finding.text for finding in findings if finding.verdict == verdict)
             record.error = RefusedError(
                 f"run {run.plan.run_id}: {bad}. Nothing was deleted. Raise the limit."

@@ -13,7 +13,7 @@ from dredge.settings import check_settings, from_fields, read_settings, setting
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
-_LIMIT = "than this hold the run: nothing is deleted. Empty: no limit."
+_LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class CollectConfig:
     )
     max_delete_percent: float | None = setting(
         "Largest share to delete, in percent of the listed objects",
-        "A larger share than this holds the run: nothing is deleted. Empty: no limit.",
+        "A larger share than this stops the run: nothing is deleted. Empty: no limit.",
         default=None,
         minimum=0,
         maximum=100,

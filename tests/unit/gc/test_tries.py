@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
-from dredge.gc.bulk_delete import step as sweep
+from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease
@@ -230,8 +230,8 @@ def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
         [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
     )
     bulk_delete(driver(world, orphan), workers)
-    watches = [config["watch"] for _, config, _ in workers.calls if "watch" in config]
-    attempts = {config["attempt"] for _, config, _ in workers.calls if "attempt" in config}
+    sweeps = [config["config"] for _, config, _ in workers.calls if "gate" in config.get("config", {})]
+    watches, attempts = [sweep["gate"]["watch"] for sweep in sweeps], {sweep["attempt"] for sweep in sweeps}
     assert (attempts, len(set(watches))) == ({1}, 2)
     assert world.data() == kept
 

@@ -242,7 +242,7 @@ def test_a_limit_holds_the_run_and_nothing_is_deleted(limit: str, value: float) 
         world.run(context)
     assert world.data() == before
     report = report_of(context)
-    assert report["outcome"] == "held"
+    assert report["outcome"] == "awaiting_approval"
     assert report["headline"] == "Nothing was deleted."
 
 
@@ -254,8 +254,10 @@ def test_a_limit_does_not_stop_a_dry_run_but_is_reported() -> None:
     context = world.plan(max_delete_objects=0, dry_run=True)
     world.run(context)
     report = report_of(context)
-    assert any("would be held" in text for text in report["warnings"])
-    assert {item["rule"] for item in report["findings"] if item["verdict"] == "held"} == {"max_objects"}
+    assert any("would await approval" in text for text in report["warnings"])
+    assert {item["rule"] for item in report["findings"] if item["verdict"] == "awaiting_approval"} == {
+        "max_objects"
+    }
 
 
 def test_a_limit_met_exactly_passes() -> None:

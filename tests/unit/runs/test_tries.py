@@ -104,13 +104,13 @@ def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
     old, new = StepTry.claim(folder.writer, "s"), StepTry.claim(folder.writer, "s")
     with pytest.raises(OvertakenError, match=r"try 1 of step s was overtaken by try 2"):
         old.publish("guard.json", {"verdict": "passed"})
-    new.publish("guard.json", {"verdict": "held"})
+    new.publish("guard.json", {"verdict": "refused"})
     with pytest.raises(OvertakenError):
         folder.write_summary(summary(old, a=1))
     folder.write_summary(summary(new, a=2))
     with pytest.raises(OvertakenError):
         folder.write_failure("s", RefusedError("late"), NOW, old)
-    assert folder.read_json("guard.json") == {"verdict": "held", "try": 2}
+    assert folder.read_json("guard.json") == {"verdict": "refused", "try": 2}
     found = folder.read_summary("s")
     assert found is not None
     assert (found.counts, folder.read_failure("s")) == ({"a": 2}, None)

@@ -112,8 +112,8 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
             lease=run.plan.lease,
             # A name that no other driver has, also when a number comes again because its object was lost.
             watch=f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json",
-            gate_seconds=safety.gate_every_seconds,
-            watch_seconds=safety.watch_silence_seconds_max,
+            trusted_seconds=safety.gate_every_seconds,
+            silence_seconds_max=safety.watch_silence_seconds_max,
         ),
         delete_keys=run.plan.config.tuning.delete_keys,
         alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},

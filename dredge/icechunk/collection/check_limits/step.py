@@ -48,10 +48,10 @@ def _conclude(run: Run, record: StepRecord, proofs: Sequence[Finding], findings:
         return
     bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
     message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
-    if verdict == "held" and run.plan.config.dry_run:
-        record.warn(f"a run that deletes would be held: {message}")
+    if verdict == "awaiting_approval" and run.plan.config.dry_run:
+        record.warn(f"a run that deletes would await approval: {message}")
         return
-    record.status = "held"
+    record.status = verdict
     record.error = RefusedError(
         f"{message} Read {run.folder.uri}/{GUARD}."
         + (" Raise the limit if this is what you want." if worst(proofs) == "passed" else "")

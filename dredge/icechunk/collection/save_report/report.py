@@ -28,11 +28,13 @@ OUTPUTS: tuple[type[StepOutput], ...] = (
 OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
-    "held": "held by a guard: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
     "partial": "not everything was deleted",
     "failed": "failed: nothing was deleted",
     "unfinished": "not finished",
 }
+_STOPPED = ("awaiting_approval", "refused")
 
 type Totals = dict[str, dict[str, int]]
 
@@ -135,8 +137,8 @@ def _outcome(left: _Left, dry_run: bool) -> str:
 
     if status(BulkDeleteOutput) == "partial":
         return "partial"
-    if status(CheckLimitsOutput) == "held":
-        return "held"
+    if status(CheckLimitsOutput) in _STOPPED:
+        return status(CheckLimitsOutput)
     if left.failures:
         return "partial" if left.deleted_objects else "failed"
     if any(output.STEP not in left.summaries for output in OUTPUTS):
@@ -156,7 +158,7 @@ def _headline(outcome: str, totals: Totals, is_preview: bool) -> str:
 
 
 def _what_to_do(outcome: str, has_failures: bool) -> str:
-    if outcome == "held":
+    if outcome in _STOPPED:
         return "Read the guards below. Those that did not pass say why, and a limit can be raised if you want this."
     if outcome == "partial":
         return "Run the sweep again: it goes on where it stopped."

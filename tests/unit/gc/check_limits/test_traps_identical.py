@@ -44,7 +44,7 @@ def test_trap_06_an_equal_object_that_no_branch_serves_goes() -> None:
     assert orphan not in world.data()
     guard = context.folder.read_summary("check_limits")
     assert guard is not None
-    assert (guard.counts["suspects"], guard.counts["suspects_cleared"]) == (1, 1)
+    assert (guard.counts["same_size_objects"], guard.counts["cleared_objects"]) == (1, 1)
 
 
 @pytest.mark.parametrize("bound", ["identical_suspects_max", "identical_requests_max"])
@@ -62,7 +62,7 @@ def test_trap_06_too_many_to_ask_are_held_back(bound: str) -> None:
     assert other not in world.data()
     guard = context.folder.read_summary("check_limits")
     assert guard is not None
-    assert guard.counts["suspects_held"] == 3
+    assert guard.counts["identical_too_many_objects"] == guard.counts["held_objects"] == 3
     assert any("held back" in text for text in guard.warnings)
 
 
@@ -155,7 +155,7 @@ def test_trap_06_questions_are_counted_over_all_branches() -> None:
     world.run(context)
     assert twin in world.data()
     guard = summary_of(context, "check_limits")
-    assert (guard.counts["suspects_held"], guard.counts["questions"]) == (1, 0)
+    assert (guard.counts["identical_too_many_objects"], guard.counts["questions"]) == (1, 0)
 
 
 def test_trap_46_entries_that_survive_a_hard_reset_stay() -> None:

@@ -38,7 +38,7 @@ def in_a_worker(run: Run) -> WorkerRun:
 
 def config(run: Run, alive: dict[str, PartInfo]) -> DeleteConfig:
     watch = "bulk_delete/_watch/001.json"
-    gate = GateConfig(lease=run.plan.lease, watch=watch, gate_seconds=0, watch_seconds=60)
+    gate = GateConfig(lease=run.plan.lease, watch=watch, trusted_seconds=0, silence_seconds_max=60)
     return DeleteConfig(gate=gate, delete_keys=10, alive=alive)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dredge.errors import RefusedError, UnavailableError
+from dredge.errors import FormatError, RefusedError, UnavailableError
 from dredge.icechunk.collection.bulk_delete import deleting, recheck
 from dredge.icechunk.collection.bulk_delete.recheck import look_again
 from dredge.icechunk.collection.config import Safety, Tuning
@@ -150,18 +150,16 @@ def test_when_refs_cannot_be_looked_at_the_sweep_stops(repo: Repo, monkeypatch: 
 
 def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
     run = repo.guarded()
-    config = {
-        "lease": run.plan.lease.to_json(),
-        "try": StepTry.newest(run.folder.writer, "bulk_delete").to_json(),
-        "watch": "bulk_delete/_watch/001.json",
-        "gate_seconds": 0,
-        "watch_seconds": 60,
-    }
-    found = gate.Gate(run.folder, run.state, config)
+    watched = "bulk_delete/_watch/001.json"
+    config = gate.GateConfig(lease=run.plan.lease, watch=watched, trusted_seconds=0, silence_seconds_max=60)
+    with pytest.raises(FormatError, match="outside a try"):
+        gate.Gate(run.folder, run.state, config)
+    with run.folder.writing(StepTry.newest(run.folder.writer, "bulk_delete")):
+        found = gate.Gate(run.folder, run.state, config)
     assert not found.is_open()
-    gate.write_look(run.folder, config["watch"], True, "")
+    gate.write_look(run.folder, watched, True, "")
     assert found.is_open()
-    gate.write_look(run.folder, config["watch"], False, "something is in use again")
+    gate.write_look(run.folder, watched, False, "something is in use again")
     assert not found.is_open()
 
 

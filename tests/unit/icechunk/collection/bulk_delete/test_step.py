@@ -189,11 +189,11 @@ def test_old_mark_is_not_swept(repo: Repo) -> None:
     assert objects(repo.folder) == before
 
 
-@pytest.mark.parametrize("verdict", ["held", "refused"])
+@pytest.mark.parametrize("verdict", ["awaiting_approval", "refused"])
 def test_sweep_deletes_nothing_when_the_guards_did_not_pass(v1: Repo, verdict: str) -> None:
     run = v1.listed()
     summary = check_limits(run)
-    # A summary that looks complete, as the one of a dry run does whose guards would hold a run.
+    # A summary that looks complete, as the one of a dry run does whose guards would stop a run.
     run.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))
     before = objects(v1.folder)
     with pytest.raises(RefusedError, match="the guards did not pass"):

@@ -36,7 +36,7 @@ def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
         collect(repo.config(max_delete_bytes=10))
     assert objects(repo.folder) == before
     report = collect(repo.config(max_delete_objects=3, dry_run=True))
-    assert any("would be held" in warning for warning in report["warnings"])
+    assert any("would await approval" in warning for warning in report["warnings"])
     run = repo.plan()
     mark(run, HERE)
     list_candidates(run, HERE)
