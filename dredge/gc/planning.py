@@ -11,10 +11,9 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.namespaces import canonical_namespace, check_namespaces
+from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import Current, StateStore
 from dredge.graveler.xid import new_descending_xid

@@ -27,10 +27,11 @@ from dredge.gc.bulk_delete.reconcile import settle, stem_of
 from dredge.gc.chain import SWEEP
 from dredge.gc.check_limits.identical import CLEARED, verdict_parts
 from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains, read_hashes
+from dredge.gc.sets.files import read_hashes
+from dredge.gc.sets.hashes import Hashes, contains
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.subtract import reasons
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain

@@ -31,10 +31,11 @@ import pyarrow.compute as pc
 from dredge.gc.check_limits.places import STEP, Numbers, Places, find_places
 from dredge.gc.check_limits.questions import Answers, Asker, BranchQuestions, plan_questions
 from dredge.gc.check_limits.verdicts import Verdicts
-from dredge.gc.index.ranges import METADATA
 from dredge.gc.list_committed.step import BRANCHES
+from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.gc.subtract import reasons
 from dredge.gc.subtract.classify import SIZE
 from dredge.graveler.committed.metaranges import read_metarange

@@ -18,9 +18,8 @@ from dredge.gc.check_limits.places import STEP
 from dredge.gc.clocks import server_clock_finding
 from dredge.gc.history import foreign_runs, previous
 from dredge.gc.mark_uncommitted.step import STEP as STAGED
-from dredge.gc.namespaces import check_namespaces
+from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import METADATA
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import reasons
 from dredge.graveler.addresses import AddressType, address_readings

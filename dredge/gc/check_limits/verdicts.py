@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dredge.gc.sets.hashes import Hashes, contains, read_hashes, write_hashes
+from dredge.gc.sets.files import read_hashes, write_hashes
+from dredge.gc.sets.hashes import Hashes, contains
 from dredge.gc.subtract import reasons
 from dredge.gc.subtract.classify import SIZE
 from dredge.runs.folder import RunFolder

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.gc.index.ranges import METADATA, Ranges
+from dredge.gc.index.ranges import Ranges
+from dredge.gc.namespaces import METADATA
 from dredge.gc.sets.hashes import Hashes, unite
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses

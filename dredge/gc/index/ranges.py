@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.graveler.committed.ranges import RangeInfo, is_table_id
 from dredge.graveler.sstable import METARANGES, RANGES, read_table
@@ -21,7 +22,6 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import Json, TaskRunner, round_robin
 from dredge.storage import ObjectReader, open_reader
 
-METADATA = "_lakefs/"
 SCHEMA = pa.schema(
     [
         pa.field("range_id", pa.string(), nullable=False),

@@ -14,8 +14,9 @@ import numpy as np
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.decoding import RangeHashes, decode
-from dredge.gc.index.ranges import METADATA, RangeFacts, Ranges
+from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part, write_part
+from dredge.gc.namespaces import METADATA
 from dredge.graveler.sstable.envelope import read_envelope
 from dredge.storage import ObjectReader, ObjectWriter
 

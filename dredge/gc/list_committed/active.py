@@ -23,7 +23,7 @@ from dredge.gc.list_committed.graph import (
     load_graph,
     read_commits_csv,
 )
-from dredge.gc.location import key_of
+from dredge.gc.namespaces import key_of
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref
 from dredge.runs.summary import PartInfo

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
 from dredge.gc.index.decoding import RangeHashes, decode
-from dredge.gc.index.ranges import METADATA, Ranges, facts_of
+from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.index.store import IndexPart, read_part, write_part
-from dredge.gc.sets.hashes import Hashes, read_hashes, split, unite, write_hashes
-from dredge.gc.sets.refcounts import Counted, read_counted, write_counted
+from dredge.gc.namespaces import METADATA
+from dredge.gc.sets.files import read_counted, read_hashes, write_counted, write_hashes
+from dredge.gc.sets.hashes import Hashes, split, unite
+from dredge.gc.sets.refcounts import Counted
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo

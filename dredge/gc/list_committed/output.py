@@ -6,8 +6,7 @@ from typing import Any
 
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.refcounts import CountedSet
-from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo

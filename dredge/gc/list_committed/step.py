@@ -22,8 +22,7 @@ from dredge.gc.retention.kept_sets import Extra, count_kept, find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.refcounts import CountedSet
-from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary

@@ -36,7 +36,8 @@ import pyarrow as pa
 from dredge.errors import ConfigError, FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.graveler import messages
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key

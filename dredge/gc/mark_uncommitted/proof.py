@@ -50,9 +50,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from dredge.errors import NotFoundError, UnavailableError
+from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains
-from dredge.gc.slice_listing.slices import DATA
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats

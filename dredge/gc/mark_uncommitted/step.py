@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
-from dredge.gc.location import key_of
 from dredge.gc.mark_uncommitted.kv_records import Records, read_records
 from dredge.gc.mark_uncommitted.proof import Extent, Proof, prove
-from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.namespaces import canonical_namespace, key_of
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, read_hashes, unite, write_hashes
+from dredge.gc.sets.files import read_hashes, write_hashes
+from dredge.gc.sets.hashes import NONE, Hashes, unite
 from dredge.hashing import hash64
 from dredge.lakefs import UncommittedPage
 from dredge.runs.clock import running_seconds

@@ -26,8 +26,10 @@ from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed.active import ActiveCommits, KeptSet
 from dredge.gc.retention.policy.globs import may_match
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains, read_hashes, unite, write_hashes
-from dredge.gc.sets.refcounts import Counted, CountedSet, read_counted, write_counted
+from dredge.gc.sets.files import read_counted, read_hashes, write_counted, write_hashes
+from dredge.gc.sets.hashes import Hashes, contains, unite
+from dredge.gc.sets.refcounts import Counted
+from dredge.gc.sets.sharded import CountedSet
 from dredge.runs.folder import RunFolder
 from dredge.runs.progress import Progress
 from dredge.runs.summary import PartInfo

@@ -18,12 +18,14 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.gc.index.decoding import RangeHashes
-from dredge.gc.index.ranges import METADATA, RangeFacts, Ranges, facts_of, table_of
+from dredge.gc.index.ranges import RangeFacts, Ranges, facts_of, table_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part, write_part
+from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.kept_sets import PATHS, Extra, num_tasks_for
 from dredge.gc.retention.policy.globs import compile_glob
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import NONE, Hashes, unite
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable.columns import Expected, read_addresses
 from dredge.hashing import hash64

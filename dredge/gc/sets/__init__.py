@@ -1,1 +1,1 @@
-"""Sets of 64-bit hashes: on disk, in shards, counted, and joined to the set of what is live."""
+"""Sets of 64-bit hashes: in memory, with counts, in files by shard, and together the set of what is live."""

@@ -16,10 +16,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import FormatError
+from dredge.gc.namespaces import DATA, METADATA
 from dredge.graveler.xid import descending_time
 
-DATA = "data/"
-METADATA = "_lakefs/"
 # Keys are cut at these characters; a cut is exact whatever characters the keys really have.
 _CUTS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 _YOUNG_MARGIN = timedelta(hours=1)

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import RefusedError
 from dredge.gc.config import CLEAN
+from dredge.gc.namespaces import DATA
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
-from dredge.gc.slice_listing.slices import DATA, OUTSIDE, Item, cut_rest, is_young, slice_time
+from dredge.gc.slice_listing.slices import OUTSIDE, Item, cut_rest, is_young, slice_time
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord

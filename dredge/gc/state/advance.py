@@ -22,7 +22,7 @@ from dredge.gc.chain import RUN
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.refcounts import CountedSet
+from dredge.gc.sets.sharded import CountedSet
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState

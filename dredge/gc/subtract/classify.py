@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.gc.sets.hashes import unite, write_hashes
+from dredge.gc.namespaces import DATA
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
 from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.slice_listing.step import SCHEMA as LISTED
 from dredge.gc.subtract import reasons
 from dredge.hashing import hash64

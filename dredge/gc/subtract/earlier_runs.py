@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.index.decoding import keys_of
-from dredge.gc.index.ranges import METADATA
+from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.gc.sets.live import LiveSet
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.slice_listing.step import SCHEMA as LISTED
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.subtract.classify import STEP, Judge, Written, write_candidates

@@ -7,8 +7,7 @@ import unicodedata
 import pytest
 
 from dredge.errors import ConfigError, RefusedError
-from dredge.gc.location import key_of
-from dredge.gc.namespaces import canonical_namespace, check_namespaces, overlaps
+from dredge.gc.namespaces import canonical_namespace, check_namespaces, key_of, overlaps
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry
 from tests.support.gc import World, make_world

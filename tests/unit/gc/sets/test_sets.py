@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError
-from dredge.gc.sets.hashes import contains, from_bytes, shard_of, split, unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import contains, from_bytes, shard_of, split, unite
 from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
