@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dredge.gc.check_limits import places
 from dredge.gc.list_committed import step as committed
 from dredge.gc.mark_uncommitted import step as staged
-from dredge.gc.slice_listing import step as listing
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import classify as judge
 from dredge.runs import ledger
 from dredge.runs.chain import PLAN
 
 MARK: Mapping[str, Sequence[str]] = {
-    listing.STEP: [PLAN],
-    staged.STEP: [listing.STEP],
-    committed.STEP: [listing.STEP, staged.STEP],
-    judge.STEP: [listing.STEP, staged.STEP, committed.STEP],
+    SliceListingOutput.STEP: [PLAN],
+    staged.STEP: [SliceListingOutput.STEP],
+    committed.STEP: [SliceListingOutput.STEP, staged.STEP],
+    judge.STEP: [SliceListingOutput.STEP, staged.STEP, committed.STEP],
 }
 """Up to the candidates; what the guards look at."""
 SWEEP: Mapping[str, Sequence[str]] = {**MARK, places.STEP: list(MARK)}

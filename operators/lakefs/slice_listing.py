@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.slice_listing import step as listing
+from dredge.gc.slice_listing import SliceListingOutput
 from operators.spark import LakeFSSparkOperator
 
 
@@ -19,4 +19,4 @@ class LakeFSSliceListingOperator(LakeFSSparkOperator):
     """
 
     step = "slice_listing"
-    folder = listing.STEP
+    folder = SliceListingOutput.STEP

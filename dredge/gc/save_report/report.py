@@ -25,7 +25,7 @@ from dredge.gc.config import CLEAN
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report import lifetimes
-from dredge.gc.slice_listing.step import unlisted_text
+from dredge.gc.slice_listing import SliceListingOutput as unlisted_text
 from dredge.gc.subtract import reasons
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
@@ -209,7 +209,7 @@ def _counts(summaries: dict[str, StepSummary]) -> dict[str, int]:
 def _headline(outcome: str, counts: dict[str, int], summaries: dict[str, StepSummary]) -> str:
     what = _what_went(outcome, counts)
     young = (
-        unlisted_text(summaries["slice_listing"].counts)
+        SliceListingOutput.of(summaries["slice_listing"]).unlisted_text
         if outcome in _ENDED and "slice_listing" in summaries
         else ""
     )

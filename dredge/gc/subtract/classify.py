@@ -17,7 +17,7 @@ from dredge.gc.sets.files import write_hashes
 from dredge.gc.sets.hashes import unite
 from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.slice_listing.step import SCHEMA as LISTED
+from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import reasons
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder

@@ -21,7 +21,7 @@ from dredge.gc.index.decoding import keys_of
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, unite
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.base import Base, open_base
 from dredge.hashing import hash64
 from dredge.runs.perform import StepRecord

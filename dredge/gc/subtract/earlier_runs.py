@@ -27,7 +27,7 @@ from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.gc.sets.live import LiveSet
-from dredge.gc.slice_listing.step import SCHEMA as LISTED
+from dredge.gc.slice_listing import LISTED
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.subtract.classify import STEP, Judge, Written, write_candidates
 from dredge.hashing import hash64
