@@ -25,7 +25,7 @@ from dredge.gc.config import CLEAN
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report import lifetimes
-from dredge.gc.slice_listing import SliceListingOutput as unlisted_text
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import reasons
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
