@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dredge.gc.check_limits import places
 from dredge.gc.list_committed import step as committed
-from dredge.gc.mark_uncommitted import step as staged
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import classify as judge
 from dredge.runs import ledger
@@ -14,9 +14,9 @@ from dredge.runs.chain import PLAN
 
 MARK: Mapping[str, Sequence[str]] = {
     SliceListingOutput.STEP: [PLAN],
-    staged.STEP: [SliceListingOutput.STEP],
-    committed.STEP: [SliceListingOutput.STEP, staged.STEP],
-    judge.STEP: [SliceListingOutput.STEP, staged.STEP, committed.STEP],
+    MarkUncommittedOutput.STEP: [SliceListingOutput.STEP],
+    committed.STEP: [SliceListingOutput.STEP, MarkUncommittedOutput.STEP],
+    judge.STEP: [SliceListingOutput.STEP, MarkUncommittedOutput.STEP, committed.STEP],
 }
 """Up to the candidates; what the guards look at."""
 SWEEP: Mapping[str, Sequence[str]] = {**MARK, places.STEP: list(MARK)}
@@ -24,6 +24,6 @@ SWEEP: Mapping[str, Sequence[str]] = {**MARK, places.STEP: list(MARK)}
 RUN: Mapping[str, Sequence[str]] = {
     **SWEEP,
     ledger.STEP: list(SWEEP),
-    "verify": [staged.STEP, judge.STEP, ledger.STEP],
+    "verify": [MarkUncommittedOutput.STEP, judge.STEP, ledger.STEP],
 }
 """A complete run, on which the next one may build."""

@@ -70,7 +70,7 @@ def kv_env(kv_conn_id: str | None) -> dict[str, str]:
     """
     if kv_conn_id in (None, "", "None"):
         return {}
-    from dredge.gc.mark_uncommitted.kv_records import KVAccess
+    from dredge.gc.mark_uncommitted.kv_access import KVAccess
 
     connection = KVConnection.of(str(kv_conn_id))
     return KVAccess(connection.url, connection.keys).to_env()

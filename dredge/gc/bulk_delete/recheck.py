@@ -21,7 +21,7 @@ from dredge.gc.list_committed.active import (
 from dredge.gc.list_committed.collect import Roles, collect
 from dredge.gc.list_committed.collect_tasks import LIVE
 from dredge.gc.list_committed.step import COMMITS, RANGES
-from dredge.gc.mark_uncommitted.step import scan_staging
+from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
@@ -87,8 +87,7 @@ def recheck(run: Run, runner: TaskRunner, known: Known, where: str) -> dict[str,
     if active.all_commits:
         ranges.update(_unnamed_files(run, known, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in known.ranges}
-    staged = [part for part in scan.parts if part.name.startswith(f"{where}/hashes-")]
-    collected = collect(run, runner, where, Roles(new_ranges), staged)
+    collected = collect(run, runner, where, Roles(new_ranges), scan.files.hashes)
     live = [part for part in collected.parts if part.name.startswith(f"{where}/{LIVE}-")]
     known.live.append(ShardedSet.of(live, collected.bits))
     known.commits.update(new_commits)

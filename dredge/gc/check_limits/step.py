@@ -17,9 +17,10 @@ from dredge.gc.check_limits.identical import CLEARED, Resolution, resolve
 from dredge.gc.check_limits.places import STEP
 from dredge.gc.clocks import server_clock_finding
 from dredge.gc.history import foreign_runs, previous
-from dredge.gc.mark_uncommitted.step import STEP as STAGED
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.gc.run import Run
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import reasons
 from dredge.graveler.addresses import AddressType, address_readings
@@ -191,7 +192,7 @@ def _server_clock(run: Run, record: StepRecord) -> Finding:
             " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
             " for them; let the header through to have them compared"
         )
-    return server_clock_finding(run, record.inputs["slice_listing"], record.inputs["mark_uncommitted"])
+    return server_clock_finding(run, record.input(SliceListingOutput), record.input(MarkUncommittedOutput))
 
 
 def _nothing_nested(listing: StepSummary) -> Finding:
@@ -238,7 +239,7 @@ def _committed_not_empty(committed: StepSummary) -> Finding:
 
 
 def _staging_not_gone(run: Run, staged: StepSummary) -> Finding:
-    before = previous(run, STAGED)
+    before = previous(run, MarkUncommittedOutput)
     plenty = run.plan.config.safety.staged_rows_plenty
     had = before.counts["rows"] if before is not None else 0
     now = staged.counts["rows"]

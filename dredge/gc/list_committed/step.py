@@ -17,7 +17,7 @@ from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_
 from dredge.gc.list_committed.collect import Roles, collect
 from dredge.gc.list_committed.collect_tasks import LIVE, SIZES
 from dredge.gc.list_committed.expired import find_expired
-from dredge.gc.mark_uncommitted.step import HEADS as STAGED_HEADS
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.retention.kept_sets import Extra, count_kept, find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
@@ -110,9 +110,7 @@ def _take_in_heads_of_the_scan(run: Run, record: StepRecord, active: ActiveCommi
     Returns:
         Each branch and commit that it was seen at, by now.
     """
-    table = run.folder.read_part(
-        record.inputs["mark_uncommitted"].part(f"mark_uncommitted/{STAGED_HEADS}-00000.parquet")
-    )
+    table = run.folder.read_part(record.input(MarkUncommittedOutput).heads)
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     take_in_heads(run, active, seen)
     return sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})

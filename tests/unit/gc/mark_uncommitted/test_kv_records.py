@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc.mark_uncommitted import kv_records as staged_kv
-from dredge.gc.mark_uncommitted import step as staged
-from dredge.gc.mark_uncommitted.kv_records import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.gc.mark_uncommitted import kv_records, server_scan
+from dredge.gc.mark_uncommitted.kv_access import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -224,7 +223,7 @@ def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
     world.age(days=2)
     context = world.plan()
     # Past the server, which would show it: only the records may keep it.
-    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
+    monkeypatch.setattr(server_scan, "canonical_staged", lambda found, _: found.slice(0, 0))
     world.lake.kv.set(token.encode(), b"a", entry.encode())
     world.run(context)
     assert old in world.data()
@@ -261,7 +260,7 @@ def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch:
 
 
 def test_many_records_are_written_in_several_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_kv, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(kv_records, "_BATCH_ROWS", 2)
     store_of(world, monkeypatch)
     for number in range(5):
         world.upload(f"a{number}", b"%d" % number)
