@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dredge.gc.check_limits import places
-from dredge.gc.list_committed import step as committed
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import classify as judge
@@ -15,8 +15,8 @@ from dredge.runs.chain import PLAN
 MARK: Mapping[str, Sequence[str]] = {
     SliceListingOutput.STEP: [PLAN],
     MarkUncommittedOutput.STEP: [SliceListingOutput.STEP],
-    committed.STEP: [SliceListingOutput.STEP, MarkUncommittedOutput.STEP],
-    judge.STEP: [SliceListingOutput.STEP, MarkUncommittedOutput.STEP, committed.STEP],
+    ListCommittedOutput.STEP: [SliceListingOutput.STEP, MarkUncommittedOutput.STEP],
+    judge.STEP: [SliceListingOutput.STEP, MarkUncommittedOutput.STEP, ListCommittedOutput.STEP],
 }
 """Up to the candidates; what the guards look at."""
 SWEEP: Mapping[str, Sequence[str]] = {**MARK, places.STEP: list(MARK)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.list_committed import step as committed
+from dredge.gc.list_committed import ListCommittedOutput
 from operators.spark import LakeFSSparkOperator
 
 
@@ -18,4 +18,4 @@ class LakeFSListCommittedOperator(LakeFSSparkOperator):
     """
 
     step = "list_committed"
-    folder = committed.STEP
+    folder = ListCommittedOutput.STEP

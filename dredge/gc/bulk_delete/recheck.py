@@ -10,23 +10,21 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from dredge.gc.index.ranges import Metaranges, Ranges, find_range_files, read_ranges
-from dredge.gc.list_committed.active import (
-    PATH_COMMITS,
+from dredge.gc.index.metaranges import Metaranges, read_ranges
+from dredge.gc.index.ranges import Ranges, find_range_files
+from dredge.gc.list_committed import (
     ActiveCommits,
+    ListCommittedOutput,
+    Roles,
+    collect_ranges,
     find_active,
-    path_commits,
     take_in_heads,
 )
-from dredge.gc.list_committed.collect import Roles, collect
-from dredge.gc.list_committed.collect_tasks import LIVE
-from dredge.gc.list_committed.step import COMMITS, RANGES
 from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 
 log = logging.getLogger("dredge")
@@ -49,13 +47,13 @@ class Known:
     live: list[ShardedSet] = field(default_factory=list)
 
     @classmethod
-    def of_mark(cls, run: Run, committed: StepSummary) -> Known:
+    def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Known:
         """What the mark knew."""
         folder = run.folder
-        commits = folder.read_part(committed.part(f"{committed.step}/{COMMITS}-00000.parquet"))
-        ranges = folder.read_part(committed.part(f"{committed.step}/{RANGES}-00000.parquet"), ["range_id"])
+        commits = folder.read_part(committed.commits)
+        ranges = folder.read_part(committed.ranges, ["range_id"])
         pairs = zip(commits["commit_id"].to_pylist(), commits["metarange_id"].to_pylist(), strict=True)
-        rows = folder.read_part(committed.part(f"{committed.step}/{PATH_COMMITS}-00000.parquet"))
+        rows = folder.read_part(committed.path_commits)
         by_path = set(zip(rows["set"].to_pylist(), rows["commit_id"].to_pylist(), strict=True))
         return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path)
 
@@ -87,9 +85,8 @@ def recheck(run: Run, runner: TaskRunner, known: Known, where: str) -> dict[str,
     if active.all_commits:
         ranges.update(_unnamed_files(run, known, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in known.ranges}
-    collected = collect(run, runner, where, Roles(new_ranges), scan.files.hashes)
-    live = [part for part in collected.parts if part.name.startswith(f"{where}/{LIVE}-")]
-    known.live.append(ShardedSet.of(live, collected.bits))
+    collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
+    known.live.append(collected.live)
     known.commits.update(new_commits)
     known.ranges.update(new_ranges)
     _find_new_paths(run, runner, known, where, active)
@@ -105,9 +102,10 @@ def recheck(run: Run, runner: TaskRunner, known: Known, where: str) -> dict[str,
 
 def _find_new_paths(run: Run, runner: TaskRunner, known: Known, where: str, active: ActiveCommits) -> None:
     """Add what the policy keeps of commits that it did not look at before, such as those of a new branch."""
-    new = path_commits(active) - known.by_path
+    new = active.path_commits - known.by_path
     if new:
-        extras = find_extra(run, runner, where, active, Metaranges(), known.ranges, new)
+        kept = active.kept_beyond_base(new)
+        extras = find_extra(run, runner, where, kept, active.metarange_of, Metaranges(), known.ranges)
         for part in collect_paths(run, runner, where, extras):
             known.live.append(ShardedSet(0, {0: part}))
     known.by_path |= new
@@ -115,4 +113,4 @@ def _find_new_paths(run: Run, runner: TaskRunner, known: Known, where: str, acti
 
 def _unnamed_files(run: Run, known: Known, active: ActiveCommits) -> Ranges:
     read = [*known.ranges, *known.commits.values(), *active.metaranges.values()]
-    return find_range_files(run, read)[0]
+    return find_range_files(run.reader, read)[0]

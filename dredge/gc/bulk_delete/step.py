@@ -27,6 +27,7 @@ from dredge.gc.bulk_delete.reconcile import settle, stem_of
 from dredge.gc.chain import SWEEP
 from dredge.gc.check_limits.identical import CLEARED, verdict_parts
 from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.gc.sets.files import read_hashes
@@ -123,7 +124,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     """Delete in rounds: each begins with a re-check, and ends early when a branch moves to a commit nobody
     knows."""
     plan = run.plan
-    known = Known.of_mark(run, record.inputs["list_committed"])
+    known = Known.of_mark(run, record.input(ListCommittedOutput))
     attempt = record.attempt.number
     hands = round_robin([part.to_json() for part in parts], run.num_tasks(runner, len(parts)))
     tasks = [{"name": f"{index:05d}", "parts": hand} for index, hand in enumerate(hands)]

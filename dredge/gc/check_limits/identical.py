@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from dredge.gc.check_limits.places import STEP, Numbers, Places, find_places
 from dredge.gc.check_limits.questions import Answers, Asker, BranchQuestions, plan_questions
 from dredge.gc.check_limits.verdicts import Verdicts
-from dredge.gc.list_committed.step import BRANCHES
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.files import write_hashes
@@ -237,7 +237,7 @@ class _Head:
 
 def _heads(run: Run, committed: StepSummary, places: Places) -> list[_Head]:
     """Every head that a branch had when staging was read or later, and the branches that had it."""
-    table = run.folder.read_part(committed.part(f"list_committed/{BRANCHES}-00000.parquet"))
+    table = run.folder.read_part(ListCommittedOutput.of(committed).branches)
     branches: dict[str, list[str]] = defaultdict(list)
     for branch, metarange in zip(table["branch"].to_pylist(), table["metarange_id"].to_pylist(), strict=True):
         if metarange and branch not in branches[metarange]:

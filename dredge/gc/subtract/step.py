@@ -19,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.errors import FormatError
-from dredge.gc.list_committed.collect_tasks import EXPIRED
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.sets.live import LiveSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.subtract import earlier_runs as known
 from dredge.gc.subtract import reasons
 from dredge.gc.subtract.classify import STEP, Judge, Written, write_candidates
@@ -47,7 +46,7 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     tuning = run.plan.config.tuning
     committed = record.inputs["list_committed"]
     parts = record.inputs["slice_listing"].parts_below("slice_listing/part-")
-    expired = ShardedSet.of(committed.parts_below(f"list_committed/{EXPIRED}-"), committed.details["bits"])
+    expired = record.input(ListCommittedOutput).expired
     # Where everything that any branch has staged was read and is live, nobody is suspect.
     exact = record.inputs["mark_uncommitted"].details.get("kv", {}).get("exact", False)
     config = {

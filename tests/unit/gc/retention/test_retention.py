@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.retention import path_rules as kept_paths
+from dredge.gc.retention import path_rules
 from dredge.gc.retention.policy import read_policy
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.steps import bulk_delete
@@ -207,14 +207,14 @@ def test_ranges_that_were_looked_through_for_paths_once_are_not_read_again() -> 
     many_paths(world)
     left, _ = kept(world)
     read: list[str] = []
-    honest = kept_paths.addresses_below
+    honest = path_rules.addresses_below
 
     def noting(data: bytes, name: str, *more: Any) -> Any:
         read.append(name)
         return honest(data, name, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_paths, "addresses_below", noting)
+        patch.setattr(path_rules, "addresses_below", noting)
         assert kept(world)[0] == left
         assert read == []
         # Other patterns have an index of their own; what the first ones kept goes now.
