@@ -2,7 +2,7 @@
 
 Two rounds of tasks. In the first (`read_ranges`), each task takes some new ranges and some parts of the index, and
 writes what they name as sorted files, cut into shards by the first bits of the hash. In the second (`merge_shards`),
-each task takes some shards. No task holds more than its share, and the driver holds names only.
+each task takes some shards. No task reads more than its share, and the driver knows only the names of files.
 
 In a run that builds on an earlier one, only the difference is collected: what new ranges add and what dropped ones
 subtract, as counts.

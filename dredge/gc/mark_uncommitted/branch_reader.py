@@ -52,7 +52,7 @@ class BranchReader:
         self._lock = threading.Lock()
 
     def bound(self, questions: int | None) -> None:
-        """Raise TooManyError after so many more questions; None takes the bound away."""
+        """Let so many more questions be asked before TooManyError; None is without a bound."""
         self._left = questions
 
     def changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:

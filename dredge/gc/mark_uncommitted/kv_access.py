@@ -26,7 +26,7 @@ class KVAccess:
     """Where lakeFS's key-value store is, and the credentials for it.
 
     Attributes:
-        url: `postgresql://…`, `dynamodb://…` or `sqlite:///…`; it may hold a password.
+        url: `postgresql://…`, `dynamodb://…` or `sqlite:///…`; it may contain a password.
         keys: for DynamoDB, instead of those that the environment has.
     """
 

@@ -60,10 +60,10 @@ class Records:
     Attributes:
         location: the store, without credentials.
         branches: head by name.
-        tokens: staging tokens that were read.
-        rows: records that are no tombstones.
-        unseen: distinct addresses that the server had not shown.
-        missing: distinct addresses that the server had shown and no record names (any more).
+        tokens: number of staging tokens that were read.
+        rows: number of records, without tombstones.
+        unseen: number of distinct addresses that the server had not shown.
+        missing: number of distinct addresses that the server had shown, and that no record names (any more).
     """
 
     location: str
@@ -227,7 +227,7 @@ class _Reader:
 
 
 class _Sink:
-    """Takes addresses, and writes those that the server had not shown, a bounded number at a time."""
+    """Collects addresses, and writes those that the server had not shown, a bounded number at a time."""
 
     def __init__(self, files: StagedFiles, shown: Hashes, records: Records) -> None:
         self._files = files

@@ -17,7 +17,7 @@ pkg/graveler/uncommitted_diff_iterator.go):
 Against 1, every page without location, and every branch in which a token has such a path, is made good (`Extent`):
 each branch that it may have covered is asked for its changes (diff, paged to the end), each changed path for its
 address (stat, or a listing of the branch where changes are dense), and all of them are united with what was scanned.
-That is the very set that the page should have held: what was staged when the page was written is staged still, or
+That is the very set that the page should have had: what was staged when the page was written is staged still, or
 committed (commits are read later), or dead. Paths that are not UTF-8 cannot be asked for, so there is no proof then.
 
 Against 2, and against whatever this reading of the source missed, the end of each branch is looked at after every

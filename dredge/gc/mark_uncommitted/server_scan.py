@@ -101,7 +101,7 @@ def _note_page(run: Run, scan: ServerScan, token: str | None, page: UncommittedP
 
 
 def _file_keys(run: Run, scan: ServerScan) -> list[str]:
-    """Keys of all files in the folders that answers named, and in the one that a scan is known to write to."""
+    """Keys of all files in the folders that answers named, and in the one that a scan writes to by default."""
     folders = scan.locations | {f"{SCANS}/{scan.server_run}/uncommitted/"}
     keys = [
         key

@@ -63,7 +63,7 @@ class Staging:
     records: Records | None = None
 
     def see_branches(self, run: Run) -> dict[str, str]:
-        """List the branches, and take down where they are; gives head by name."""
+        """List the branches, and add their heads to those that were seen; gives head by name."""
         found = {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
         if not found:
             raise RefusedError(

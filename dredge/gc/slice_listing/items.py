@@ -165,7 +165,7 @@ def _check_times(batch: pa.RecordBatch) -> None:
     if pc.any(useless).as_py():
         key = batch["key"].filter(useless)[0].as_py()
         raise RefusedError(
-            f"the store gives no time for {key!r}. Without its age nothing can be told about an object."
+            f"the store gives no time for {key!r}. An object of unknown age can be neither kept nor deleted safely."
             " Nothing was deleted. Look at the store: a listing must carry Last-Modified."
         )
 
