@@ -15,7 +15,7 @@ from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
 FORMAT = 2
-"""Of the plans that this version makes and carries out. Older ones are only read, to report what became of their runs."""
+"""Of the plans that this version makes and carries out. Older ones are only read, to report on their runs."""
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
