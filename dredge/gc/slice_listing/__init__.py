@@ -1,4 +1,9 @@
-"""Step slice_listing: what the store holds below `data/`, written in full before anything else is read."""
+"""Step slice_listing: what the store holds below `data/`, written in full before anything else is read.
+
+    step      chooses what to list, and spreads it in rounds
+    slices    which slices, and how a long one is cut
+    items     what one task does
+"""
 
 from dredge.gc.slice_listing.output import LISTED, SliceListingOutput
 from dredge.gc.slice_listing.slices import slice_time
