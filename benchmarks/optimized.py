@@ -72,22 +72,26 @@ def change(kv_url: str, repository: str, options: StorageOptions, objects: int) 
     for part in range(parts):
         for number in range(objects * 6 // 10 // parts):
             path = f"table-{part:03d}/new/{number:06d}.parquet"
-            catalog.upload_object(repository, "main", path, f"new {part} {number}".encode())
-        catalog.commit(repository, "main", committer="benchmark", message=f"hour {part}")
+            catalog.objects.upload_object(repository, "main", path, f"new {part} {number}".encode())
+        catalog.commits.commit(repository, "main", committer="benchmark", message=f"hour {part}")
     branches = [
-        found.name for found in catalog.list_branches(repository, amount=20).results if found.name != "main"
+        found.name
+        for found in catalog.branches.list_branches(repository, amount=20).results
+        if found.name != "main"
     ]
     staged = [
         (branch, change.path)
         for branch in branches
-        for change in catalog.diff_branch(repository, branch, amount=1000).results
+        for change in catalog.branches.diff_branch(repository, branch, amount=1000).results
     ]
     overwrites = staged[: objects * 2 // 10]
     for branch, path in overwrites:
-        catalog.upload_object(repository, branch, path, f"again {path}".encode())
+        catalog.objects.upload_object(repository, branch, path, f"again {path}".encode())
     for number in range(objects * 2 // 10):
-        catalog.upload_object(repository, branches[0], f"later/{number:06d}", f"later {number}".encode())
-    catalog.reset_branch(repository, branches[-1])
+        catalog.objects.upload_object(
+            repository, branches[0], f"later/{number:06d}", f"later {number}".encode()
+        )
+    catalog.branches.reset_branch(repository, branches[-1])
     catalog.close()
     return {"uploads": objects, "overwrites": len(overwrites), "commits": parts, "resets": 1}
 

@@ -19,13 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Meter, own_tree
+from dredge.gc.config import GCConfig
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.sets.hashes import split, unite
 from dredge.gc.sets.live import LiveSet, LocatedSet
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.subtract.step import subtract_parts
+from dredge.gc.subtract.classify import SubtractConfig
+from dredge.gc.subtract.step import SubtractTask, subtract_parts
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
+from dredge.runs.partition import Stores
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, round_robin
 from dredge.storage import open_writer
@@ -81,28 +84,29 @@ def _listing(index: int, rows: int) -> pa.Table:
 
 
 def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], listed: int, live: int) -> None:
-    config = {
-        "run_uri": folder.uri,
-        "run_id": "benchmark",
-        "namespace": folder.uri,
-        "state_uri": folder.uri,
-        "progress": "subtract/_progress",
-        "live": everything_live.to_json(),
-        "sizes": [],
-        "expired": ShardedSet(0, {}).to_json(),
-        "threads": 8,
-        "candidate_rows": 100_000,
-    }
+    stores = Stores(
+        run_uri=folder.uri,
+        run_id="benchmark",
+        attempt=None,
+        store_uri=folder.uri,
+        state_uri=folder.uri,
+        progress="subtract/_progress",
+    )
+    config = SubtractConfig(
+        settings=GCConfig(repository="benchmark"),
+        live=everything_live,
+        head_sizes=(),
+        expired=ShardedSet(0, {}),
+    )
     tasks = [
-        {"name": f"{number:05d}", "parts": [part.to_json() for part in hand]}
-        for number, hand in enumerate(round_robin(parts, 2))
+        SubtractTask(name=f"{number:05d}", listed=share) for number, share in enumerate(round_robin(parts, 2))
     ]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
     with Meter(own_tree()) as meter:
-        results = LocalRunner(processes=2).run("subtract", subtract_parts, config, tasks)
+        results = subtract_parts.spread(LocalRunner(processes=2), "subtract", stores, config, tasks)
     seconds = time.perf_counter() - begun
-    found = sum(result["counts"]["objects"] for result in results)
+    found = sum(result.candidates.objects for result in results)
     figures = {
         "listed": listed,
         "live": live,

@@ -179,7 +179,7 @@ def handed_over(lake: Installation) -> None:
     repository.create(storage_namespace=lake.namespace("handed"))
     put(lake.client, "handed", "main", "a", b"committed")
     repository.branch("main").commit(message="once")
-    found = lake.server.catalog.get_repository("handed")
+    found = lake.server.catalog.repositories.get_repository("handed")
     repository.delete()
     why = "deleted as the design's step 2 has it"
     lake.ground.say(found.partition, None, "deleted-repository", "trash", why)
@@ -198,7 +198,9 @@ def look_during_reset(lake: Installation, before: Reads) -> CleanReport:
         if naming.is_it(operation, partition, key):
             looks.append(lake.clean(dry_run=True))
 
-    server_of(lake.kv, watch=look).reset_branch(OLD, "resetting", kind="common_prefix", path="committed/")
+    server_of(lake.kv, watch=look).branches.reset_branch(
+        OLD, "resetting", kind="common_prefix", path="committed/"
+    )
     before[OLD, "resetting", "committed/0"] = before[OLD, "v1", "committed/0"]  # what the reset is for
     return looks[0]
 
@@ -232,7 +234,7 @@ def check_clean(lake: Installation, report: CleanReport, before: set[Row]) -> li
 
 def check_reset(lake: Installation, first: CleanReport, second: CleanReport) -> list[str]:
     """See that the reset's token was an orphan to the first look alone, and is what the branch names."""
-    branch = lake.server.catalog.get_branch(OLD, "resetting")
+    branch = lake.server.catalog.branches.get_branch(OLD, "resetting")
     looks = [
         {finding.partition for finding in look.scan.findings if finding.kind == "staging-orphan"}
         for look in (first, second)

@@ -92,7 +92,7 @@ class Ground:
 
     def create(self, server: Catalog, name: str, life: str = "") -> bytes:
         """Create a repository; gives its partition."""
-        return server.create_repository(name, self.namespace(name + life)).partition
+        return server.repositories.create_repository(name, self.namespace(name + life)).partition
 
     def say(
         self,
@@ -169,15 +169,15 @@ def deleted_repository(ground: Ground) -> None:
     """What today's deletion of a repository leaves: settings, imports, tasks, pull requests, staged changes."""
     server = ground.server()
     partition = ground.create(server, "bygone")
-    server.upload_object("bygone", "main", "a", b"committed")
-    server.commit("bygone", "main", committer="demo", message="once")
+    server.objects.upload_object("bygone", "main", "a", b"committed")
+    server.commits.commit("bygone", "main", committer="demo", message="once")
     for number in range(40):
-        server.upload_object("bygone", "main", f"staged/{number:03d}", b"staged")
-    server.set_branch_protection("bygone", ["release/*"])
-    server.prepare_commits_async("bygone")
+        server.objects.upload_object("bygone", "main", f"staged/{number:03d}", b"staged")
+    server.repositories.set_branch_protection("bygone", ["release/*"])
+    server.garbage.prepare_commits_async("bygone")
     pull = _pull(ground, partition, "topic", with_record=True)
-    token = server.get_branch("bygone", "main").staging_token.encode()
-    server.delete_repository("bygone")
+    token = server.branches.get_branch("bygone", "main").staging_token.encode()
+    server.repositories.delete_repository("bygone")
     ground.say(partition, None, "deleted-repository-leftovers", "trash", "deleted as today's lakeFS does it")
     ground.say(token, None, "staging-orphan", "trash", "staged in a repository that was deleted")
     ground.say(b"pulls", pull, "pull-index-of-missing-repository", "trash", "its repository was deleted")
@@ -193,15 +193,17 @@ def orphans(ground: Ground, name: str) -> None:
         ("deleted", _DEAD_BEFORE_QUEUE),
     ):
         server = ground.server()
-        server.create_branch(name, branch, "main")
+        server.branches.create_branch(name, branch, "main")
         for number in range(25):
-            server.upload_object(name, branch, f"{branch}/{number:03d}", branch.encode())
-        tokens[branch] = server.get_branch(name, branch).staging_token.encode()
+            server.objects.upload_object(name, branch, f"{branch}/{number:03d}", branch.encode())
+        tokens[branch] = server.branches.get_branch(name, branch).staging_token.encode()
         dying = ground.server(watch)
         if branch == "deleted":
-            killed(partial(dying.delete_branch, name, branch))
+            killed(partial(dying.branches.delete_branch, name, branch))
         else:
-            killed(partial(dying.commit, name, branch, committer="demo", message=f"commit of {branch}"))
+            killed(
+                partial(dying.commits.commit, name, branch, committer="demo", message=f"commit of {branch}")
+            )
     for branch, why in (
         ("committed", "killed after a commit"),
         ("deleted", "killed after a branch deletion"),
@@ -215,16 +217,16 @@ def orphans(ground: Ground, name: str) -> None:
 def stale_records(ground: Ground, name: str) -> None:
     """Status records that nobody has touched for days, in a living repository; a server that stopped."""
     server = ground.server()
-    partition = server.get_repository(name).partition
+    partition = server.repositories.get_repository(name).partition
     source = ground.namespace("source")
     open_writer(source).put("imported", b"lies elsewhere")
-    server.create_branch(name, "importing", "v1")
-    import_id = server.import_start(
+    server.branches.create_branch(name, "importing", "v1")
+    import_id = server.imports.import_start(
         name, "importing", [ImportPath("common_prefix", source, "")], open_reader, committer="demo"
     )
     why = f"no update for {DAYS_AGO:g} days"
     ground.say(partition, f"imports/{import_id}".encode(), "import-expired", "trash", why)
-    task_id = server.prepare_commits_async(name)
+    task_id = server.garbage.prepare_commits_async(name)
     ground.say(partition, f"tasks/{task_id}".encode(), "task-expired", "trash", why)
     beat = messages.InstanceHeartbeat(updated_at=to_timestamp(_days_ago(DAYS_AGO)))
     key = f"instances/{xid.new_xid(_days_ago(9))}"
@@ -233,7 +235,7 @@ def stale_records(ground: Ground, name: str) -> None:
 
 def stale_indexes(ground: Ground, name: str) -> None:
     """Secondary index entries and hints whose object is gone."""
-    partition = ground.server().get_repository(name).partition
+    partition = ground.server().repositories.get_repository(name).partition
     pull = _pull(ground, partition, "closed", with_record=False)
     ground.say(b"pulls", pull, "pull-index-dangling", "trash", "its pull request is gone")
     _owner(ground, name, "deleted", "branch-owner-stale", "the branch was deleted")
@@ -262,10 +264,10 @@ def lost_repository(ground: Ground) -> None:
     """A slow deletion has taken the record of the name's next life: acknowledged data without a record."""
     server = ground.server()
     partition = ground.create(server, "lost")
-    server.upload_object("lost", "main", "a", b"acknowledged")
-    server.commit("lost", "main", committer="demo", message="acknowledged")
-    server.upload_object("lost", "main", "b", b"acknowledged too")
-    token = server.get_branch("lost", "main").staging_token.encode()
+    server.objects.upload_object("lost", "main", "a", b"acknowledged")
+    server.commits.commit("lost", "main", committer="demo", message="acknowledged")
+    server.objects.upload_object("lost", "main", "b", b"acknowledged too")
+    token = server.branches.get_branch("lost", "main").staging_token.encode()
     ground.kv.delete(b"graveler", b"repos/lost")
     ground.say(partition, None, "lost-repository", "report", "a slow delete took its record: put it back")
     ground.say(token, None, "staging", "report", "staged in a repository that lost its record")
@@ -275,8 +277,8 @@ def alive(ground: Ground, name: str) -> None:
     """Changes that branches still name, though what wrote them died or lost its answer."""
     server = ground.server()
     for branch in ("sealed", "queued"):
-        server.create_branch(name, branch, "main")
-        server.upload_object(name, branch, f"{branch}/a", b"acknowledged")
+        server.branches.create_branch(name, branch, "main")
+        server.objects.upload_object(name, branch, f"{branch}/a", b"acknowledged")
     commits: list[bytes] = []
 
     def before_the_branch(operation: str, partition: bytes, key: bytes) -> None:
@@ -285,12 +287,16 @@ def alive(ground: Ground, name: str) -> None:
         elif commits:
             raise Killed
 
-    partition = server.get_repository(name).partition
-    killed(partial(ground.server(before_the_branch).commit, name, "sealed", committer="demo", message="dies"))
+    partition = server.repositories.get_repository(name).partition
+    killed(
+        partial(
+            ground.server(before_the_branch).commits.commit, name, "sealed", committer="demo", message="dies"
+        )
+    )
     ground.say(
         partition, commits[0], "commit-dangling", "report", "killed before the branch: retention uses it"
     )
-    token = server.get_branch(name, "queued").staging_token.encode()
+    token = server.branches.get_branch(name, "queued").staging_token.encode()
     ground.kv.set(b"cleanup-tokens", token, b"stub-value")
     ground.say(token, None, "staging-live-but-queued", "report", "in use, and queued: dredge trash unqueue")
     ground.say(b"cleanup-tokens", token, "marker-of-live-token", "report", "in use, and queued")
@@ -307,7 +313,7 @@ def undecided(ground: Ground, name: str) -> None:
     )
     for days_ago, fate, why in uploads:
         server = ground.server(days_ago=days_ago)
-        upload_id = server.create_multipart(name, "main", "big", content_type="x/y")
+        upload_id = server.multiparts.create_multipart(name, "main", "big", content_type="x/y")
         ground.say(b"multiparts", upload_id.encode(), "multipart", fate, why)
     ground.kv.set(b"somebody-elses", b"key", b"value")
     ground.say(b"somebody-elses", None, "unknown", "report", "not a name that lakeFS writes")

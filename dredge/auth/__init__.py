@@ -1,7 +1,7 @@
-"""Identity and access of the embedded lakeFS: who there is, whose a key is, who may do what.
+"""Identity and access of the embedded lakeFS: users, their access keys, and what they may do.
 
-Start at `accounts.py` (what a request asks), then `directory.py` (what is stored) and `policies.py` (how it
-is decided). Stored as a real server stores it, in the partition `auth`, except for the encryption of secrets.
+Start at `accounts.py` (what a request asks), then `directory/` (what is stored) and `evaluation.py` (how policies
+decide). The partition `auth` has a real server's format, except for the encryption of secrets.
 """
 
 from __future__ import annotations

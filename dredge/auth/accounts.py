@@ -1,10 +1,10 @@
-"""Accounts: who a key belongs to, and what its user may do, remembered for a few seconds.
+"""Accounts: the owner of an access key and what a user may do, cached for a few seconds.
 
-    credential = accounts.identify(access_key_id)            # its secret checks a signature
+    credential = accounts.identify(access_key_id)            # its secret verifies a signature
     accounts.allows(credential.user, Action.READ_OBJECT, object_arn("shop", "a/b"))
 
-Every request asks both, so answers are kept for some seconds. A change through this process ends them at
-once; one by another process on the same store is seen when they end by themselves.
+Every request asks both, so results are cached. A change made by this process clears the caches at once; a change made
+by another process on the same store is seen when the cache entry expires.
 
 Source: lakeFS pkg/auth/cache.go, pkg/auth/setup.
 """
@@ -17,17 +17,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
-from dredge.auth import base, model
-from dredge.auth.directory import Clock, Directory
+from dredge.auth import defaults, model
+from dredge.auth.directory import Directory
 from dredge.auth.errors import (
     AlreadySetUpError,
     InsufficientPermissionsError,
     OwnerError,
     UnknownKeyError,
 )
-from dredge.auth.model import Credential, User
+from dredge.auth.evaluation import Grants
+from dredge.auth.model import Clock, Credential, User
 from dredge.auth.permissions import Permission
-from dredge.auth.policies import Grants
 from dredge.auth.secrets import SecretBox, new_access_key_id, new_secret
 from dredge.errors import ConflictError, FormatError, NotFoundError
 from dredge.kv import KeyNotFoundError, Store
@@ -37,15 +37,15 @@ CACHE_ENTRIES = 10_000
 
 
 class Accounts:
-    """Users, keys and rights of one server.
+    """Users, access keys and permissions of one server.
 
     Args:
-        kv: where they are kept.
-        signing_key: of the server; secrets are sealed with a key made from it.
-        clock: aware UTC.
-        owner: user name, key id and secret that the server was started with. The secret is not stored, and no
-            policy limits this user. None: the store alone says who there is.
-        cache_seconds: how long an answer is used again.
+        kv: store of the directory.
+        signing_key: signing key of the server; secrets are encrypted with a key derived from it.
+        clock: current time, aware UTC.
+        owner: user name, key id and secret that the server was started with. The secret is not stored, and the
+            user may do everything. None: all users come from the store.
+        cache_seconds: lifetime of a cache entry.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class Accounts:
         self._clock = clock
         self._lock = threading.Lock()
         self._credentials: Cache[Credential | None] = Cache(cache_seconds)
-        self._holders: dict[str, str] = {}  # by key id: where it was, as a hint that may be wrong
+        self._owners: dict[str, str] = {}  # key id to user name: a hint that may be out of date
         self._users: Cache[User | None] = Cache(cache_seconds)
         self._grants: Cache[Grants | None] = Cache(cache_seconds)
-        self.directory = Directory(kv, SecretBox(signing_key), clock, self._forget)
+        self.directory = Directory(kv, SecretBox(signing_key), clock, self._clear_caches)
         self._owner = None if owner is None else self._install(*owner)
 
-    # --- what requests ask ---------------------------------------------------------------------------------
+    # --- what requests ask ---
 
     def identify(self, access_key_id: str) -> Credential:
-        """Find whose an access key is, with its secret.
+        """Find the credential of an access key id, with its owner and secret.
 
         Raises:
-            UnknownKeyError: 401; there is none, or its user is gone, or its secret does not open.
+            UnknownKeyError: 401; no such key, its user was removed, or its secret cannot be decrypted.
         """
         if self._owner is not None and access_key_id == self._owner.access_key_id:
             return self._owner
@@ -86,7 +86,7 @@ class Accounts:
         """Read a user.
 
         Raises:
-            UnknownKeyError: 401; there is none.
+            UnknownKeyError: 401; no such user.
         """
         found = self._users.get(name, self._find_user)
         if found is None:
@@ -94,111 +94,111 @@ class Accounts:
         return found
 
     def allows(self, user: str, action: str, resource: str) -> bool:
-        """Whether a user may do an action on a resource (an ARN)."""
-        return self._refusal(user, Permission(action, resource)) is None
+        """Whether a user may perform an action on a resource (an ARN)."""
+        return self._denial(user, Permission(action, resource)) is None
 
-    def check(self, user: str, *needed: Permission) -> None:
-        """Refuse unless a user may do all of these.
+    def check(self, user: str, *permissions: Permission) -> None:
+        """Check that a user has all of these permissions.
 
         Raises:
-            InsufficientPermissionsError: 401, with the first that is missing.
+            InsufficientPermissionsError: 401, naming the first one that is missing.
         """
-        for permission in needed:
-            refusal = self._refusal(user, permission)
-            if refusal is not None:
-                raise InsufficientPermissionsError(f"insufficient permissions: {refusal}")
+        for permission in permissions:
+            denial = self._denial(user, permission)
+            if denial is not None:
+                raise InsufficientPermissionsError(f"insufficient permissions: {denial}")
 
     def allows_somewhere(self, user: str, action: str) -> bool:
-        """Whether a user may do an action on anything at all."""
+        """Whether a user may perform an action on at least one resource."""
         if self._is_owner(user):
             return True
         grants = self._grants.get(user, self._find_grants)
-        return grants is not None and grants.mentions(action)
+        return grants is not None and grants.allows_somewhere(action)
 
-    def at_hand(self, access_key_id: str) -> Credential | None:
-        """What `identify` would answer, if that needs no store: this never waits."""
+    def cached_credential(self, access_key_id: str) -> Credential | None:
+        """Return what `identify` would, if that needs no access to the store, otherwise None; never blocks."""
         if self._owner is not None and access_key_id == self._owner.access_key_id:
             return self._owner
         return self._credentials.peek(access_key_id)
 
-    def user_at_hand(self, name: str) -> User | None:
-        """What `user` would answer, if that needs no store."""
+    def cached_user(self, name: str) -> User | None:
+        """Return what `user` would, if that needs no access to the store, otherwise None; never blocks."""
         return self._users.peek(name)
 
-    def _refusal(self, user: str, permission: Permission) -> str | None:
+    def _denial(self, user: str, permission: Permission) -> str | None:
         if self._is_owner(user):
             return None
         grants = self._grants.get(user, self._find_grants)
-        return f"not allowed to {permission.action}" if grants is None else grants.refusal(permission)
+        return f"not allowed to {permission.action}" if grants is None else grants.denial(permission)
 
     def _is_owner(self, user: str) -> bool:
         return self._owner is not None and user == self._owner.user
 
-    # --- setting up ----------------------------------------------------------------------------------------
+    # --- setup ---
 
     @property
     def initialized(self) -> bool:
-        """Whether there is a first user."""
+        """Whether the server has its first user."""
         return self._owner is not None or self.set_up_at() is not None
 
     def set_up_at(self) -> datetime | None:
-        """When the store got its first user; None when it has none."""
+        """Return when the store got its first user (aware UTC); None if it has none."""
         try:
-            kept = self._kv.get(model.PARTITION, model.SETUP_KEY)
+            stored = self._kv.get(model.PARTITION, model.SETUP_KEY)
         except KeyNotFoundError:
             return None
-        return datetime.fromisoformat(kept.decode())
+        return datetime.fromisoformat(stored.decode())
 
     def setup(self, user: str, key: tuple[str, str] | None = None) -> Credential:
-        """Make the first user, an administrator, with the groups and policies that lakeFS begins with.
+        """Create the first user, an administrator, and the default groups and policies.
 
         Args:
-            user: its name.
-            key: access key id and secret; None makes a pair.
+            user: name of the user.
+            key: access key id and secret; None generates a pair.
 
         Raises:
-            AlreadySetUpError: 409.
-            InvalidNameError: 400.
+            AlreadySetUpError: 409, there is a first user.
+            InvalidNameError: 400, malformed user name or key id.
         """
         with self._lock:
             if self.initialized:
                 raise AlreadySetUpError
             key_id, secret = key or (new_access_key_id(), new_secret())
             model.check_key_id(key_id)
-            base.install(self.directory, model.check_name(user, "User"), self._clock())
-            with suppress(NotFoundError):  # left by a setup that was cut short
-                self.directory.delete_credential(user, key_id)
-            made = self.directory.add_credential(user, key_id, secret)
+            defaults.install(self.directory, model.check_name(user, "User"), self._clock())
+            with suppress(NotFoundError):  # left by a setup that was interrupted
+                self.directory.credentials.delete(user, key_id)
+            made = self.directory.credentials.add(user, key_id, secret)
             if not self._mark_set_up():
-                # Another process was faster: its user is the first, and this one must not be a second.
-                self.directory.delete_credential(user, key_id)
-                if not self.directory.list_credentials(user, amount=1).results:
-                    self.directory.delete_user(user)
+                # Another process was faster: its user is the first, and there must be no second one.
+                self.directory.credentials.delete(user, key_id)
+                if not self.directory.credentials.list(user, amount=1).results:
+                    self.directory.users.delete(user)
                 raise AlreadySetUpError
             return made
 
     def check_removable(self, user: str) -> None:
-        """Refuse to remove the user that the server was started with.
+        """Check that a user is not the one that the server was started with.
 
         Raises:
-            OwnerError: 403.
+            OwnerError: 403, it is.
         """
         if self._is_owner(user):
             raise OwnerError
 
     def _install(self, user: str, access_key_id: str, secret: str) -> Credential:
-        """See that the owner's user is there; its key pair stays in memory."""
+        """Create the owner's user unless it exists; its key pair stays in memory."""
         now = self._clock()
         try:
-            created = self.directory.get_user(user).created
+            created = self.directory.users.get(user).created
         except NotFoundError:
-            base.install(self.directory, user, now)
+            defaults.install(self.directory, user, now)
             created = now
         self._mark_set_up()
         return Credential(user, access_key_id, secret, created)
 
     def _mark_set_up(self) -> bool:
-        """Keep the moment of setup; False when one is kept already."""
+        """Store the time of setup; False if one is stored already."""
         now = f"{self._clock():%Y-%m-%dT%H:%M:%SZ}".encode()
         try:
             self._kv.set_if(model.PARTITION, model.SETUP_KEY, now, None)
@@ -206,36 +206,42 @@ class Accounts:
             return False
         return True
 
-    # --- remembering ---------------------------------------------------------------------------------------
+    # --- caches ---
 
     def _find_credential(self, access_key_id: str) -> Credential | None:
         try:
-            found = self.directory.find_credential(access_key_id, self._holders.get(access_key_id))
+            found = self.directory.credentials.find(access_key_id, self._owners.get(access_key_id))
         except (NotFoundError, FormatError):
-            self._holders.pop(access_key_id, None)
+            self._owners.pop(access_key_id, None)
             return None
-        self._holders[access_key_id] = found.user
+        self._owners[access_key_id] = found.user
         return found
 
     def _find_user(self, name: str) -> User | None:
         try:
-            return self.directory.get_user(name)
+            return self.directory.users.get(name)
         except NotFoundError:
             return None
 
     def _find_grants(self, user: str) -> Grants | None:
         try:
-            return Grants(user, self.directory.effective_policies(user))
+            return Grants(user, self.directory.policies.effective(user))
         except NotFoundError:
             return None
 
-    def _forget(self) -> None:
+    def _clear_caches(self) -> None:
         for cache in (self._credentials, self._users, self._grants):
             cache.clear()
 
 
 class Cache[T]:
-    """Answers by name, each for some seconds. What was asked for before `clear` is not kept after it."""
+    """Values by name, each for a limited time. A lookup that began before `clear` is not cached after it.
+
+    Args:
+        seconds: lifetime of an entry.
+        entries: maximum number of entries; the cache is emptied when it is reached.
+        monotonic: monotonic clock, in seconds.
+    """
 
     def __init__(
         self,
@@ -246,27 +252,27 @@ class Cache[T]:
         self._seconds = seconds
         self._entries = entries
         self._monotonic = monotonic
-        self._kept: dict[str, tuple[float, T]] = {}
+        self._values: dict[str, tuple[float, T]] = {}
 
     def peek(self, name: str) -> T | None:
-        """The answer for a name if it is still good; None when it is not, or is None itself."""
-        found = self._kept.get(name)
+        """Return the cached value of a name; None if it is missing, expired, or None itself."""
+        found = self._values.get(name)
         return found[1] if found is not None and self._monotonic() < found[0] else None
 
     def get(self, name: str, find: Callable[[str], T]) -> T:
-        """The answer for a name, found again when there is none or it is too old."""
-        kept = self._kept
-        found = kept.get(name)
+        """Return the value of a name, calling `find` if it is missing or expired."""
+        values = self._values
+        found = values.get(name)
         now = self._monotonic()
         if found is not None and now < found[0]:
             return found[1]
         value = find(name)
-        if len(kept) >= self._entries:  # strangers' keys must not fill the memory
-            kept.clear()
-        # `clear` puts a new dictionary in place: what was read before a change goes into the old one.
-        kept[name] = (now + self._seconds, value)
+        if len(values) >= self._entries:  # unknown keys in requests must not fill the memory
+            values.clear()
+        # `clear` replaces the dictionary: a value read before a change ends up in the old one.
+        values[name] = (now + self._seconds, value)
         return value
 
     def clear(self) -> None:
-        """Forget everything."""
-        self._kept = {}
+        """Drop all values."""
+        self._values = {}

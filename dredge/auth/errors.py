@@ -1,4 +1,4 @@
-"""What identity and access refuse, each with the HTTP status and the words a real server answers.
+"""Errors of authentication and authorization, each with the HTTP status and message of a real server.
 
     GravelerError
     ├── UnauthorizedError (401)   UnknownKeyError · InsufficientPermissionsError
@@ -24,18 +24,18 @@ from dredge.graveler.errors import (
 
 
 class UnauthorizedError(GravelerError, RefusedError):
-    """No credentials, or wrong ones. Says nothing about which."""
+    """No credentials, or wrong ones; the message does not say which."""
 
     status = 401
     default = "error authenticating request"
 
 
 class UnknownKeyError(UnauthorizedError):
-    """No such access key, or its user is gone."""
+    """No such access key, or its user was removed."""
 
 
 class InsufficientPermissionsError(UnauthorizedError):
-    """Known, but not allowed to do that."""
+    """The user is authenticated but lacks a permission."""
 
     default = "insufficient permissions: not allowed"
 
@@ -65,7 +65,7 @@ class CredentialsNotFoundError(MissingError):
 
 
 class AlreadyExistsError(NotUniqueError):
-    """The name is taken, or the two are bound already."""
+    """The name is taken, or the two are linked already."""
 
     default = "already exists"
 
@@ -77,13 +77,13 @@ class AlreadySetUpError(NotUniqueError):
 
 
 class InvalidNameError(InvalidValueError):
-    """A name of a user, group, policy or access key is malformed."""
+    """The name of a user, group or policy, or an access key id, is malformed."""
 
     default = "validation error"
 
 
 class InvalidPolicyError(InvalidValueError):
-    """A statement of a policy cannot be understood."""
+    """A policy statement cannot be evaluated."""
 
     default = "validation error"
 

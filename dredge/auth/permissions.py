@@ -1,4 +1,4 @@
-"""What can be allowed: actions, and names of what they act on.
+"""Actions, and ARNs of the resources they act on.
 
     action    fs:WriteObject
     resource  arn:lakefs:fs:::repository/shop/object/a/b.parquet
@@ -18,7 +18,7 @@ SERVICES = frozenset({"fs", "auth", "ci", "retention", "branches", "pr", "catalo
 
 
 class Action(StrEnum):
-    """Every action that a call of this server needs."""
+    """Every action that a call of this server requires."""
 
     READ_REPOSITORY = "fs:ReadRepository"
     CREATE_REPOSITORY = "fs:CreateRepository"
@@ -83,47 +83,52 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """An action on a resource."""
+    """An action on a resource.
+
+    Attributes:
+        action: such as `fs:ReadObject`.
+        resource: ARN, or `*` for an action without a resource of its own.
+    """
 
     action: str
     resource: str
 
 
 def repository_arn(repository: str) -> str:
-    """A repository."""
+    """ARN of a repository."""
     return f"{FS_PREFIX}repository/{repository}"
 
 
 def object_arn(repository: str, path: str) -> str:
-    """An object of a repository, whatever the ref."""
+    """ARN of an object; the ref is not part of it."""
     return f"{FS_PREFIX}repository/{repository}/object/{path}"
 
 
 def branch_arn(repository: str, branch: str) -> str:
-    """A branch."""
+    """ARN of a branch."""
     return f"{FS_PREFIX}repository/{repository}/branch/{branch}"
 
 
 def tag_arn(repository: str, tag: str) -> str:
-    """A tag."""
+    """ARN of a tag."""
     return f"{FS_PREFIX}repository/{repository}/tag/{tag}"
 
 
 def namespace_arn(uri: str) -> str:
-    """A storage namespace, or a place to import from."""
+    """ARN of a storage namespace or of an import source."""
     return f"{FS_PREFIX}namespace/{uri}"
 
 
 def user_arn(user: str) -> str:
-    """A user."""
+    """ARN of a user."""
     return f"{AUTH_PREFIX}user/{user}"
 
 
 def group_arn(group: str) -> str:
-    """A group."""
+    """ARN of a group."""
     return f"{AUTH_PREFIX}group/{group}"
 
 
 def policy_arn(policy: str) -> str:
-    """A policy."""
+    """ARN of a policy."""
     return f"{AUTH_PREFIX}policy/{policy}"

@@ -1,10 +1,10 @@
-"""Secrets at rest: encrypted, because the S3 protocol needs them back (a signature is made with the secret).
+"""Secrets at rest: encrypted and not hashed, because verifying an S3 signature needs the secret itself.
 
-    sealed   1 byte version (1) | 12 bytes nonce | AES-256-GCM of the secret and its tag
+    sealed   1 byte version (1) | 12 bytes nonce | AES-256-GCM ciphertext and tag
 
-The key comes from the server's signing key, and user and key id are bound in, so that a sealed secret moved
-to another record does not open. A real server seals in another way (NaCl, key by scrypt): its credentials
-do not open here, nor ours there.
+The encryption key is derived from the server's signing key. User and key id are authenticated, so a sealed secret that
+is moved to another record cannot be decrypted. A real server encrypts differently (NaCl, key by scrypt), so neither
+can read the other's credentials.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _KEY_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
 class SecretBox:
-    """Seals secrets and opens them again.
+    """Encrypts and decrypts secrets.
 
     Args:
-        signing_key: of the server. With another one nothing that was sealed opens.
+        signing_key: signing key of the server; secrets sealed under another one cannot be decrypted.
     """
 
     def __init__(self, signing_key: str) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        # A key of its own: nothing that is signed elsewhere tells about it.
+        # A key for this purpose only: signatures made elsewhere reveal nothing about it.
         self._cipher = AESGCM(hashlib.sha256(b"credential secret\0" + signing_key.encode()).digest())
 
     def seal(self, secret: str, bound: bytes) -> bytes:
-        """Encrypt a secret; it opens only with the same `bound`, the key of its record."""
+        """Encrypt a secret, bound to the key of its record: `open` needs the same `bound`."""
         nonce = random.token_bytes(_NONCE_BYTES)
         return _VERSION + nonce + self._cipher.encrypt(nonce, secret.encode(), bound)
 
@@ -41,7 +41,8 @@ class SecretBox:
         """Decrypt a secret.
 
         Raises:
-            FormatError: it was sealed by another server or with another key, or changed.
+            FormatError: it was sealed by another server, under another signing key or for another record, or was
+                changed.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -57,10 +58,10 @@ class SecretBox:
 
 
 def new_access_key_id() -> str:
-    """An access key id of the shape lakeFS uses, 20 characters."""
+    """Generate an access key id in lakeFS's format, 20 characters."""
     return "AKIAJ" + "".join(random.choice(_KEY_ALPHABET) for _ in range(14)) + "Q"
 
 
 def new_secret() -> str:
-    """A secret key, 40 characters."""
+    """Generate a secret access key, 40 characters."""
     return random.token_urlsafe(30)

@@ -35,12 +35,12 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
     if not found:
         click.echo(f"no runs below {uri}")
         return
-    click.echo(f"{'RUN':<22}{'STARTED (UTC)':<21}{'REPOSITORY':<24}{'OUTCOME':<13}{'DELETED':>12}  FOLDER")
+    click.echo(f"{'RUN':<22}{'STARTED (UTC)':<21}{'REPOSITORY':<24}{'OUTCOME':<18}{'DELETED':>12}  FOLDER")
     for row in found:
         deleted = "" if row["deleted_objects"] is None else f"{row['deleted_objects']:,}"
         click.echo(
             f"{row['run_id']:<22}{row['started_at'][:19].replace('T', ' '):<21}{row['repository']:<24}"
-            f"{row['outcome']:<13}{deleted:>12}  {row['folder']}"
+            f"{row['outcome']:<18}{deleted:>12}  {row['folder']}"
         )
 
 
@@ -55,14 +55,16 @@ def report(uri: str, as_json: bool) -> None:
 
     \b
     Exit codes: 0 the run is a success, a dry run or still going on · 1 it failed or deleted only a part
-                2 no such run · 3 a guard held it · 4 the store is not available
+                2 no such run · 3 a guard refused it, or it awaits approval · 4 the store is not available
     """
     found = _report(uri)
     if as_json:
         click.echo(json.dumps(found))
     else:
         _show(found)
-    raise SystemExit({"failed": 1, "partial": 1, "held": 3}.get(found["outcome"], 0))
+    raise SystemExit(
+        {"failed": 1, "partial": 1, "awaiting_approval": 3, "refused": 3}.get(found["outcome"], 0)
+    )
 
 
 @command.group("index")

@@ -147,7 +147,7 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     "--overwritten", metavar="AGE", help="Also delete copies of the repo info older than this (spec 2)."
 )
 @click.option(
-    "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which holds a run."
+    "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which stops a run."
 )
 @click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
 @click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")
@@ -165,7 +165,7 @@ def collect(
     """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
 
     \b
-    Exit codes: 0 done, or shown · 2 bad input · 3 refused or held by a guard, or another run is at work
+    Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run is at work
                 4 the store is not available, or some objects could not be deleted: run it again
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
                 9 some objects were deleted, and the key pair may not delete the rest

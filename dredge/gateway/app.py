@@ -1,7 +1,7 @@
-"""The gateway as an ASGI application: signature, route, handler in a worker thread, errors, a log line.
+"""The gateway as an ASGI application: signature, route, handler in a worker thread, errors, access log.
 
-The event loop only moves bytes. Verifying a signature may ask the store for the key, so it is done in the
-worker thread, by the same call that serves the request.
+The event loop only moves bytes. Verifying a signature may read the key from the store, so the worker thread does it
+before it serves the request.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from dredge.errors import DredgeError, UnavailableError
-from dredge.gateway import answers, routes
-from dredge.gateway.failures import S3Error, to_s3
+from dredge.gateway import responses, routes
+from dredge.gateway.errors import S3Error, to_s3_error
 from dredge.gateway.payload import Payload
-from dredge.gateway.requests import Gatekeeper, Key, S3Request, Target
+from dredge.gateway.requests import AccessControl, AccessKey, S3Request, Target
 from dredge.gateway.sigv4 import RawRequest, is_signed, read_claim, verify
 from dredge.graveler.catalog import Catalog
 
 access_log = logging.getLogger("dredge.server.access")
 
-SMALL_BODY = 64 << 10
+SMALL_BODY = 64 << 10  # bytes
 CLIENT_GONE = 499
 
 type BodyReader = Callable[[Request], Iterator[bytes]]
@@ -36,32 +36,32 @@ class Gateway:
     """Serves S3 requests.
 
     Args:
-        catalog: the data.
-        gatekeeper: who may use it.
-        clock: the time, aware UTC; signatures are of it.
-        body_pieces: gives a large body in pieces to a worker thread, which may block for them.
+        catalog: serves the requests.
+        access_control: keys and permissions of users.
+        clock: current time, aware UTC; checks the age of signatures.
+        read_body: iterates over a large body in a worker thread, blocking until bytes arrive.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        gatekeeper: Gatekeeper,
+        access_control: AccessControl,
         clock: Callable[[], datetime],
-        body_pieces: BodyReader,
+        read_body: BodyReader,
     ) -> None:
         self._catalog = catalog
-        self._gatekeeper = gatekeeper
+        self._gatekeeper = access_control
         self._clock = clock
-        self._body_pieces = body_pieces
+        self._read_body = read_body
 
     @staticmethod
-    def takes(scope: Scope) -> bool:
-        """Whether a request is the gateway's: signed in AWS's way, whatever its path."""
+    def accepts(scope: Scope) -> bool:
+        """Whether a request is for the gateway: signed with an AWS signature, whatever its path."""
         return scope["type"] == "http" and is_signed(scope["headers"], scope["query_string"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         body_asked = False
 
         async def receiving() -> Message:
@@ -71,27 +71,27 @@ class Gateway:
 
         request = Request(scope, receiving)
         raw = RawRequest(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
-        request_id = answers.new_request_id()
+        request_id = responses.new_request_id()
         try:
             body = await self._body(request)
             response = await run_in_threadpool(self._serve, raw, body)
         except ClientDisconnect:
-            self._log(raw, CLIENT_GONE, began, request_id)
+            self._log(raw, CLIENT_GONE, started, request_id)
             return
-        except Exception as failure:
-            response = answers.error(
-                to_s3(failure, reading=raw.method in ("GET", "HEAD")),
+        except Exception as error:
+            response = responses.error(
+                to_s3_error(error, reading=raw.method in ("GET", "HEAD")),
                 resource=raw.path.decode("latin-1"),
                 request_id=request_id,
                 with_body=raw.method != "HEAD",
             )
         response.headers["x-amz-request-id"] = request_id
         if not body_asked and request.headers.get("expect", "").lower() == "100-continue":
-            # The client holds its body back and may never send it: what comes next on this connection could
-            # be read as either.
+            # The client waits for "100 Continue" and may never send its body: the next bytes on this
+            # connection could be the body or another request.
             response.headers["connection"] = "close"
         await response(scope, receive, send)
-        self._log(raw, response.status_code, began, request_id)
+        self._log(raw, response.status_code, started, request_id)
 
     def _serve(self, raw: RawRequest, body: Iterator[bytes]) -> Response:
         claim = read_claim(raw)
@@ -99,7 +99,7 @@ class Gateway:
         verify(raw, claim, key.secret, self._clock())
         target = Target.of_url(raw.path)
         query = _query_of(raw)
-        handler = routes.find(raw.method, target, query)
+        handler = routes.find_handler(raw.method, target, query)
         return handler(
             S3Request(
                 catalog=self._catalog,
@@ -108,12 +108,12 @@ class Gateway:
                 query=query,
                 payload=Payload(raw, claim, key.secret, body),
                 user=key.user,
-                gatekeeper=self._gatekeeper,
+                access_control=self._gatekeeper,
                 base_url=f"http://{raw.text('host')}",
             )
         )
 
-    def _identify(self, access_key_id: str) -> Key:
+    def _identify(self, access_key_id: str) -> AccessKey:
         try:
             return self._gatekeeper.identify(access_key_id)
         except UnavailableError:
@@ -122,28 +122,28 @@ class Gateway:
             raise S3Error("InvalidAccessKeyId") from None
 
     async def _body(self, request: Request) -> Iterator[bytes]:
-        """The body: a small one is read here, which saves the worker thread its way back to the loop."""
+        """Return the body; a small one is read here, which saves the worker thread a round trip to the loop."""
         length = request.headers.get("content-length")
         if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
             data = await request.body()
             return iter((data,)) if data else iter(())
         if length is None and "transfer-encoding" not in request.headers:
             return iter(())
-        return self._body_pieces(request)
+        return self._read_body(request)
 
-    def _log(self, raw: RawRequest, status: int, began: float, request_id: str) -> None:
-        """One line a request. A pre-signed URL is as good as a key while it lives: its query is left out."""
+    def _log(self, raw: RawRequest, status: int, started: float, request_id: str) -> None:
+        """Write one line per request, without the query of a pre-signed URL: until it expires it works like a key."""
         if access_log.isEnabledFor(logging.INFO):
             path = raw.path.decode("ascii", "replace")
             query = raw.query.decode("ascii", "replace")
             if query and "X-Amz-Signature=" not in query:
                 path = f"{path}?{query}"
-            milliseconds = (time.perf_counter() - began) * 1000
+            milliseconds = (time.perf_counter() - started) * 1000
             access_log.info("s3 %s %s %d %.1f ms %s", raw.method, path, status, milliseconds, request_id)
 
 
 def _query_of(raw: RawRequest) -> dict[str, str]:
-    """Decode the query strictly: a key that is no UTF-8 is refused, not changed into another key."""
+    """Decode the query strictly: a key that is not UTF-8 is refused instead of becoming another key."""
     query: dict[str, str] = {}
     try:
         for name, value in raw.pairs():

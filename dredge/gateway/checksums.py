@@ -1,7 +1,7 @@
-"""Checksums that clients send with a body, in a header or behind it.
+"""Checksums that clients send with a body, in a header or in a trailer.
 
-A body is compared while it passes; the last piece is followed by the comparison, so a wrong body ends in an
-error before anything was made visible.
+A checksum is computed while the body is streamed and compared after the last byte, so a wrong body fails before an
+object becomes visible.
 
 Source: S3 user guide "Checking object integrity".
 """
@@ -16,27 +16,27 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dredge.gateway.crc64 import crc64_nvme
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 
 PREFIX = "x-amz-checksum-"
 
 
 class Checksum(Protocol):
-    """A running checksum, as hashlib has them."""
+    """An incremental checksum with hashlib's interface."""
 
     def update(self, data: bytes, /) -> None:
-        """Take more bytes."""
+        """Add data."""
 
     def digest(self) -> bytes:
-        """The checksum so far."""
+        """Return the checksum of the data so far."""
 
 
 class _Crc:
-    """A CRC as a running checksum.
+    """A CRC as an incremental checksum.
 
     Args:
-        step: `step(data, so_far)` gives the CRC with data added.
-        width: bytes of the result.
+        step: `step(data, crc)` returns the CRC after adding data.
+        width: size of the checksum in bytes.
     """
 
     def __init__(self, step: Callable[[bytes, int], int], width: int) -> None:
@@ -55,10 +55,10 @@ def new_checksum(name: str) -> Checksum:
     """Start a checksum.
 
     Args:
-        name: as in headers: `x-amz-checksum-…` or `content-md5`.
+        name: header name, `x-amz-checksum-…` or `content-md5`.
 
     Raises:
-        S3Error: there is no such algorithm.
+        S3Error: unknown algorithm.
     """
     match name.removeprefix(PREFIX):
         case "crc32":
@@ -78,15 +78,15 @@ def new_checksum(name: str) -> Checksum:
     raise S3Error("InvalidRequest", f"The checksum algorithm of {name} is not supported")
 
 
-class Expected:
-    """One checksum that a body must have.
+class ExpectedChecksum:
+    """A checksum that a body must have.
 
     Args:
-        name: of the algorithm, see `new_checksum`.
-        value: in base64; None when it comes behind the body, see `set`.
+        name: header name of the algorithm, see `new_checksum`.
+        value: base64; None if a trailer will give it, see `set`.
 
     Raises:
-        S3Error: the value can be none of this algorithm.
+        S3Error: unknown algorithm, or a malformed value.
     """
 
     def __init__(self, name: str, value: str | None = None) -> None:
@@ -97,25 +97,25 @@ class Expected:
             self.set(value)
 
     def set(self, value: str) -> None:
-        """Say what it must be."""
+        """Set the expected value (base64); raises S3Error if it is malformed."""
         try:
             self._wanted = base64.b64decode(value, validate=True)
         except binascii.Error:
             self._wanted = None
         if self._wanted is None or len(self._wanted) != len(self._running.digest()):
-            raise S3Error("InvalidDigest", f"The value of {self.name} is not valid")
+            raise S3Error("InvalidDigest", f"The value of {self.name} is malformed")
 
     def update(self, data: bytes) -> None:
-        """Take more bytes of the body."""
+        """Add data of the body."""
         self._running.update(data)
 
     def check(self) -> None:
         """Compare, at the end of the body.
 
         Raises:
-            S3Error: it differs, or was never given.
+            S3Error: it differs, or the announced trailer is missing.
         """
         if self._wanted is None:
-            raise S3Error("IncompleteBody", f"The trailer {self.name} was announced and did not come")
+            raise S3Error("IncompleteBody", f"The trailer {self.name} was announced but not sent")
         if self._running.digest() != self._wanted:
             raise S3Error("BadDigest", f"The {self.name} you specified did not match what was received.")

@@ -1,4 +1,4 @@
-"""The encoding `aws-chunked`: a body in chunks, each signed or not, with checksums behind it or not.
+"""The encoding `aws-chunked`: a body in chunks, optionally signed, optionally followed by trailers with checksums.
 
     400;chunk-signature=0055…497c\\r\\n <1024 bytes> \\r\\n      STREAMING-AWS4-HMAC-SHA256-PAYLOAD
     0;chunk-signature=b6c6…a2d9\\r\\n \\r\\n
@@ -6,8 +6,8 @@
     400\\r\\n <1024 bytes> \\r\\n                               STREAMING-UNSIGNED-PAYLOAD-TRAILER
     0\\r\\n x-amz-checksum-crc32:wQiPHw==\\r\\n \\r\\n
 
-A chunk's signature is over the one before it, the first over the request's. A chunk of any size passes in
-pieces: its bytes go on before its signature is compared, and a wrong one ends the body in an error.
+A chunk's signature covers the previous chunk's signature, the first one the request's. A chunk of any size is passed on
+in pieces as it arrives: its signature is compared after its last byte, and a wrong one fails the body.
 
 Source: AWS "Signature Calculations for the Authorization Header: Transferring Payload in Multiple Chunks",
 "… Including Trailing Headers".
@@ -20,8 +20,8 @@ import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from dredge.gateway.checksums import Expected
-from dredge.gateway.failures import S3Error
+from dredge.gateway.checksums import ExpectedChecksum
+from dredge.gateway.errors import S3Error
 from dredge.gateway.sigv4 import ALGORITHM, Claim, sign
 
 SIGNED = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
@@ -37,11 +37,11 @@ _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})(?:;chunk-signature=([0-9a-f]{64}))?")
 
 
 class Signatures:
-    """The chain of signatures over a body's chunks.
+    """The chain of signatures over the chunks of a body.
 
     Args:
-        key: of the request's scope.
-        claim: the request's own signature, the first of the chain.
+        key: signing key of the request's scope.
+        claim: the request's signature, first in the chain.
     """
 
     def __init__(self, key: bytes, claim: Claim) -> None:
@@ -50,51 +50,51 @@ class Signatures:
         self._previous = claim.signature
 
     def check_chunk(self, found: str, digest: str) -> None:
-        """Compare a chunk's signature; it becomes the one before."""
+        """Check the signature of the next chunk, whose data has the given SHA-256; raises S3Error."""
         self._check(found, f"{ALGORITHM}-PAYLOAD", f"{_EMPTY}\n{digest}")
 
     def check_trailers(self, found: str, digest: str) -> None:
-        """Compare the signature over the trailers."""
+        """Check the signature over the trailers; raises S3Error."""
         self._check(found, f"{ALGORITHM}-TRAILER", digest)
 
     def _check(self, found: str, kind: str, last: str) -> None:
-        text = f"{kind}\n{self._claim.stamp}\n{self._claim.scope}\n{self._previous}\n{last}"
+        text = f"{kind}\n{self._claim.timestamp}\n{self._claim.scope}\n{self._previous}\n{last}"
         if not hmac.compare_digest(sign(self._key, text).hex(), found):
             raise S3Error("SignatureDoesNotMatch", "The signature of a chunk does not match its bytes.")
         self._previous = found
 
 
 class _Source:
-    """Bytes that come in pieces, read as lines or by count."""
+    """A stream of byte pieces, read by line or by size."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
-        self._held = b""
-        self._at = 0
+        self._buffer = b""
+        self._offset = 0
 
     def line(self) -> bytes:
-        """The next line, without its end."""
-        while (end := self._held.find(b"\r\n", self._at)) < 0:
-            if len(self._held) - self._at > _LINE_MAX:
+        """Read the next line, without its line break."""
+        while (end := self._buffer.find(b"\r\n", self._offset)) < 0:
+            if len(self._buffer) - self._offset > _LINE_MAX:
                 raise S3Error("IncompleteBody")
             self._more()
-        line = self._held[self._at : end]
-        self._at = end + 2
+        line = self._buffer[self._offset : end]
+        self._offset = end + 2
         return line
 
     def take(self, count: int) -> Iterator[bytes]:
-        """So many bytes, in pieces."""
+        """Read `count` bytes, in pieces."""
         while count:
-            if self._at == len(self._held):
+            if self._offset == len(self._buffer):
                 self._more()
-            piece = self._held[self._at : self._at + count]
-            self._at += len(piece)
+            piece = self._buffer[self._offset : self._offset + count]
+            self._offset += len(piece)
             count -= len(piece)
             yield piece
 
     def end(self) -> None:
-        """Nothing may be left; one empty line, which some clients send, is no harm."""
-        rest = self._held[self._at :] + b"".join(self._pieces)
+        """Check that nothing is left but one empty line, which some clients send."""
+        rest = self._buffer[self._offset :] + b"".join(self._pieces)
         if rest not in (b"", b"\r\n"):
             raise S3Error("IncompleteBody")
 
@@ -102,23 +102,26 @@ class _Source:
         piece = next(self._pieces, b"")
         if not piece:
             raise S3Error("IncompleteBody")
-        self._held = self._held[self._at :] + piece if self._at < len(self._held) else piece
-        self._at = 0
+        self._buffer = self._buffer[self._offset :] + piece if self._offset < len(self._buffer) else piece
+        self._offset = 0
 
 
 def decode(
-    pieces: Iterable[bytes], mode: str, signatures: Signatures, trailers: Mapping[str, Expected]
+    pieces: Iterable[bytes], mode: str, signatures: Signatures, trailers: Mapping[str, ExpectedChecksum]
 ) -> Iterator[bytes]:
-    """Yield the bytes inside the encoding.
+    """Decode a body.
 
     Args:
-        pieces: the body as it came.
+        pieces: the encoded body.
         mode: one of MODES.
-        signatures: of the chunks; not asked in an unsigned mode.
-        trailers: the checksums that were announced, by name; they are told their values.
+        signatures: verifies the chunks; unused in an unsigned mode.
+        trailers: announced checksums by trailer name; their values are set from the trailers.
+
+    Yields:
+        The decoded bytes.
 
     Raises:
-        S3Error: a chunk's signature is wrong, the body ends early, or it is not so encoded.
+        S3Error: a signature is wrong, the body ends early, or the encoding is malformed.
     """
     source = _Source(pieces)
     is_signed = mode != UNSIGNED_TRAILER
@@ -146,7 +149,9 @@ def decode(
     source.end()
 
 
-def _read_trailers(source: _Source, signatures: Signatures | None, trailers: Mapping[str, Expected]) -> None:
+def _read_trailers(
+    source: _Source, signatures: Signatures | None, trailers: Mapping[str, ExpectedChecksum]
+) -> None:
     lines: list[bytes] = []
     signature = ""
     for _ in range(_TRAILERS_MAX):

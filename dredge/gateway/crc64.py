@@ -1,8 +1,8 @@
-"""CRC-64/NVME, which the newest AWS clients send by default, at some hundred MB/s without compiled code.
+"""CRC-64/NVME, the default checksum of recent AWS clients, at some hundred MB/s with numpy alone.
 
-A CRC is linear over GF(2). So a long piece is laid out as many short rows, all rows are stepped at once with
-numpy, and the rows' values are folded in pairs: the left one is moved over the right one's length (a linear
-map of 64 bits, kept as eight tables of 256) and added to it.
+A CRC is linear over GF(2). So data is laid out as many short rows, the CRCs of all rows are advanced together with
+numpy, and then combined in pairs: the left one is shifted over the right one's length (a linear map of 64 bits, stored
+as eight tables of 256) and added to it.
 
     rows (64 bytes each)   r0 r1 r2 r3 …
     folded                 shift(r0) ^ r1, shift(r2) ^ r3, … until one is left
@@ -21,17 +21,20 @@ import numpy as np
 _POLYNOMIAL = 0x9A6C9329AC4BC9B5  # reflected
 _MASK = (1 << 64) - 1
 _ROW_BYTES = 64
-_ROWS = 4096  # rows stepped at once: 256 KiB
+_ROWS = 4096  # rows per step: 256 KiB
 
 type _Words = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 
 
 def crc64_nvme(data: bytes, value: int = 0) -> int:
-    """Go on with a CRC.
+    """Extend a CRC.
 
     Args:
-        data: more bytes.
-        value: the CRC of what came before; 0 at the beginning.
+        data: bytes to add.
+        value: CRC of the preceding bytes; 0 if there are none.
+
+    Returns:
+        The CRC of all bytes, as an unsigned 64-bit integer.
     """
     register = value ^ _MASK
     view = memoryview(data)
@@ -47,7 +50,7 @@ def crc64_nvme(data: bytes, value: int = 0) -> int:
 
 
 def _rows(view: memoryview, rows: int) -> _Words:
-    """The register behind each row, each begun at 0."""
+    """Return the CRC register after each row, starting each from 0."""
     table = _byte_table()
     columns = np.ascontiguousarray(np.frombuffer(view, np.uint8).reshape(rows, _ROW_BYTES).T)
     registers = np.zeros(rows, np.uint64)
@@ -57,7 +60,7 @@ def _rows(view: memoryview, rows: int) -> _Words:
 
 
 def _fold(registers: _Words, before: int, size: int) -> int:
-    """Put the rows' registers together, and what came before them in front."""
+    """Combine the rows' registers with the register of the bytes before them."""
     distance = _ROW_BYTES
     while len(registers) > 1:
         registers = _shift(registers[0::2], distance) ^ registers[1::2]
@@ -67,7 +70,7 @@ def _fold(registers: _Words, before: int, size: int) -> int:
 
 
 def _shift(registers: _Words, distance: int) -> _Words:
-    """Move registers over so many zero bytes (a power of two times a row)."""
+    """Advance registers over `distance` zero bytes (a power of two times the row size)."""
     tables = _shift_tables(distance)
     moved = np.zeros_like(registers)
     for index in range(8):
@@ -92,7 +95,7 @@ def _byte_table_list() -> list[int]:
 
 @cache
 def _shift_tables(distance: int) -> _Words:
-    """Eight tables of 256: what each byte of a register becomes behind so many zero bytes."""
+    """Build eight tables of 256: what each byte of a register becomes after `distance` zero bytes."""
     tables = (
         np.arange(256, dtype=np.uint64)[None, :] << (np.arange(8, dtype=np.uint64) * np.uint64(8))[:, None]
     )

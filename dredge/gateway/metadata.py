@@ -1,8 +1,8 @@
-"""User metadata: headers `x-amz-meta-*`, kept in entries as lakeFS keeps them.
+"""User metadata: headers `x-amz-meta-*`, stored in entries as lakeFS stores them.
 
     x-amz-meta-Colour: blue   ->   {"X-Amz-Meta-colour": "blue"}
 
-Values that are not ASCII travel encoded (RFC 2047) or as UTF-8 bytes; answers encode them.
+Values that are not ASCII are accepted encoded (RFC 2047) or as UTF-8 bytes; responses encode them.
 
 Source: lakeFS pkg/gateway/operations/operation_utils.go.
 """
@@ -15,18 +15,18 @@ from collections.abc import Mapping
 from email.errors import HeaderParseError
 from email.header import decode_header
 
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 from dredge.gateway.sigv4 import RawRequest
 
-KEPT_PREFIX = "X-Amz-Meta-"
-BYTES_MAX = 2048
+STORED_PREFIX = "X-Amz-Meta-"
+BYTES_MAX = 2048  # names and values together
 _PREFIX = b"x-amz-meta-"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ENCODED = re.compile(r"=\?[^?]+\?[bBqQ]\?[^?]*\?=")
 
 
 def read_metadata(request: RawRequest) -> dict[str, str]:
-    """The metadata of an upload.
+    """Read the user metadata of an upload; values of a repeated header are joined by commas.
 
     Raises:
         S3Error: more than 2 KB.
@@ -41,17 +41,17 @@ def read_metadata(request: RawRequest) -> dict[str, str]:
             if size > BYTES_MAX:
                 raise S3Error("MetadataTooLarge")
             if _NAME.fullmatch(name):
-                kept = found.get(KEPT_PREFIX + name)
-                found[KEPT_PREFIX + name] = value if kept is None else f"{kept},{value}"
+                earlier = found.get(STORED_PREFIX + name)
+                found[STORED_PREFIX + name] = value if earlier is None else f"{earlier},{value}"
     return found
 
 
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Headers of an answer; entries made otherwise (REST) have metadata that S3 does not show."""
+    """Build response headers; metadata that was not set through S3 is left out."""
     headers: dict[str, str] = {}
     missing = 0
     for key, value in metadata.items():
-        name = key.removeprefix(KEPT_PREFIX)
+        name = key.removeprefix(STORED_PREFIX)
         if name == key:
             continue
         if _NAME.fullmatch(name):

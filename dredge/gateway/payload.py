@@ -1,4 +1,4 @@
-"""The body of a request: decoded, compared with everything that was said of it, and never held whole."""
+"""The body of a request: decoded, verified against the request's headers and trailers, streamed."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
 
-from dredge.gateway.checksums import PREFIX, Expected
+from dredge.gateway.checksums import PREFIX, ExpectedChecksum
 from dredge.gateway.chunks import MODES, Signatures, decode
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 from dredge.gateway.sigv4 import UNSIGNED, Claim, RawRequest
 
-# What may stand behind the algorithm in such a header without being a value.
-_NO_ALGORITHM = frozenset({"x-amz-checksum-type", "x-amz-checksum-algorithm", "x-amz-checksum-mode"})
+# Headers with the prefix of a checksum that are not one.
+_NOT_A_CHECKSUM = frozenset({"x-amz-checksum-type", "x-amz-checksum-algorithm", "x-amz-checksum-mode"})
 
 
 class Payload:
-    """What a verified request says of its body, and the body.
+    """The body of a request whose signature has been verified.
 
     Args:
-        request: with its headers.
-        claim: its signature, verified.
-        secret: of the key that signed.
-        pieces: the body as it comes.
+        request: the request, for its headers.
+        claim: its signature.
+        secret: secret of the key that signed it.
+        pieces: the raw body.
     """
 
     def __init__(self, request: RawRequest, claim: Claim, secret: str, pieces: Iterable[bytes]) -> None:
@@ -32,14 +32,14 @@ class Payload:
         self._pieces = pieces
 
     def open(self, *, checksums: bool = True) -> Iterator[bytes]:
-        """Yield the body's bytes. The comparisons come behind the last piece.
+        """Return an iterator over the decoded body, which verifies it after the last byte.
 
         Args:
-            checksums: compare those in headers too. They mean something else where a body only describes an
-                object (completing a multipart upload).
+            checksums: verify checksum headers too. When completing a multipart upload they are those of the
+                object and not of the body.
 
         Raises:
-            S3Error: at once, when the headers make no sense; at the end, when the body is not what they say.
+            S3Error: at once for malformed headers; from the iterator, if the body does not match them.
         """
         headers = self._header_checksums() if checksums else []
         payload = self._claim.payload
@@ -48,22 +48,22 @@ class Payload:
             trailers = self._trailers()
             signatures = Signatures(self._claim.signing_key(self._secret), self._claim)
             inner = decode(self._pieces, payload, signatures, trailers)
-            return _compared(inner, [*headers, *trailers.values()], length=length)
+            return _verified(inner, [*headers, *trailers.values()], length=length)
         if payload == UNSIGNED:
-            return _compared(self._pieces, headers)
+            return _verified(self._pieces, headers)
         if payload.startswith("STREAMING-"):
             raise S3Error("NotImplemented", f"The signing of bodies as {payload} is not implemented")
-        return _compared(self._pieces, headers, sha256=payload)
+        return _verified(self._pieces, headers, sha256=payload)
 
     def read(self, limit: int, *, checksums: bool = True) -> bytes:
-        """Read a small body whole.
+        """Read a whole body.
 
         Args:
-            limit: its largest size.
+            limit: maximum size in bytes.
             checksums: see `open`.
 
         Raises:
-            S3Error: as `open`, or it is larger.
+            S3Error: see `open`; or it exceeds the limit.
         """
         parts: list[bytes] = []
         size = 0
@@ -77,31 +77,31 @@ class Payload:
     def _decoded_length(self) -> int:
         text = self._request.text("x-amz-decoded-content-length")
         if not (text.isascii() and text.isdecimal()):
-            raise S3Error("MissingContentLength", "x-amz-decoded-content-length must be given")
+            raise S3Error("MissingContentLength", "x-amz-decoded-content-length is required")
         return int(text)
 
-    def _trailers(self) -> dict[str, Expected]:
+    def _trailers(self) -> dict[str, ExpectedChecksum]:
         names = [name.strip().lower() for name in self._request.text("x-amz-trailer").split(",")]
-        return {name: Expected(name) for name in names if name}
+        return {name: ExpectedChecksum(name) for name in names if name}
 
-    def _header_checksums(self) -> list[Expected]:
+    def _header_checksums(self) -> list[ExpectedChecksum]:
         found = []
         for raw_name, raw_value in self._request.headers:
             if raw_name.startswith(PREFIX.encode()) or raw_name == b"content-md5":
                 name = raw_name.decode("latin-1")
-                if name not in _NO_ALGORITHM:
-                    found.append(Expected(name, raw_value.decode("latin-1").strip()))
+                if name not in _NOT_A_CHECKSUM:
+                    found.append(ExpectedChecksum(name, raw_value.decode("latin-1").strip()))
         return found
 
 
-def _compared(
+def _verified(
     pieces: Iterable[bytes],
-    checksums: list[Expected],
+    checksums: list[ExpectedChecksum],
     *,
     sha256: str | None = None,
     length: int | None = None,
 ) -> Iterator[bytes]:
-    """Pass a body on, and compare it when it ended."""
+    """Yield the pieces of a body, then check its length, hash and checksums."""
     digest = hashlib.sha256() if sha256 is not None else None
     size = 0
     for piece in pieces:

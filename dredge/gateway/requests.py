@@ -1,4 +1,4 @@
-"""A request as a handler of the gateway sees it: signature verified, names taken apart, rights asked."""
+"""A request as a handler of the gateway sees it: signature verified, key parsed, permissions at hand."""
 
 from __future__ import annotations
 
@@ -7,84 +7,84 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote, unquote_to_bytes
 
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 from dredge.gateway.payload import Payload
 from dredge.gateway.sigv4 import RawRequest
 from dredge.graveler.catalog import Catalog
 
-SMALL_XML = 4 << 20  # 1,000 keys of 1,024 bytes with every third character escaped
+XML_BODY_MAX = 4 << 20  # bytes: 1,000 keys of 1,024 bytes with every third character escaped
 
 
-class Key(Protocol):
-    """A key pair and whose it is."""
+class AccessKey(Protocol):
+    """A key pair and its owner."""
 
     @property
     def user(self) -> str:
-        """Name of the user."""
+        """Name of the owner."""
 
     @property
     def secret(self) -> str:
-        """What signatures are made with."""
+        """Secret access key, which signs requests."""
 
 
-class Gatekeeper(Protocol):
-    """Who may use the server."""
+class AccessControl(Protocol):
+    """Access keys and permissions of users."""
 
-    def identify(self, access_key_id: str) -> Key:
-        """Find a key; raises any DredgeError when there is none."""
+    def identify(self, access_key_id: str) -> AccessKey:
+        """Find a key; raises a DredgeError if there is none."""
 
     def allows(self, user: str, action: str, resource: str) -> bool:
-        """Whether a user may do an action (`fs:ReadObject`) on a resource (`arn:lakefs:fs:::repository/…`)."""
+        """Whether a user may perform an action (`fs:ReadObject`) on a resource (`arn:lakefs:fs:::repository/…`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a URL, a copy source or a listing's prefix names.
+    """What a URL, a copy source or the prefix of a listing names.
 
     Attributes:
-        repository: the bucket.
-        ref: first part of the key: a branch, or any ref for reading.
-        path: the rest of the key, raw.
-        whole: whether there is a path at all: `main/` has an empty one, `main` none.
+        repository: repository name, the bucket.
+        ref: first part of the key: a branch, or any ref for reads.
+        path: rest of the key, not normalised.
+        has_path: whether the key contains a slash: `main/` has an empty path, `main` has none.
     """
 
     repository: str
     ref: str = ""
     path: str = ""
-    whole: bool = False
+    has_path: bool = False
 
     @classmethod
     def of_key(cls, repository: str, key: str) -> Target:
-        """Take a key apart."""
+        """Split a key into ref and path."""
         ref, slash, path = key.partition("/")
         return cls(repository, ref, path, bool(slash))
 
     @classmethod
     def of_url(cls, encoded: bytes) -> Target:
-        """Take a path-style URL apart: `/<repository>/<ref>/<path>`, nothing of it normalised.
+        """Parse the path of a path-style URL, `/<repository>/<ref>/<path>`, without normalising it.
 
         Raises:
-            S3Error: it is not UTF-8.
+            S3Error: not UTF-8.
         """
-        repository, _, key = decoded(encoded).removeprefix("/").partition("/")
+        repository, _, key = percent_decoded(encoded).removeprefix("/").partition("/")
         return cls.of_key(repository, key)
 
     @property
     def arn(self) -> str:
-        """The object as policies name it: without its branch."""
+        """ARN of the object; the branch is not part of it."""
         return f"{repository_arn(self.repository)}/object/{self.path}"
 
 
 def repository_arn(repository: str) -> str:
-    """A repository as policies name it."""
+    """ARN of a repository."""
     return f"arn:lakefs:fs:::repository/{repository}"
 
 
-def decoded(encoded: bytes) -> str:
-    """Undo percent-encoding.
+def percent_decoded(encoded: bytes) -> str:
+    """Decode percent-encoding.
 
     Raises:
-        S3Error: the bytes are not UTF-8.
+        S3Error: not UTF-8.
     """
     try:
         return unquote_to_bytes(encoded).decode()
@@ -97,14 +97,14 @@ class S3Request:
     """One verified request.
 
     Attributes:
-        catalog: to ask.
-        raw: headers and all.
+        catalog: serves the request.
+        raw: the request as received.
         target: what the URL names.
-        query: parameters, decoded; of several with one name, the first.
+        query: decoded query parameters; the first value of a repeated one.
         payload: the body.
-        user: who signed.
-        gatekeeper: knows what the user may do.
-        base_url: `http://host` as the client spelled it.
+        user: name of the user who signed.
+        access_control: permissions of users.
+        base_url: `http://host`, with the Host header of the request.
     """
 
     catalog: Catalog
@@ -113,16 +113,16 @@ class S3Request:
     query: Mapping[str, str]
     payload: Payload
     user: str
-    gatekeeper: Gatekeeper
+    access_control: AccessControl
     base_url: str
 
     @property
     def repository(self) -> str:
-        """Name of the repository in the URL."""
+        """Repository name in the URL."""
         return self.target.repository
 
     def header(self, name: str) -> str:
-        """A header, "" when it is not there; bytes that are UTF-8 are read so."""
+        """Return a header, decoded as UTF-8 if valid, otherwise as Latin-1; "" if it is missing."""
         text = self.raw.text(name)
         try:
             return text.encode("latin-1").decode()
@@ -130,19 +130,19 @@ class S3Request:
             return text
 
     def require(self, action: str, resource: str) -> None:
-        """Ask for a right.
+        """Check a permission of the user.
 
         Raises:
-            S3Error: AccessDenied.
+            S3Error: AccessDenied, it is missing.
         """
-        if not self.gatekeeper.allows(self.user, action, resource):
+        if not self.access_control.allows(self.user, action, resource):
             raise S3Error("AccessDenied")
 
     def number(self, name: str, default: int, largest: int) -> int:
-        """A number of the query; larger ones count as the largest.
+        """Return a non-negative integer of the query, at most `largest`.
 
         Raises:
-            S3Error: InvalidArgument.
+            S3Error: InvalidArgument, not such a number.
         """
         text = self.query.get(name, "")
         if not text:
@@ -152,11 +152,11 @@ class S3Request:
         return min(int(text), largest)
 
     def xml(self, *, checksums: bool = True) -> bytes:
-        """The body of a request that takes XML, compared with its signature."""
-        return self.payload.read(SMALL_XML, checksums=checksums)
+        """Read and verify an XML body."""
+        return self.payload.read(XML_BODY_MAX, checksums=checksums)
 
     def content(self) -> bytes | Iterator[bytes]:
-        """The body of an upload: small ones whole, larger ones in pieces."""
+        """Return the body of an upload: bytes if it is small, otherwise an iterator."""
         pieces = self.payload.open()
         length = self.raw.text("content-length")
         if length.isdecimal() and int(length) <= 64 << 10:
@@ -164,10 +164,13 @@ class S3Request:
         return pieces
 
     def copy_source(self) -> Target | None:
-        """What `x-amz-copy-source` names: `[/]<repository>/<ref>/<path>`, encoded; None without the header.
+        """Parse `x-amz-copy-source`, `[/]<repository>/<ref>/<path>`, percent-encoded.
+
+        Returns:
+            The source; None without the header.
 
         Raises:
-            S3Error: InvalidArgument.
+            S3Error: malformed, or it names an object version.
         """
         header = self.raw.text("x-amz-copy-source")
         if not header:

@@ -1,7 +1,7 @@
-"""Every operation: method, what the URL names, which query parameter asks for it, handler.
+"""Every operation: HTTP method, level of the URL, query parameter that selects it, handler.
 
-A parameter that names a part of S3 which is not here (`?acl`, `?policy`, …) is refused: it must never be taken
-for the plain operation, which would overwrite an object with its own access list.
+A query parameter for an unsupported subresource (`?acl`, `?policy`, …) is refused. Ignoring it would run the plain
+operation, which for `PUT ?acl` overwrites the object with its access list.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from starlette.responses import Response
 
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 from dredge.gateway.handlers import buckets, listing, multipart, reading, writing
 from dredge.gateway.requests import S3Request, Target
 from dredge.graveler.refs.names import PATH_BYTES_MAX
@@ -19,7 +19,7 @@ type Handler = Callable[[S3Request], Response]
 
 SERVICE, BUCKET, OBJECT = "service", "bucket", "object"
 
-# (method, place, parameter): the first row that fits, so those with a parameter come first.
+# (method, level, query parameter, handler): the first matching row is used, so rows with a parameter come first.
 OPERATIONS: tuple[tuple[str, str, str, Handler], ...] = (
     ("GET", OBJECT, "uploadId", multipart.list_parts),
     ("GET", OBJECT, "tagging", reading.get_object_tagging),
@@ -42,7 +42,7 @@ OPERATIONS: tuple[tuple[str, str, str, Handler], ...] = (
     ("GET", SERVICE, "", buckets.list_buckets),
 )
 
-UNSUPPORTED = frozenset(
+UNSUPPORTED_SUBRESOURCES = frozenset(
     {
         "accelerate",
         "acl",
@@ -80,26 +80,34 @@ UNSUPPORTED = frozenset(
 )
 
 
-def find(method: str, target: Target, query: Mapping[str, str]) -> Handler:
-    """Choose the handler.
+def find_handler(method: str, target: Target, query: Mapping[str, str]) -> Handler:
+    """Find the handler of a request.
+
+    Args:
+        method: HTTP method.
+        target: what the URL names.
+        query: decoded query parameters.
 
     Raises:
-        S3Error: there is none.
+        S3Error: no such operation.
     """
-    place = SERVICE if not target.repository else OBJECT if target.ref and target.path else BUCKET
-    if place == BUCKET and target.ref:
-        # "/<repository>/main" and "/<repository>/main/" are no objects, and could never be any.
+    level = SERVICE if not target.repository else OBJECT if target.ref and target.path else BUCKET
+    if level == BUCKET and target.ref:
+        # "/<repository>/main" and "/<repository>/main/" are not objects and can never be.
         raise S3Error("NoSuchKey" if method in ("GET", "HEAD") else "InvalidURI", "A key is <branch>/<path>.")
-    if place == OBJECT and len(target.path.encode()) > PATH_BYTES_MAX:
+    if level == OBJECT and len(target.path.encode()) > PATH_BYTES_MAX:
         raise S3Error("KeyTooLongError")
-    for row_method, row_place, parameter, handler in OPERATIONS:
-        if (row_method, row_place) != (method, place) or (parameter and parameter not in query):
+    for row_method, row_level, parameter, handler in OPERATIONS:
+        if (row_method, row_level) != (method, level) or (parameter and parameter not in query):
             continue
-        if not parameter and not UNSUPPORTED.isdisjoint(query):
+        if not parameter and not UNSUPPORTED_SUBRESOURCES.isdisjoint(query):
             break
         if parameter == "list-type" and query["list-type"] != "2":
             continue
         return handler
-    if not UNSUPPORTED.isdisjoint(query) or (method, place) in (("DELETE", BUCKET), ("POST", BUCKET)):
+    if not UNSUPPORTED_SUBRESOURCES.isdisjoint(query) or (method, level) in (
+        ("DELETE", BUCKET),
+        ("POST", BUCKET),
+    ):
         raise S3Error("ERRLakeFSNotSupported")
     raise S3Error("MethodNotAllowed")

@@ -1,13 +1,13 @@
-"""AWS Signature Version 4, the server's side: what a request claims, and whether its signature is right.
+"""AWS Signature Version 4 on the server side: parsing and verifying the signature of a request.
 
     string to sign      AWS4-HMAC-SHA256 \\n 20130524T000000Z \\n 20130524/us-east-1/s3/aws4_request \\n
                         hex(sha256(canonical request))
     canonical request   method \\n path \\n query \\n header:value… \\n signed names \\n hash of the body
 
-A signature may be in the Authorization header or, pre-signed, in the query. Everything is taken from the raw
-bytes of the request: the path is decoded once and encoded again in AWS's own way, so a client may spell it
-as it likes. Stricter than lakeFS, as AWS is: every `x-amz-*` header that is sent must be signed, so must
-`host`; the hash of the body must be given; a pre-signed URL lives as long as it says, not 15 minutes.
+A signature is in the Authorization header or, pre-signed, in the query. All inputs are the raw bytes of the request:
+the path is decoded once and encoded again by AWS's rules, so clients may encode it in any way. Like AWS and stricter
+than lakeFS: `host` and every `x-amz-*` header must be signed; the hash of the body is required; a pre-signed URL is
+valid for the time it states, not for 15 minutes.
 
 Source: AWS "Authenticating Requests: Using the Authorization Header" and "… Using Query Parameters".
 """
@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 UNSIGNED = "UNSIGNED-PAYLOAD"
 SKEW_MAX = timedelta(minutes=15)
-EXPIRES_MAX = 7 * 24 * 3600
+EXPIRES_MAX = 7 * 24 * 3600  # seconds
 _TIME = "%Y%m%dT%H%M%SZ"
 _CREDENTIAL = r"([^/,\s]+)/(\d{8})/([\w-]+)/([\w-]+)/aws4_request"
 _HEADER = re.compile(
@@ -46,9 +46,9 @@ class RawRequest:
     """The parts of a request that are signed, as they came over the wire.
 
     Attributes:
-        method: of HTTP.
-        path: before the question mark, encoded.
-        query: behind it, encoded.
+        method: HTTP method.
+        path: before the question mark, percent-encoded.
+        query: after it, percent-encoded.
         headers: in order; names in lower case.
     """
 
@@ -58,7 +58,7 @@ class RawRequest:
     headers: Headers
 
     def pairs(self) -> list[tuple[bytes, bytes]]:
-        """Query parameters, decoded, in order; those without `=` have an empty value."""
+        """Return the decoded query parameters in order; one without `=` has an empty value."""
         found = []
         for field in self.query.split(b"&"):
             if field:
@@ -67,34 +67,34 @@ class RawRequest:
         return found
 
     def values(self, name: str) -> list[bytes]:
-        """All values of a header."""
+        """Return all values of a header."""
         wanted = name.encode()
         return [value for key, value in self.headers if key == wanted]
 
     def text(self, name: str) -> str:
-        """A header's value; several are joined by a comma; "" when it is not there."""
+        """Return a header's value; several are joined by commas, a missing one is ""."""
         return b",".join(self.values(name)).decode("latin-1").strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request says of its signature.
+    """The signature of a request and its parameters, as sent and not yet verified.
 
     Attributes:
-        access_key_id: whose key.
-        day, region, service: the scope.
-        moment: when it was signed, aware UTC.
-        signed_headers: names, as spelled and in the order given.
+        access_key_id: key that signed.
+        day, region, service: credential scope; `day` is YYYYMMDD.
+        signed_at: aware UTC.
+        signed_headers: header names, spelled and ordered as sent.
         signature: 64 hex digits.
-        payload: hash of the body, or one of AWS's words in its place.
-        expires: life of a pre-signed URL in seconds; None for a signature in the header.
+        payload: SHA-256 of the body in hex, or one of AWS's constants in its place.
+        expires: lifetime of a pre-signed URL in seconds; None for a signature in the header.
     """
 
     access_key_id: str
     day: str
     region: str
     service: str
-    moment: datetime
+    signed_at: datetime
     signed_headers: tuple[str, ...]
     signature: str
     payload: str
@@ -102,16 +102,16 @@ class Claim:
 
     @property
     def scope(self) -> str:
-        """The scope as strings to sign have it."""
+        """The scope as it appears in the string to sign."""
         return f"{self.day}/{self.region}/{self.service}/aws4_request"
 
     @property
-    def stamp(self) -> str:
-        """The moment as strings to sign have it."""
-        return self.moment.strftime(_TIME)
+    def timestamp(self) -> str:
+        """The time of signing as it appears in the string to sign."""
+        return self.signed_at.strftime(_TIME)
 
     def signing_key(self, secret: str) -> bytes:
-        """Derive the key of this scope from the secret."""
+        """Derive the signing key of this scope from the secret access key."""
         key = f"AWS4{secret}".encode()
         for part in (self.day, self.region, self.service, "aws4_request"):
             key = sign(key, part)
@@ -119,12 +119,12 @@ class Claim:
 
 
 def sign(key: bytes, text: str) -> bytes:
-    """HMAC-SHA256."""
+    """Return the HMAC-SHA256 of a text."""
     return hmac.digest(key, text.encode(), "sha256")
 
 
 def is_signed(headers: Headers, query: bytes) -> bool:
-    """Whether a request is meant for an S3 server: signed in AWS's way, also in the old one.
+    """Whether a request has an AWS signature, version 4 or 2, and so is meant for an S3 server.
 
     Source: lakeFS pkg/gateway/sig/sig.go (IsAWSSignedRequest).
     """
@@ -138,10 +138,10 @@ def is_signed(headers: Headers, query: bytes) -> bool:
 
 
 def read_claim(request: RawRequest) -> Claim:
-    """Find the signature of a request.
+    """Parse the signature of a request.
 
     Raises:
-        S3Error: there is none, two, or one that cannot be read.
+        S3Error: none, two, or a malformed one.
     """
     header = request.text("authorization")
     query = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.pairs()}
@@ -151,38 +151,38 @@ def read_claim(request: RawRequest) -> Claim:
 
 
 def verify(request: RawRequest, claim: Claim, secret: str, now: datetime) -> None:
-    """See whether a request was signed with a secret, lately.
+    """Verify the signature of a request.
 
     Args:
-        request: as it came.
-        claim: of that request.
-        secret: of the claimed key.
-        now: aware UTC.
+        request: the request.
+        claim: its signature.
+        secret: secret of the key it names.
+        now: current time, aware UTC.
 
     Raises:
-        S3Error: something unsigned that must be signed, another signature, too old, or of the future.
+        S3Error: a required header is unsigned, the signature is wrong, expired, or in the future.
     """
     _require_signed(request, claim)
     wanted = sign(claim.signing_key(secret), string_to_sign(request, claim)).hex()
     if not hmac.compare_digest(wanted, claim.signature):
         raise S3Error("SignatureDoesNotMatch")
-    if claim.moment - now > SKEW_MAX:
+    if claim.signed_at - now > SKEW_MAX:
         raise S3Error("RequestTimeTooSkewed")
     if claim.expires is None:
-        if now - claim.moment > SKEW_MAX:
+        if now - claim.signed_at > SKEW_MAX:
             raise S3Error("RequestTimeTooSkewed")
-    elif now > claim.moment + timedelta(seconds=claim.expires):
+    elif now > claim.signed_at + timedelta(seconds=claim.expires):
         raise S3Error("AccessDenied", "Request has expired")
 
 
 def string_to_sign(request: RawRequest, claim: Claim) -> str:
-    """The text that the signature is over."""
+    """Build the text that is signed."""
     digest = hashlib.sha256(canonical_request(request, claim)).hexdigest()
-    return f"{ALGORITHM}\n{claim.stamp}\n{claim.scope}\n{digest}"
+    return f"{ALGORITHM}\n{claim.timestamp}\n{claim.scope}\n{digest}"
 
 
 def canonical_request(request: RawRequest, claim: Claim) -> bytes:
-    """The request in the one spelling that both sides agree on."""
+    """Build the canonical request, the form that client and server sign."""
     path = quote_from_bytes(unquote_to_bytes(request.path), safe="/-_.~") or "/"
     pairs = sorted(
         (quote_from_bytes(name, safe="-_.~"), quote_from_bytes(value, safe="-_.~"))
@@ -204,7 +204,9 @@ def canonical_request(request: RawRequest, claim: Claim) -> bytes:
 def _canonical_header(request: RawRequest, name: str) -> bytes:
     values = request.values(name)
     if not values:
-        raise S3Error("SignatureDoesNotMatch", f"The header {name} was signed and is not there.")
+        raise S3Error(
+            "SignatureDoesNotMatch", f"The header {name} is in the list of signed headers but missing."
+        )
     return name.encode() + b":" + b",".join(b" ".join(value.split()) for value in values)
 
 
@@ -243,7 +245,7 @@ def _from_header(request: RawRequest, header: str) -> Claim:
         day=day,
         region=region,
         service=_service(service, code),
-        moment=_moment(stamp, day, code),
+        signed_at=_signing_time(stamp, day, code),
         signed_headers=tuple(names.split(";")),
         signature=signature,
         payload=_payload(payload),
@@ -275,7 +277,7 @@ def _from_query(request: RawRequest, query: Mapping[str, str]) -> Claim:
         day=day,
         region=region,
         service=_service(service, code),
-        moment=_moment(query["X-Amz-Date"], day, code),
+        signed_at=_signing_time(query["X-Amz-Date"], day, code),
         signed_headers=tuple(query["X-Amz-SignedHeaders"].split(";")),
         signature=query["X-Amz-Signature"],
         payload=_payload(request.text("x-amz-content-sha256") or UNSIGNED),
@@ -289,14 +291,14 @@ def _service(service: str, code: str) -> str:
     return service
 
 
-def _moment(stamp: str, day: str, code: str) -> datetime:
+def _signing_time(stamp: str, day: str, code: str) -> datetime:
     try:
-        moment = datetime.strptime(stamp, _TIME).replace(tzinfo=UTC)
+        signed_at = datetime.strptime(stamp, _TIME).replace(tzinfo=UTC)
     except ValueError:
         raise S3Error(code, f"The date {stamp!r} is not of the form YYYYMMDDTHHMMSSZ") from None
     if not stamp.startswith(day + "T"):
         raise S3Error(code, "The day of the credential is not the day of the request")
-    return moment
+    return signed_at
 
 
 def _payload(text: str) -> str:

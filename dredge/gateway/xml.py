@@ -1,9 +1,9 @@
-"""XML as S3 speaks it: answers written from nested pairs, request bodies read strictly.
+"""XML in S3's form: responses written from nested pairs, request bodies parsed strictly.
 
     document("Error", ("Code", "NoSuchKey"), ("Message", "…"))
 
-Characters that XML 1.0 cannot hold are written as references (`&#x1;`), as S3 does: a client that cannot read
-them fails, where a replacement would name another key. `encoding-type=url` is the way around.
+Characters that XML 1.0 does not allow are written as references (`&#x1;`), as S3 does: a client that cannot parse them
+fails, whereas a replacement character would name another key. `encoding-type=url` avoids them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from xml.etree import ElementTree
 
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -26,9 +26,9 @@ def document(root: str, *children: Node, namespace: bool = True) -> bytes:
     """Write a document.
 
     Args:
-        root: name of its element.
-        children: name and text, or name and children.
-        namespace: S3's answers have one, its errors have none.
+        root: name of the root element.
+        children: pairs of name and text, or of name and children.
+        namespace: whether to declare S3's namespace; its errors have none.
     """
     attribute = f' xmlns="{NAMESPACE}"' if namespace else ""
     parts = [_HEAD, f"<{root}{attribute}>"]
@@ -38,22 +38,26 @@ def document(root: str, *children: Node, namespace: bool = True) -> bytes:
     return "".join(parts).encode("utf-8", "surrogateescape")
 
 
-def moment(value: datetime | None) -> str:
-    """A time as S3 writes it: UTC, milliseconds."""
+def timestamp(value: datetime | None) -> str:
+    """Format an aware UTC time as S3 does, with milliseconds; None is the epoch."""
     if value is None:
         return "1970-01-01T00:00:00.000Z"
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
 
 
-def read(data: bytes, root: str) -> ElementTree.Element:
-    """Parse a request's body.
+def parse(data: bytes, root: str) -> ElementTree.Element:
+    """Parse a request body.
+
+    Args:
+        data: the body, UTF-8.
+        root: expected name of the root element.
 
     Raises:
-        S3Error: no XML, another document, or one with a DTD (entities can be made to grow without end).
+        S3Error: not XML, another root element, or a DTD (its entities can expand without bound).
     """
     try:
-        # Only UTF-8, and text goes to the parser: a document in another encoding could hide its DTD from the
-        # look at it (the parser follows a byte order mark, whatever it was told).
+        # The parser gets text and not bytes: a document in another encoding could hide its DTD from the check
+        # below, because the parser follows a byte order mark.
         text = data.decode()
         if "<!DOCTYPE" in text or "<!ENTITY" in text or "\0" in text:
             raise S3Error("MalformedXML")
@@ -66,12 +70,12 @@ def read(data: bytes, root: str) -> ElementTree.Element:
 
 
 def fields(element: ElementTree.Element) -> Mapping[str, str]:
-    """The texts of an element's children, by name."""
+    """Return the texts of an element's children by name."""
     return {local_name(child): child.text or "" for child in element}
 
 
 def local_name(element: ElementTree.Element) -> str:
-    """An element's name without its namespace: clients send S3's, an old one, or none."""
+    """Return an element's name without its namespace: clients send S3's, an older one, or none."""
     return element.tag.rpartition("}")[2]
 
 

@@ -130,9 +130,9 @@ class GCConfig:
         min_age_hours: objects younger than this are never candidates; at least 25.
         unsafe_min_age_seconds: replaces min_age_hours and may be shorter; for tests and demos on repositories
             that nobody else writes to.
-        max_delete_objects: more candidates than this hold the run; None is no limit.
-        max_delete_bytes: more bytes than this hold the run.
-        max_delete_percent: a larger share of the listed objects than this holds the run.
+        max_delete_objects: more candidates than this stop the run; None is no limit.
+        max_delete_bytes: more bytes than this stop the run.
+        max_delete_percent: a larger share of the listed objects than this stops the run.
         run_root: URI of the folder for run folders; None is the place inside the namespace that lakeFS's own
             collector uses.
         keep_tags: commits that a tag names stay active.

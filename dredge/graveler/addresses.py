@@ -1,13 +1,13 @@
 """Physical addresses, and the form in which Dredge compares them: the key relative to the namespace.
 
 A relative address is taken literally. A full one is a URI; inside the namespace (compared with a trailing
-slash, `s3`, `s3a` and `s3n` the same) its prefix is stripped, outside it says nothing about this namespace.
-A server on a local folder knows where the namespace `local://name` lies, and words its addresses as whole paths,
-`local:///…/name/key`; only the server knows the beginning, so every place of the name in them counts.
-The oldest entries do not say which of the two they hold (type 0): a known scheme makes them full.
+slash; `s3`, `s3a` and `s3n` are the same) its prefix is stripped; outside, it has no key in this namespace.
+A server on a local folder knows where the namespace `local://name` lies and writes addresses as whole paths,
+`local:///…/name/key`. Only the server knows how that path begins, so we try every occurrence of the name.
+The oldest entries do not say which kind they hold (type 0): those with a known scheme are full.
 
-A server reads a full address as a URI, not as text: `%20` may be a space to it, `?x` a query that is not
-part of the key, a trailing slash is trimmed. `canonical_address` reads it like the server;
+A server parses a full address as a URI: `%20` may stand for a space, `?x` is a query and not part of the
+key, a trailing slash is trimmed. `canonical_address` reads it like the server;
 `address_readings` gives every key that it may mean, so that whoever decides what is live can keep them all.
 
 Source: lakeFS pkg/block/namespace.go
@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 from dredge.errors import FormatError
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
-# Schemes that mean the same place. Taking two for one can only keep more.
+# Schemes that mean the same place. Treating two places as one can only keep more.
 _FAMILIES = {"s3a": "s3", "s3n": "s3", "local": "file", "mem": "memory", "http": "https", "gcs": "gs"}
 _KNOWN_TO_SERVER = frozenset({"s3", "gs", "http", "https", "local", "mem", "memory"})
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -90,7 +90,7 @@ def _full_readings(address: str, namespace: str) -> list[str | None]:
     resolved = literal
     if _parses(rest):
         decoded = unquote(path, errors="surrogateescape")
-        # A server keeps the escaped text where escaping the decoded one would not give it again.
+        # A server keeps the escaped text where escaping the decoded text would not reproduce it.
         key_text = (
             decoded if quote(decoded, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") == path else path
         )
@@ -101,7 +101,7 @@ def _full_readings(address: str, namespace: str) -> list[str | None]:
 
 
 def _whole_namespaces(address: str, namespace: str) -> list[str]:
-    """What a namespace that is only the name of a local folder may be as a whole path, by an address with one."""
+    """The whole paths that `local://name` may stand for, judging by an address that has a whole path."""
     (scheme, path), (namespace_scheme, root) = _split(address), _split(namespace)
     if not scheme == namespace_scheme == "file" or root.startswith("/") or not path.startswith("/"):
         return []

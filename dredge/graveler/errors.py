@@ -1,11 +1,14 @@
-"""What lakeFS's data model refuses, each with the HTTP status and the words a real server answers.
+"""The errors of lakeFS's data model, each with the HTTP status and the text that a real server answers.
 
     DredgeError
-    ├── RefusedError     BadRequestError (400) · ForbiddenError (403) · GoneError (410) · UnsupportedError
-    (501) ├── UnavailableError TooManyTriesError (429) ├── NotFoundError    MissingError (404) └──
-    ConflictError    NotUniqueError · MergeConflictError (409) · PreconditionError (412)
+    ├── RefusedError       BadRequestError (400) · ForbiddenError (403) · GoneError (410) ·
+    │                      UnsupportedError (501)
+    ├── UnavailableError   TooManyTriesError (429)
+    ├── NotFoundError      MissingError (404)
+    └── ConflictError      NotUniqueError · MergeConflictError · RevertParentError (409) ·
+                           PreconditionError (412)
 
-`str(error)` is the text of the API's error body; `status` is its code. A server needs no table of its own.
+`str(error)` is the message of the API's error body, `status` its code, so a server needs no table of its own.
 
 Source: lakeFS pkg/graveler/errors.go, pkg/api/apierrors.
 """
@@ -18,7 +21,7 @@ from dredge.errors import ConflictError, DredgeError, NotFoundError, RefusedErro
 
 
 class GravelerError(DredgeError):
-    """A rule of the data model said no.
+    """An operation that a rule of the data model forbids.
 
     Args:
         message: the text of the API's answer; each class has a default.
@@ -66,7 +69,7 @@ class TagNotFoundError(MissingError):
 
 
 class RefNotFoundError(MissingError):
-    """A ref expression that is no branch, no tag and no commit."""
+    """A ref expression that names no branch, tag or commit."""
 
     default = "not found"
 
@@ -90,7 +93,7 @@ class RulesNotFoundError(MissingError):
 
 
 class TaskNotFoundError(MissingError):
-    """No such task: never made, or purged."""
+    """No such task: it never existed, or it has been purged."""
 
     default = "not found"
 
@@ -99,7 +102,7 @@ class TaskNotFoundError(MissingError):
 
 
 class BadRequestError(GravelerError, RefusedError):
-    """The request cannot be done as asked, and would not be later either."""
+    """The request cannot be carried out as it stands, now or later."""
 
     status = 400
     default = "validation error"
@@ -112,19 +115,19 @@ class InvalidValueError(BadRequestError):
 
 
 class NoChangesError(BadRequestError):
-    """Nothing to commit or to merge."""
+    """There is nothing to commit or to merge."""
 
     default = "no changes"
 
 
 class NoMergeBaseError(BadRequestError):
-    """The two lines have no commit in common."""
+    """The two refs have no common ancestor."""
 
     default = "no merge base"
 
 
 class DirtyBranchError(BadRequestError):
-    """The branch has uncommitted changes, and the operation needs it clean."""
+    """The branch has uncommitted changes, and the operation requires that it has none."""
 
     default = "uncommitted changes (dirty branch)"
 
@@ -148,7 +151,7 @@ class ParentNumberError(BadRequestError):
 
 
 class LinkAddressError(BadRequestError):
-    """A physical address that was not handed out for this path, or too long ago."""
+    """A physical address that was not handed out for this path, or has expired."""
 
     default = "link address invalid"
 
@@ -160,7 +163,7 @@ class ContinuationTokenError(BadRequestError):
 
 
 class NamespaceInUseError(BadRequestError):
-    """Another repository claimed the storage namespace."""
+    """The storage namespace belongs to another repository."""
 
     default = "failed to create repository: storage namespace already in use"
 
@@ -169,7 +172,7 @@ class NamespaceInUseError(BadRequestError):
 
 
 class ForbiddenError(GravelerError, RefusedError):
-    """Not allowed, whatever the state."""
+    """The operation is not allowed."""
 
     status = 403
     default = "forbidden"
@@ -194,20 +197,20 @@ class DefaultBranchError(ForbiddenError):
 
 
 class GoneError(GravelerError, RefusedError):
-    """It was there and is not usable any more."""
+    """The resource existed and can no longer be used."""
 
     status = 410
     default = "gone"
 
 
 class RepositoryInDeletionError(GoneError):
-    """A deletion of the repository began and has not ended; only deleting again is possible."""
+    """A deletion of the repository has begun and not ended; the only thing possible is to delete it again."""
 
     default = "repository in deletion"
 
 
 class DataNotFoundError(GoneError, NotFoundError):
-    """The path exists, its object does not: the bytes were removed under lakeFS."""
+    """The path exists but its object does not: the bytes were removed behind lakeFS's back."""
 
     default = "No data"
 
@@ -242,7 +245,7 @@ class MergeConflictError(GravelerError, ConflictError):
 
 
 class RevertParentError(GravelerError, ConflictError):
-    """A merge commit was to be reverted without saying towards which parent."""
+    """A revert of a merge commit that does not say relative to which parent."""
 
     status = 409
     default = "must specify 1-based parent number for reverting merge commit"
@@ -256,14 +259,14 @@ class PreconditionError(GravelerError, ConflictError):
 
 
 class TooManyTriesError(GravelerError, UnavailableError):
-    """Others changed the branch again and again; the same call may work later."""
+    """The branch changed during every try; the same call may succeed later."""
 
     status = 429
     default = "Too many attempts, try again later"
 
 
 class UnsupportedError(GravelerError, RefusedError):
-    """This edition does not do that."""
+    """The embedded server does not support this operation."""
 
     status = 501
     default = "Not implemented"

@@ -1,4 +1,4 @@
-"""The canonical form in which lakeFS hashes things: identities of entries, ids of commits and tables.
+"""The canonical encoding that lakeFS hashes: for identities of entries, and ids of commits and tables.
 
     part      type byte, then
     bytes     00  int64(length)  the bytes
@@ -6,10 +6,10 @@
     int64     02  08  eight bytes, big endian      (a length is written in this form, type byte and all)
     strings   03  int64(number)  each as a string
     map       04  int64(number)  key and value of each as strings, keys in byte order
-    embedded  05  the SHA-256 of the embedded thing, as bytes
+    embedded  05  the SHA-256 of the embedded value, as bytes
 
-An `Ident` collects parts in order and gives the SHA-256 of all. Texts may be given as raw bytes, since a
-server hashes whatever bytes its strings hold.
+An `Ident` hashes parts in order. Strings may be given as raw bytes, since a server hashes whatever bytes its
+strings hold.
 
 Source: lakeFS pkg/ident/ident.go
 """
@@ -26,7 +26,7 @@ _EMPTY_MAP = b"\x04" + _INT.pack(2, 8, 0)
 
 
 class Ident:
-    """A hash being built; every method adds one part and gives the builder back."""
+    """A SHA-256 under construction; each method adds one part and returns the builder."""
 
     __slots__ = ("_hash",)
 
@@ -39,27 +39,27 @@ class Ident:
         return self
 
     def string(self, value: str | bytes) -> Self:
-        """Add a text."""
+        """Add a string."""
         self._hash.update(_string(value))
         return self
 
     def int64(self, value: int) -> Self:
-        """Add a number that fits 64 bits with sign."""
+        """Add a signed 64-bit integer."""
         self._hash.update(_int64(value))
         return self
 
     def strings(self, values: Sequence[str]) -> Self:
-        """Add a list of texts; their order counts."""
+        """Add a list of strings; their order matters."""
         self._hash.update(b"\x03" + _int64(len(values)) + b"".join(map(_string, values)))
         return self
 
     def string_map(self, values: Mapping[str, str] | Mapping[str, bytes]) -> Self:
-        """Add a map; the order of its items does not count."""
+        """Add a map; the order of its items does not matter."""
         self._hash.update(string_map(values))
         return self
 
     def embedded(self, other: Ident) -> Self:
-        """Add the hash of something that has an identity of its own."""
+        """Add the hash of a value that is hashed on its own."""
         self._hash.update(b"\x05")
         return self.raw(other.digest())
 

@@ -5,7 +5,7 @@
 An ascending xid counts Unix seconds. A descending one counts the seconds left until the year 4000, cut to 32
 bits, so that newer ids sort first: slices below `data/`, run ids.
 
-Source: L57 of docs/lakefs-behaviour.md (pkg/graveler/ref/manager.go, pkg/graveler/retention, rs/xid).
+Source: lakeFS pkg/graveler/ref/manager.go, pkg/graveler/retention; github.com/rs/xid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def new_xid(now: datetime) -> str:
     """Make an id that sorts after those of earlier seconds.
 
     Args:
-        now: aware time; seconds count.
+        now: aware; only whole seconds enter the id.
     """
     return _new(int(now.timestamp()) % _WRAP)
 
@@ -41,13 +41,13 @@ def new_descending_xid(now: datetime) -> str:
     """Make an id that sorts before those of earlier seconds.
 
     Args:
-        now: aware time; seconds count.
+        now: aware; only whole seconds enter the id.
     """
     return _new((_YEAR_4000 - int(now.timestamp())) % _WRAP)
 
 
 def ascending_time(xid: str) -> datetime:
-    """Tell when an ascending id was made, to the second.
+    """The time at which an ascending id was made, to the second.
 
     Raises:
         FormatError: not an xid.
@@ -56,7 +56,7 @@ def ascending_time(xid: str) -> datetime:
 
 
 def descending_time(xid: str) -> datetime:
-    """Tell when a descending id was made, to the second (right for the years 1970 to 2106).
+    """The time at which a descending id was made, to the second (correct for the years 1970 to 2106).
 
     Raises:
         FormatError: not an xid.
@@ -65,7 +65,7 @@ def descending_time(xid: str) -> datetime:
 
 
 def is_xid(text: str) -> bool:
-    """Say whether a text is an id as `new_xid` writes it."""
+    """Whether a string is an xid."""
     return len(text) == LENGTH and all(digit in _DIGITS for digit in text) and text[-1] in "0g"
 
 

@@ -1,4 +1,4 @@
-"""The only door to key-value stores. Start with `open_store`; `model.py` says what a store can do."""
+"""Key-value stores; database drivers are imported nowhere else. Start with `open_store` and `model.Store`."""
 
 from __future__ import annotations
 

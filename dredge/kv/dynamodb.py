@@ -1,14 +1,12 @@
-"""DynamoDB driver: the table of a real lakeFS.
+"""DynamoDB driver with the table of a real lakeFS.
 
-    hash key PartitionKey (binary) · range key ItemKey (binary) · attribute ItemValue (binary) · billed
-    on demand
+    hash key PartitionKey (binary) · range key ItemKey (binary) · attribute ItemValue (binary) · on-demand billing
 
-Gets and queries are consistent reads. The client's own retries are off, because they cannot tell what may be
-repeated: a throttled request was not carried out and is always tried again, slower each time; a lost answer
-is asked for again only where the request was a read. A conditional write whose answer was lost would
-otherwise fail on its own success.
+Gets and queries are consistent reads. The client's own retries are off, because it does not know which requests may be
+repeated: a throttled request had no effect and is always retried, with backoff; after a lost response only a read is
+retried. A conditional write that is repeated would fail because of its own success.
 
-Raw access to rows is in `dredge.kv.dynamodb_rows`.
+`dredge.kv.dynamodb_rows` has raw access to the rows.
 
 Source: L61 of docs/lakefs-behaviour.md (pkg/kv/dynamodb/store.go).
 """
@@ -42,7 +40,7 @@ _THROTTLED = frozenset(
         "TransactionInProgressException",
     }
 )
-_NO_ENTRY = frozenset(
+_FATAL_CODES = frozenset(
     {
         "AccessDeniedException",
         "UnrecognizedClientException",
@@ -59,12 +57,12 @@ _NO_ENTRY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """Where a table is.
+    """Address of a table.
 
     Args:
-        table: its name.
-        region: AWS region, or None for the environment's.
-        endpoint: another server than AWS's, or None for the environment's.
+        table: table name.
+        region: AWS region; None uses the environment's.
+        endpoint: URL of the service; None uses the environment's or AWS.
     """
 
     table: str
@@ -73,41 +71,41 @@ class TableAddress:
 
     @classmethod
     def parse(cls, url: str) -> TableAddress:
-        """Read `dynamodb://TABLE?region=…&endpoint=…`; without a table it is lakeFS's `kvstore`.
+        """Parse `dynamodb://TABLE?region=…&endpoint=…`; the default table is lakeFS's `kvstore`.
 
         Raises:
-            ConfigError: the URL holds credentials or words that mean nothing here.
+            ConfigError: the URL contains credentials or unknown parts.
         """
         parts = urlsplit(url)
         asked = parse_qs(parts.query)
         if "@" in parts.netloc + "".join(asked.get("endpoint", [])):
             raise ConfigError(
-                "a dynamodb:// URL takes no credentials: use AWS's environment variables or profiles"
+                "a dynamodb:// URL must not contain credentials: use AWS's environment variables or profiles"
             )
         unknown = sorted(set(asked) - {"region", "endpoint"})
         if unknown or parts.path.strip("/"):
             raise ConfigError(
-                f"dynamodb://TABLE?region=…&endpoint=… is expected; unknown: {unknown or parts.path}"
+                f"expected dynamodb://TABLE?region=…&endpoint=…; unknown: {unknown or parts.path}"
             )
         region, endpoint = (asked.get(name, [None])[0] for name in ("region", "endpoint"))
         return cls(parts.netloc or DEFAULT_TABLE, region, endpoint)
 
     @property
     def location(self) -> str:
-        """The table's name for reports."""
-        words = [f"region={self.region}"] if self.region else []
-        words += [f"endpoint={self.endpoint}"] if self.endpoint else []
-        return f"dynamodb://{self.table}" + (f"?{'&'.join(words)}" if words else "")
+        """The table's URL for reports."""
+        options = [f"region={self.region}"] if self.region else []
+        options += [f"endpoint={self.endpoint}"] if self.endpoint else []
+        return f"dynamodb://{self.table}" + (f"?{'&'.join(options)}" if options else "")
 
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """A key pair that does not come from the environment.
+    """AWS credentials that do not come from the environment.
 
     Args:
-        access_key_id: of the pair.
-        secret_access_key: of the pair.
-        session_token: of a temporary pair.
+        access_key_id: access key id.
+        secret_access_key: secret access key.
+        session_token: session token of temporary credentials.
     """
 
     access_key_id: str
@@ -116,14 +114,14 @@ class AwsKeys:
 
 
 class DynamoStore:
-    """A `Store` on a DynamoDB table; safe to share between threads.
+    """A `Store` on a DynamoDB table; thread-safe.
 
     Args:
         url: `dynamodb://TABLE?region=…&endpoint=…`. Credentials come from AWS's environment variables,
             profiles or instance roles.
-        create: make the table where it is missing; without it a missing table is a `ConfigError`.
-        sleep: how to wait, in seconds.
-        keys: instead of what the environment has.
+        create: create a missing table; otherwise a missing table is a `ConfigError`.
+        sleep: function that waits, in seconds.
+        keys: credentials in place of the environment's.
     """
 
     def __init__(
@@ -159,37 +157,37 @@ class DynamoStore:
         """Read a value.
 
         Raises:
-            KeyNotFoundError: the table answered, and has no such key.
-            UnavailableError: the table did not answer.
+            KeyNotFoundError: the service answered and the table does not have the key.
+            UnavailableError: the service did not answer.
         """
-        answer = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
-        if "Item" not in answer:
+        response = self.call("get_item", repeat=True, Key=item_key(partition, key), ConsistentRead=True)
+        if "Item" not in response:
             raise KeyNotFoundError(f"{show_key(partition, key)} is not in {self.location}")
-        value: bytes = answer["Item"][VALUE]["B"]
+        value: bytes = response["Item"][VALUE]["B"]
         return value
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         """Read a partition from `start` (inclusive) in byte order of the keys, page by page."""
-        for answer in self.pages(partition, start):
-            for item in answer["Items"]:
+        for response in self.pages(partition, start):
+            for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def pages(self, partition: bytes, start: bytes = b"", **more: Any) -> Iterator[dict[str, Any]]:
-        """The answers that `scan` is made of.
+        """Query a partition and yield the service's responses, one per page.
 
         Args:
-            partition: whose.
+            partition: partition key.
             start: first key (inclusive).
-            more: further arguments of each request.
+            more: additional arguments of each request.
         """
         names, condition = {"#p": PARTITION}, "#p = :p"
         values = {":p": {"B": partition}}
-        if start:  # a key cannot be empty here, nor can a condition on it
+        if start:  # DynamoDB allows neither an empty key nor a condition on one
             names["#k"], values[":k"] = KEY, {"B": start}
             condition += " AND #k >= :k"
         page: dict[str, Any] = {}
         while True:
-            answer = self.call(
+            response = self.call(
                 "query",
                 repeat=True,
                 KeyConditionExpression=condition,
@@ -200,13 +198,13 @@ class DynamoStore:
                 **more,
                 **page,
             )
-            yield answer
-            if "LastEvaluatedKey" not in answer:
+            yield response
+            if "LastEvaluatedKey" not in response:
                 return
-            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value, whatever was there."""
+        """Write a value unconditionally."""
         self.call("put_item", Item=item_key(partition, key) | {VALUE: {"B": value}})
 
     def delete(self, partition: bytes, key: bytes) -> None:
@@ -214,10 +212,10 @@ class DynamoStore:
         self.call("delete_item", Key=item_key(partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the old one is `predicate`, or if there is none and `predicate` is None.
+        """Write a value if the stored one equals `predicate` (None: if the key does not exist).
 
         Raises:
-            PredicateFailedError: it is not; nothing was written.
+            PredicateFailedError: the stored value differs; nothing was written.
         """
         try:
             self.call(
@@ -228,10 +226,10 @@ class DynamoStore:
             raise PredicateFailedError(f"{name}: the value is not the expected one") from error
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Remove a key if its value is `predicate`.
+        """Delete a key if its value equals `predicate`.
 
         Raises:
-            PredicateFailedError: it is not; nothing was removed.
+            PredicateFailedError: the value differs; nothing was deleted.
         """
         try:
             self.call("delete_item", Key=item_key(partition, key), **condition_on(predicate))
@@ -247,13 +245,13 @@ class DynamoStore:
         """Send one request about the table, with this driver's retries.
 
         Args:
-            operation: the client's method.
-            repeat: carrying it out twice is the same as once.
-            arguments: of the method; the table's name is added where the operation has one.
+            operation: method of the boto3 client.
+            repeat: whether the request is idempotent, so that it may be retried after a lost response.
+            arguments: arguments of the method; the table name is added if the operation takes one.
 
         Raises:
             ConditionFailedError: a condition did not hold.
-            UnavailableError: throttled too often, or no answer. A write may have been carried out.
+            UnavailableError: throttled too often, or no response; a write may have taken effect.
         """
         from botocore.exceptions import (
             BotoCoreError,
@@ -263,7 +261,7 @@ class DynamoStore:
         )
 
         if self._pid != os.getpid():
-            # Sockets must not cross a fork: parent and child would read each other's answers.
+            # Sockets must not cross a fork: parent and child would read each other's responses.
             self.client, self._pid = _client(TableAddress.parse(self._url), self._keys), os.getpid()
         if operation != "transact_write_items":
             arguments["TableName"] = self.table
@@ -272,17 +270,17 @@ class DynamoStore:
                 longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
                 self._sleep(random.uniform(longest / 2, longest))
             try:
-                answer: dict[str, Any] = getattr(self.client, operation)(**arguments)
-                return answer
+                response: dict[str, Any] = getattr(self.client, operation)(**arguments)
+                return response
             except ClientError as error:
-                failure, again = self._judge(error, repeat)
+                failure, again = self._classify(error, repeat)
                 cause: Exception = error
             except (NoCredentialsError, PartialCredentialsError) as error:
-                raise ConfigError(f"{self.location}: no AWS credentials were found") from error
+                raise ConfigError(f"{self.location}: no AWS credentials found") from error
             except BotoCoreError as error:
-                # The text of a lost connection names the endpoint and nothing else.
+                # The message of a lost connection contains the endpoint and no secrets.
                 failure, again = (
-                    UnavailableError(f"{self.location}: {operation} got no answer: {error}"),
+                    UnavailableError(f"{self.location}: {operation} got no response: {error}"),
                     repeat,
                 )
                 cause = error
@@ -290,7 +288,7 @@ class DynamoStore:
                 raise failure from cause
         raise AssertionError("unreachable")
 
-    def _judge(self, error: Any, repeat: bool) -> tuple[DredgeError, bool]:
+    def _classify(self, error: Any, repeat: bool) -> tuple[DredgeError, bool]:
         code = error.response["Error"]["Code"]
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text = (
@@ -305,7 +303,7 @@ class DynamoStore:
             return UnavailableError(text), True  # throttled, or another transaction on the same rows
         if code in _THROTTLED:
             return UnavailableError(text), True
-        if code in _NO_ENTRY:
+        if code in _FATAL_CODES:
             return ConfigError(text), False
         return UnavailableError(text), repeat and status >= 500
 
@@ -317,7 +315,7 @@ class DynamoStore:
             if "ResourceNotFoundException" not in str(error):
                 raise
             if not create:
-                raise ConfigError(f"{self.location}: there is no such table") from error
+                raise ConfigError(f"{self.location}: no such table") from error
         from botocore.exceptions import ClientError
 
         try:
@@ -334,17 +332,19 @@ class DynamoStore:
                 BillingMode="PAY_PER_REQUEST",
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceInUseException":  # someone else was first
-                raise self._judge(error, False)[0] from error
+            if (
+                error.response["Error"]["Code"] != "ResourceInUseException"
+            ):  # another process created it first
+                raise self._classify(error, False)[0] from error
         self.client.get_waiter("table_exists").wait(TableName=self.table)
 
 
 class ConditionFailedError(DredgeError):
-    """A condition of a write did not hold; callers turn it into the Store's own errors.
+    """A condition of a write did not hold; callers turn it into an error of `Store`.
 
     Args:
-        message: what was asked.
-        reasons: for a transaction, DynamoDB's code for each of its parts.
+        message: the failed request.
+        reasons: DynamoDB's code per action of a transaction; None for a single write.
     """
 
     def __init__(self, message: str, reasons: list[str] | None = None) -> None:
@@ -358,7 +358,7 @@ def item_key(partition: bytes, key: bytes) -> dict[str, dict[str, bytes]]:
 
 
 def condition_on(value: bytes | None) -> dict[str, Any]:
-    """Demand an item's value, or with None its absence."""
+    """Build a condition that an item has a value or, with None, does not exist."""
     if value is None:
         return {"ConditionExpression": "attribute_not_exists(#k)", "ExpressionAttributeNames": {"#k": KEY}}
     return {

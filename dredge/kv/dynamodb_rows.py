@@ -1,15 +1,13 @@
-"""Raw rows of a DynamoDB table: partitions by a scan in parallel segments, deletion in conditional
-transactions.
+"""Raw rows of a DynamoDB table: parallel scans for the partitions, transactions for conditional deletes.
 
-There is no snapshot. A view's reads are consistent one by one, and each later read sees a later state;
-whoever looks reads what may be trash first and what may name it last.
+There are no snapshots. Each read of a view is consistent on its own, and later reads see later states; so readers read
+possible trash first and whatever may refer to it last.
 
-No index lists the partitions, so the whole table is read, in segments at once. All reads together, of all views,
-keep to a given rate.
-The price of a scan is the size of what it passes over, not of what it returns.
+No index lists the partitions, so the whole table is scanned, several segments in parallel. All reads of all views share
+one rate limit. DynamoDB charges a scan for the data it passes over, not for what it returns.
 
-A deletion is TransactWriteItems: up to 100 actions, conditional deletes and condition checks together, all or
-nothing. Each transaction carries a token of its own, so that one whose answer was lost can be sent again.
+A delete is a TransactWriteItems request: up to 100 conditional deletes and condition checks, all or nothing. Each has
+its own token, so it can be repeated after a lost response.
 """
 
 from __future__ import annotations
@@ -38,18 +36,18 @@ from dredge.kv.model import Entry, PredicateFailedError
 from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row, show_key
 
 TRANSACTION_ACTIONS = 100
-TRANSACTION_BYTES = 3_500_000  # the limit is 4 MB; names and conditions count too
+TRANSACTION_BYTES = 3_500_000  # the limit is 4 MB and includes names and conditions
 _FIRST_PAGE_ITEMS = 100
 _LARGEST_PAGE_ITEMS = 5000
 
 
-class Pacer:
-    """Keeps what several threads read below a rate.
+class RateLimiter:
+    """Limits the read rate of several threads together.
 
     Args:
-        units_per_second: the rate, or None for none.
-        now: a clock in seconds.
-        sleep: how to wait, in seconds.
+        units_per_second: read capacity units per second; None is unlimited.
+        now: monotonic clock, in seconds.
+        sleep: function that waits, in seconds.
     """
 
     def __init__(
@@ -64,8 +62,8 @@ class Pacer:
         self._lock = threading.Lock()
         self._free_at = now()
 
-    def pay(self, units: float) -> None:
-        """Account for what a request used, and wait until the next one may be sent."""
+    def consume(self, units: float) -> None:
+        """Record the units that a request used, and wait until the next request is allowed."""
         if self._rate is None:
             return
         with self._lock:
@@ -81,9 +79,9 @@ class DynamoRows:
 
     Args:
         url: as for `DynamoStore`; the table must exist.
-        rate: how fast and in how many segments the table may be scanned.
-        sleep: how to wait, in seconds.
-        keys: instead of what the environment has.
+        rate: rate limit and number of segments of a scan.
+        sleep: function that waits, in seconds.
+        keys: credentials in place of the environment's.
     """
 
     guards_max = 40  # of the 100 actions of a transaction
@@ -97,29 +95,29 @@ class DynamoRows:
     ) -> None:
         self._store = DynamoStore(url, create=False, sleep=sleep, keys=keys)
         self._rate = rate or ReadRate()
-        self._pacer = Pacer(self._rate.units_per_second, sleep=sleep)
+        self._limiter = RateLimiter(self._rate.units_per_second, sleep=sleep)
         self.location = self._store.location
 
     @contextlib.contextmanager
     def view(self) -> Iterator[DynamoView]:
-        """Begin reads one after the other."""
-        yield DynamoView(self._store, self._rate, self._pacer)
+        """Open a view; it is not a snapshot."""
+        yield DynamoView(self._store, self._rate, self._limiter)
 
     def clock(self) -> datetime | None:
-        """The service's time, from the date of an answer, to the second."""
-        answer = self._store.call("describe_table", repeat=True)
-        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        """Return the service's time from the Date of a response, in whole seconds."""
+        response = self._store.call("describe_table", repeat=True)
+        date = response["ResponseMetadata"]["HTTPHeaders"].get("date")
         return parsedate_to_datetime(date).astimezone(UTC) if date else None
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows that still have their value, in transactions with all guards (see `RowCleaner`)."""
+        """Delete rows whose value is unchanged, in transactions with all guards (see `RowCleaner`)."""
         outcomes: list[bool] = []
         for batch in _batches(rows, guards):
             outcomes.extend(self._delete_batch(batch, guards, outcomes))
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist."""
+        """Write a row if its key does not exist; returns whether it was written."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -148,8 +146,8 @@ class DynamoRows:
                 for guard, bad in zip(guards, failed, strict=False):
                     if bad:
                         name = show_key(guard.partition, guard.key)
-                        raise GuardFailedError(f"{name} changed while its trash was deleted", done) from error
-                # Somebody changed some of the rows: they stay, the others are tried again without them.
+                        raise GuardFailedError(f"{name} changed during the delete", done) from error
+                # Some rows were changed meanwhile: keep them and retry the others.
                 left = [row for row, bad in zip(left, failed[len(guards) :], strict=True) if not bad]
         deleted = set(left)
         return [row in deleted for row in batch]
@@ -160,17 +158,17 @@ class DynamoRows:
 
 
 class DynamoView:
-    """Consistent reads of a table, one after the other."""
+    """Reads of a table, each consistent on its own."""
 
     consistent = False
 
-    def __init__(self, store: DynamoStore, rate: ReadRate, pacer: Pacer) -> None:
+    def __init__(self, store: DynamoStore, rate: ReadRate, limiter: RateLimiter) -> None:
         self._store = store
         self._rate = rate
-        self._pacer = pacer
+        self._limiter = limiter
 
     def partitions(self) -> Iterator[bytes]:
-        """Every partition, in byte order, after reading the whole table."""
+        """Return the partitions in byte order, after scanning the whole table."""
         found: set[bytes] = set()
         with ThreadPoolExecutor(self._rate.segments) as threads:
             for part in threads.map(self._segment, range(self._rate.segments)):
@@ -178,10 +176,10 @@ class DynamoView:
         yield from sorted(found)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition, by queries that count towards the rate."""
-        for answer in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
-            self._pacer.pay(_units(answer))
-            for item in answer["Items"]:
+        """Yield the rows of a partition; the queries count towards the rate limit."""
+        for response in self._store.pages(partition, start, ReturnConsumedCapacity="TOTAL"):
+            self._limiter.consume(_units(response))
+            for item in response["Items"]:
                 yield Entry(item[KEY]["B"], item[VALUE]["B"])
 
     def _segment(self, number: int) -> set[bytes]:
@@ -189,7 +187,7 @@ class DynamoView:
         limit = _FIRST_PAGE_ITEMS
         page: dict[str, Any] = {}
         while True:
-            answer = self._store.call(
+            response = self._store.call(
                 "scan",
                 repeat=True,
                 Segment=number,
@@ -201,36 +199,36 @@ class DynamoView:
                 ReturnConsumedCapacity="TOTAL",
                 **page,
             )
-            found.update(item[PARTITION]["B"] for item in answer["Items"])
-            units = _units(answer)
-            self._pacer.pay(units)
-            if "LastEvaluatedKey" not in answer:
+            found.update(item[PARTITION]["B"] for item in response["Items"])
+            units = _units(response)
+            self._limiter.consume(units)
+            if "LastEvaluatedKey" not in response:
                 return found
-            page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+            page = {"ExclusiveStartKey": response["LastEvaluatedKey"]}
             limit = self._next_limit(limit, units)
 
     def _next_limit(self, limit: int, units: float) -> int:
-        """Size the next page so that one segment's request takes its share of a second's rate."""
+        """Return a page size with which a segment's request takes its share of one second's rate."""
         if self._rate.units_per_second is None or units <= 0:
             return _LARGEST_PAGE_ITEMS
         share = self._rate.units_per_second / self._rate.segments
         return max(1, min(_LARGEST_PAGE_ITEMS, int(limit * share / units)))
 
 
-def _units(answer: dict[str, Any]) -> float:
-    """Read capacity units that a request used."""
-    units: float = answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
+def _units(response: dict[str, Any]) -> float:
+    """Return the read capacity units that a request used."""
+    units: float = response.get("ConsumedCapacity", {}).get("CapacityUnits", 0.0)
     return units
 
 
 def _batches(rows: Sequence[Row], guards: Sequence[Guard]) -> Iterator[list[Row]]:
     room = TRANSACTION_ACTIONS - len(guards)
     if room < 1:
-        raise ValueError(f"{len(guards)} guards leave no room for a deletion")
+        raise ValueError(f"{len(guards)} guards leave no room for a delete")
     batch: list[Row] = []
     size = fixed = sum(len(guard.value or b"") for guard in guards)
     for row in rows:
-        # A condition carries the value, and the stored item counts as well.
+        # The condition contains the value, and the stored item counts too.
         weight = 2 * (len(row.partition) + len(row.key) + len(row.value))
         if batch and (len(batch) == room or size + weight > TRANSACTION_BYTES):
             yield batch

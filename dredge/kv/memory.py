@@ -1,4 +1,4 @@
-"""A store in this process's memory, for tests and trials; gone with the process."""
+"""A store in the memory of this process, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Partition:
 
 
 class MemoryKV:
-    """Partitions as dicts, with their keys in a sorted list beside them."""
+    """Partitions as dicts, each with a sorted list of its keys."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,35 +46,35 @@ class MemoryKV:
                 raise KeyNotFoundError(f"no key {key!r} in partition {partition!r}") from None
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Go through a partition in byte order."""
+        """Iterate over a partition in byte order of the keys."""
         while page := self._page(partition, start):
             yield from page
             start = page[-1].key + b"\0"
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value, whatever was there."""
+        """Write a value unconditionally."""
         with self._lock:
             self._put(partition, key, value)
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Remove a key; it need not exist."""
+        """Delete a key; it need not exist."""
         with self._lock:
             self._remove(partition, key)
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one is `predicate` (None: if the key does not exist)."""
+        """Write a value if the stored one equals `predicate` (None: if the key does not exist)."""
         with self._lock:
             self._expect(partition, key, predicate)
             self._put(partition, key, value)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Remove a key if its value is `predicate`."""
+        """Delete a key if its value equals `predicate`."""
         with self._lock:
             self._expect(partition, key, predicate)
             self._remove(partition, key)
 
     def close(self) -> None:
-        """Nothing to let go of; the values stay."""
+        """Do nothing; the values stay."""
 
     def _expect(self, partition: bytes, key: bytes, predicate: bytes | None) -> None:
         found = self._partitions.get(partition)

@@ -1,4 +1,4 @@
-"""Raw rows of a store in memory, and of rows that were read from a file: for tests, trials and dumps."""
+"""Raw rows of a store in memory or of a list, for tests, experiments and dumps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dredge.kv.rows import Guard, GuardFailedError, Row, show_key
 
 
 class MemoryRows:
-    """Raw access to the rows of a `MemoryKV`; works on its inside, under its lock."""
+    """Raw access to the rows of a `MemoryKV`; uses its internals, under its lock."""
 
     location = "memory://"
     guards_max = 1000
@@ -22,7 +22,7 @@ class MemoryRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[FrozenView]:
-        """See the store as of one moment: a copy."""
+        """Open a view of the store at one point in time: a copy."""
         with self._store._lock:
             rows = [
                 Row(name, k, v)
@@ -32,10 +32,10 @@ class MemoryRows:
         yield FrozenView(rows)
 
     def clock(self) -> None:
-        """Memory has no clock of its own."""
+        """Return None: memory has no clock of its own."""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows that still have their value, all under one lock (see `RowCleaner`)."""
+        """Delete rows whose value is unchanged, all under one lock (see `RowCleaner`)."""
         with self._store._lock:
             for guard in guards:
                 if self._value(guard.partition, guard.key) != guard.value:
@@ -43,7 +43,7 @@ class MemoryRows:
             return [self._delete(row) for row in rows]
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist."""
+        """Write a row if its key does not exist; returns whether it was written."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -51,7 +51,7 @@ class MemoryRows:
         return True
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection stays open."""
 
     def _delete(self, row: Row) -> bool:
         if self._value(row.partition, row.key) != row.value:
@@ -69,10 +69,10 @@ class MemoryRows:
 
 
 class FrozenView:
-    """Rows that do not change.
+    """A view of a fixed set of rows.
 
     Args:
-        rows: in any order, each key once.
+        rows: in any order; keys must be unique.
     """
 
     consistent = True
@@ -83,10 +83,10 @@ class FrozenView:
             self._partitions.setdefault(row.partition, []).append(Entry(row.key, row.value))
 
     def partitions(self) -> Iterator[bytes]:
-        """Every partition, in byte order."""
+        """Return the partitions in byte order."""
         return iter(self._partitions)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition."""
+        """Return the rows of a partition from `start` (inclusive), in byte order of the keys."""
         entries = self._partitions.get(partition, [])
         return iter(entries[bisect_left(entries, start, key=lambda entry: entry.key) :])

@@ -1,7 +1,7 @@
-"""The key-value store that all mutable metadata lives in.
+"""The interface of the key-value store that holds all mutable metadata.
 
-The interface is narrow on purpose: ordered keys inside a partition, a conditional write and a conditional
-removal of one key. Partitions exist by having keys. There are no transactions across keys, and no list of partitions.
+It is narrow on purpose: keys ordered within a partition, and conditional writes and deletes of single keys. A partition
+exists while it has keys. There are no transactions across keys and no listing of partitions.
 
 Source: design "lakeFS on KV".
 """
@@ -23,7 +23,7 @@ class KeyNotFoundError(NotFoundError):
 
 
 class PredicateFailedError(ConflictError):
-    """The stored value is not the one that `set_if` or `delete_if` expected; nothing was changed."""
+    """The stored value is not the one that `set_if` or `delete_if` expects; nothing was changed."""
 
     kind: ClassVar[str] = "predicate_failed"
 
@@ -37,47 +37,46 @@ class Entry:
 
 
 class Store(Protocol):
-    """A key-value store; may be used from many threads at once, and after a fork.
+    """A key-value store; thread-safe, and usable after a fork.
 
-    A read that begins after a write has ended sees that write or a later one. Keys and values are bytes; a
-    key is at least one byte, a value may be empty.
+    A read that begins after a write has returned sees that write or a later one. Keys have at least one byte; values
+    may be empty.
     """
 
     def get(self, partition: bytes, key: bytes) -> bytes:
         """Read a value; raises KeyNotFoundError."""
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Go through a partition in ascending byte order, from the first key that is `start` or greater.
+        """Iterate over a partition in ascending byte order of the keys, starting at `start` (inclusive).
 
-        Each key that was there from beginning to end comes exactly once, with a value that it had meanwhile.
-        Keys written or deleted meanwhile may come or not. The scan holds no lock, and not more than a page in
-        memory.
+        A key that exists throughout the scan is yielded exactly once, with a value that it had during the scan. A key
+        written or deleted meanwhile may be yielded or not. The scan holds no lock, and at most one page in memory.
         """
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value, whatever was there."""
+        """Write a value unconditionally."""
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Remove a key; it need not exist."""
+        """Delete a key; it need not exist."""
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one is `predicate` (None: if the key does not exist).
+        """Write a value if the stored one equals `predicate`; None requires that the key does not exist.
 
-        Of several calls at once with the same predicate exactly one succeeds, in all threads and processes.
+        Of concurrent calls with the same predicate exactly one succeeds, across threads and processes.
 
         Raises:
-            PredicateFailedError: it is not; nothing was written.
+            PredicateFailedError: the stored value differs; nothing was written.
         """
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Remove a key if its value is `predicate`.
+        """Delete a key if its value equals `predicate`.
 
         Raises:
-            PredicateFailedError: it is not, or there is no such key; nothing was removed.
+            PredicateFailedError: the value differs or the key does not exist; nothing was deleted.
         """
 
     def close(self) -> None:
-        """Let go of files and connections; the store must not be used afterwards."""
+        """Close files and connections; the store must not be used afterwards."""
 
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -1,4 +1,4 @@
-"""Open a key-value store by URL. Drivers are named here, and nowhere else."""
+"""Open a key-value store by URL; the only place that names the drivers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DRIVERS: dict[str, Opener] = {
     "postgresql": _open_postgres,
     "sqlite": _open_sqlite,
 }
-"""Scheme to driver; a new driver adds itself here and to the conformance suite."""
+"""Driver by URL scheme; add a new driver here and to the conformance suite."""
 
 
 def open_store(url: str) -> Store:
@@ -53,12 +53,12 @@ def open_store(url: str) -> Store:
 
     Args:
         url: `memory://` (a new, empty store), `sqlite:///absolute/path.db` (percent-coded),
-            `postgresql://user@host/database` or `dynamodb://table?region=…`; a missing table is made.
+            `postgresql://user@host/database` or `dynamodb://table?region=…`; a missing table is created.
 
     Raises:
-        ConfigError: no such driver, or the place cannot be opened.
+        ConfigError: unknown scheme, or the store cannot be opened.
     """
     scheme = url.partition("://")[0]
     if scheme not in DRIVERS:
-        raise ConfigError(f"no key-value driver for {scheme!r}; there are {', '.join(sorted(DRIVERS))}")
+        raise ConfigError(f"no key-value driver for {scheme!r}; supported are {', '.join(sorted(DRIVERS))}")
     return DRIVERS[scheme](url)

@@ -1,10 +1,10 @@
-"""PostgreSQL driver: the table of a real lakeFS, so that Dredge can serve, read and clean the same database.
+"""PostgreSQL driver with the table of a real lakeFS, so that Dredge can serve, read and clean the same database.
 
     kv (partition_key bytea, key bytea, value bytea, primary key (partition_key, key))
     partitioned by hash of partition_key into kv_0 … kv_99; view kv_v shows both keys as text
 
-Every operation is one autocommit statement, as the server's own; a scan reads pages of 1,000 rows, each a
-statement of its own. Raw access to rows is in `dredge.kv.postgres_rows`.
+Every operation is one autocommit statement, as in lakeFS; a scan reads pages of 1,000 rows, one statement per page.
+`dredge.kv.postgres_rows` has raw access to the rows.
 
 Source: L61 of docs/lakefs-behaviour.md (pkg/kv/postgres/store.go).
 """
@@ -46,16 +46,15 @@ _DELETE_IF_EQUAL = f"{_DELETE} AND value = %s"
 
 
 class PostgresStore:
-    """A `Store` on a PostgreSQL database; safe to share between threads.
+    """A `Store` on a PostgreSQL database; thread-safe.
 
-    A connection that breaks is thrown away with all idle ones. Reads are tried once more on a fresh
-    connection; writes are not, for the first try may have arrived: the caller gets `UnavailableError` and has
-    to look.
+    A broken connection is discarded together with all idle ones. A read is retried once on a new connection. A write
+    is not, because the first attempt may have succeeded: it raises `UnavailableError`, and the caller must read back.
 
     Args:
         url: `postgresql://user@host/database`; libpq's variables (`PGPASSWORD`, `PGPASSFILE` …) work too.
-        create: make the table where it is missing; without it a missing table is a `ConfigError`.
-        read_only: let the database itself refuse every write.
+        create: create a missing table; otherwise a missing table is a `ConfigError`.
+        read_only: let the database refuse every write.
     """
 
     def __init__(self, url: str, create: bool = True, read_only: bool = False) -> None:
@@ -90,7 +89,7 @@ class PostgresStore:
         """Read a value.
 
         Raises:
-            KeyNotFoundError: the database answered, and has no such key.
+            KeyNotFoundError: the database answered and does not have the key.
             UnavailableError: the database did not answer.
         """
         rows = self.read(_GET, (partition, key))
@@ -110,7 +109,7 @@ class PostgresStore:
             rows = self.read(PAGE_AFTER, (partition, rows[-1][0], PAGE_ROWS))
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value, whatever was there."""
+        """Write a value unconditionally."""
         self._write(_SET, (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
@@ -118,10 +117,10 @@ class PostgresStore:
         self._write(_DELETE, (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the old one is `predicate`, or if there is none and `predicate` is None.
+        """Write a value if the stored one equals `predicate` (None: if the key does not exist).
 
         Raises:
-            PredicateFailedError: it is not; nothing was written.
+            PredicateFailedError: the stored value differs; nothing was written.
         """
         if predicate is None:
             count = self._write(_SET_IF_ABSENT, (partition, key, value))
@@ -131,24 +130,24 @@ class PostgresStore:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Remove a key if its value is `predicate`.
+        """Delete a key if its value equals `predicate`.
 
         Raises:
-            PredicateFailedError: it is not; nothing was removed.
+            PredicateFailedError: the value differs; nothing was deleted.
         """
         if self._write(_DELETE_IF_EQUAL, (partition, key, predicate)) == 0:
             raise PredicateFailedError(f"{show_key(partition, key)}: the value is not the expected one")
 
     def close(self) -> None:
-        """Close the idle connections; those in use close when they come back."""
+        """Close the idle connections; those in use are closed when they are returned."""
         self._closed = True
         if self._pid == os.getpid():
             self._drop_idle()
 
-    # What follows serves the driver's other modules.
+    # The methods below are for the driver's other modules.
 
     def read(self, statement: str, params: Sequence[Any]) -> list[Any]:
-        """Run one reading statement, once more on a fresh connection if the first one was broken."""
+        """Run a read; retried once on a new connection if the first one was broken."""
         with self.errors(), self.connection() as connection:
             try:
                 return connection.cursor(binary=True).execute(statement, params).fetchall()
@@ -163,7 +162,7 @@ class PostgresStore:
                 raise error from broken
 
     def connect(self) -> psycopg.Connection[Any]:
-        """Open a connection of its own, in autocommit mode."""
+        """Open a connection outside the pool, in autocommit mode."""
         import psycopg
 
         with self.errors():
@@ -172,19 +171,19 @@ class PostgresStore:
                     self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="dredge"
                 )
             except psycopg.ProgrammingError:
-                # libpq repeats parts of the text that it cannot read, and the password is part of it.
-                raise ConfigError("the PostgreSQL URL cannot be read: check its quoting") from None
+                # libpq's error message repeats parts of the URL, possibly the password.
+                raise ConfigError("the PostgreSQL URL cannot be parsed: check its percent-encoding") from None
             if self._read_only:
                 connection.execute("SET default_transaction_read_only = on")
             return connection
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a connection; it goes back to the pool unless it broke."""
+        """Take a connection from the pool; it is returned unless it broke."""
         if self._closed:
-            raise ConfigError(f"the store {self.location} was closed")
+            raise ConfigError(f"the store {self.location} is closed")
         if self._pid != os.getpid():
-            # A connection must not cross a fork, not even to be closed: that would end the parent's.
+            # A connection must not cross a fork, not even to be closed: closing it would end the parent's.
             _abandoned.append(self._idle)
             self._start_pool()
         if not self._slots.acquire(timeout=_WAIT_SECONDS):
@@ -198,7 +197,7 @@ class PostgresStore:
                 yield connection
             finally:
                 if connection.broken:
-                    self._drop_idle()  # the server went away, and with it all of them
+                    self._drop_idle()  # the server went away, so the idle ones are broken too
                 if connection.closed or self._closed or connection.info.transaction_status != 0:
                     connection.close()
                 else:
@@ -208,7 +207,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn the driver's errors into Dredge's families, without a password in the text."""
+        """Raise the driver's errors as Dredge's, with passwords removed from the message."""
         import psycopg
 
         try:
@@ -219,7 +218,7 @@ class PostgresStore:
     def _family(self, error: psycopg.Error) -> type[DredgeError]:
         state = error.sqlstate or ""
         if state in ("42P01", "3D000", "28P01", "28000", "42501") or state.startswith(("54", "22")):
-            return ConfigError  # no table, no database, no entry, too long a key
+            return ConfigError  # missing table or database, login refused, key too long
         if state == "25006":
             return RefusedError  # a write on a read-only connection, or on a standby
         import psycopg
@@ -250,10 +249,12 @@ class PostgresStore:
 
     def _look_for_table(self) -> None:
         if not self.read("SELECT 1 FROM pg_class WHERE oid = to_regclass('kv')", ()):
-            raise ConfigError(f"{self.location} has no table kv: it is not the database of a lakeFS server")
+            raise ConfigError(
+                f"{self.location} has no table kv, so it is not the database of a lakeFS server"
+            )
 
     def _create(self) -> None:
-        """Make the table as lakeFS does, under its advisory lock, so that many may start at once."""
+        """Create the table as lakeFS does, under its advisory lock, so that several processes can start at once."""
         if self.read("SELECT 1 WHERE to_regclass('kv') IS NOT NULL AND to_regclass('kv_v') IS NOT NULL", ()):
             return
         with self.errors(), self.connection() as connection:
@@ -266,7 +267,7 @@ class PostgresStore:
 
 
 def location(url: str) -> str:
-    """Name a database without who enters it and how: scheme, host, port, database."""
+    """Return a URL without credentials: scheme, host, port, database."""
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     host = parts.netloc.rpartition("@")[2] or asked.get("host", [""])[0]
@@ -280,7 +281,7 @@ def _passwords(url: str) -> list[str]:
 
 
 def fnv1a_32(data: bytes) -> int:
-    """FNV-1a with 32 bits; lakeFS takes its advisory lock's number from it."""
+    """Return the 32-bit FNV-1a hash, from which lakeFS derives the number of its advisory lock."""
     number = 0x811C9DC5
     for byte in data:
         number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -307,4 +308,4 @@ _SCHEMA = (
 )
 
 _abandoned: list[object] = []
-"""A forked child's copies of its parent's connections: kept, so that they are never closed here."""
+"""A forked child's copies of its parent's connections, referenced so that they are never closed here."""

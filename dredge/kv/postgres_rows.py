@@ -1,12 +1,11 @@
-"""Raw rows of a PostgreSQL store: the whole store as of one moment, and deletion under conditions.
+"""Raw rows of a PostgreSQL store: consistent views and conditional deletes.
 
-A view is one REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the
-next along the primary key of each table, so the time follows the number of partitions, not of rows.
+A view is a REPEATABLE READ transaction on the primary. Partitions are found by skipping from one to the next along the
+primary key of each table, so the cost grows with the number of partitions, not of rows.
 
-A deletion is a short transaction: the guards' rows are locked FOR SHARE (their writers wait for its end),
-then the rows go whose value is still the given one. In PostgreSQL's default isolation a row that somebody
-changes at the same time is looked at again in its new version, so the condition on the value holds whatever
-happens meanwhile.
+A delete is a short transaction. It locks the guards' rows FOR SHARE (their writers wait until it ends), then deletes
+the rows whose value is unchanged. In PostgreSQL's default isolation a row that is changed concurrently is re-evaluated
+in its new version, so the condition on the value holds in every interleaving.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class PostgresRows:
 
     Args:
         url: as for `PostgresStore`; the table must exist.
-        read_only: for who only looks.
+        read_only: let the database refuse every write.
     """
 
     guards_max = 1000
@@ -65,11 +64,10 @@ class PostgresRows:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[PostgresView]:
-        """See the store as of one moment.
+        """Open a view of the store at one point in time.
 
         Raises:
-            RefusedError: the server is a standby: what it shows is behind the primary, and who reads it would
-                take new references for missing ones.
+            RefusedError: the server is a standby. It lags behind the primary, so new references would look missing.
         """
         import psycopg
 
@@ -78,7 +76,7 @@ class PostgresRows:
             with self._store.errors():
                 standby = connection.execute("SELECT pg_is_in_recovery()").fetchone()
                 if standby is None or standby[0]:
-                    raise RefusedError(f"{self.location} is a standby: name the primary")
+                    raise RefusedError(f"{self.location} is a standby; use the primary")
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 connection.read_only = True
                 with connection.transaction():
@@ -93,7 +91,7 @@ class PostgresRows:
         return moment.astimezone(UTC)
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows that still have their value, in transactions of 500 (see `RowCleaner`)."""
+        """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             batch = rows[first : first + BATCH_ROWS]
@@ -102,13 +100,13 @@ class PostgresRows:
                 failed = _first_failing(connection, guards)
                 if failed is not None:
                     name = show_key(failed.partition, failed.key)
-                    raise GuardFailedError(f"{name} changed while its trash was deleted", outcomes)
+                    raise GuardFailedError(f"{name} changed during the delete", outcomes)
                 gone = set(connection.cursor(binary=True).execute(_DELETE, _columns(batch)).fetchall())
             outcomes.extend((row.partition, row.key) in gone for row in batch)
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist."""
+        """Write a row if its key does not exist; returns whether it was written."""
         try:
             self._store.set_if(row.partition, row.key, row.value, None)
         except PredicateFailedError:
@@ -129,8 +127,8 @@ class PostgresView:
         self._connection = connection
 
     def partitions(self) -> Iterator[bytes]:
-        """Every partition, in byte order: skipped through table by table, for one step over all hundred
-        costs as much as one in each."""
+        """Yield the partitions in byte order, table by table: a skip over all hundred tables at once costs as much as
+        one in each."""
         from psycopg import sql
 
         tables = [name for (name,) in self._connection.execute(_TABLES)] or ["kv"]
@@ -141,7 +139,7 @@ class PostgresView:
         return iter(sorted(found))
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition, page by page: most have one page, and are read in one exchange."""
+        """Yield the rows of a partition page by page; most partitions fit in one page and take one round trip."""
         rows = self._page(PAGE_FROM, partition, start)
         while rows:
             for key, value in rows:
@@ -160,7 +158,7 @@ def _first_failing(connection: psycopg.Connection[Any], guards: Sequence[Guard])
         return None
     wanted = sorted(
         set(guards), key=lambda guard: guard[:2]
-    )  # one order for all, so that two cleaners cannot wait for each other
+    )  # locked in one order, so that two cleaners cannot deadlock
     columns = ([guard.partition for guard in wanted], [guard.key for guard in wanted])
     found = {(p, k): v for p, k, v in connection.cursor(binary=True).execute(_GUARDS, columns)}
     return next((guard for guard in wanted if found.get((guard.partition, guard.key)) != guard.value), None)

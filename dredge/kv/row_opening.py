@@ -1,4 +1,4 @@
-"""Open the raw rows of a store by URL."""
+"""Open raw access to the rows of a store by URL."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ SCHEMES = ("dynamodb", "postgres", "postgresql", "sqlite")
 
 
 def open_row_reader(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowReader:
-    """Open a store to look at all of it; nothing can be changed through it.
+    """Open a store for reading all of its rows; the reader cannot change anything.
 
     Args:
         url: `postgresql://…`, `dynamodb://…` or `sqlite:///…`; the table must exist.
-        rate: how fast a DynamoDB table may be scanned; other stores have no use for it.
-        keys: for DynamoDB, instead of what the environment has.
+        rate: limit for scanning a DynamoDB table; ignored by other stores.
+        keys: AWS credentials in place of those in the environment; ignored by other stores.
 
     Raises:
-        ConfigError: no such scheme, or no such store.
+        ConfigError: unknown scheme, or the store does not exist.
     """
     return _open(url, rate, keys, read_only=True)
 
 
 def open_row_cleaner(url: str, rate: ReadRate | None = None, keys: AwsKeys | None = None) -> RowCleaner:
-    """Open a store for the trash cleaner and nobody else; arguments as for `open_row_reader`."""
+    """Open a store for the trash cleaner, its only user; arguments as for `open_row_reader`."""
     return _open(url, rate, keys, read_only=False)
 
 
@@ -47,5 +47,5 @@ def _open(url: str, rate: ReadRate | None, keys: AwsKeys | None, read_only: bool
 
         return SQLiteRows(url, read_only)
     if scheme == "memory":
-        raise ConfigError("a memory:// store lives in its own process: it cannot be opened by URL")
-    raise ConfigError(f"no key-value store {scheme}://: {', '.join(SCHEMES)} can be looked at as a whole")
+        raise ConfigError("a memory:// store exists only inside its process and cannot be opened by URL")
+    raise ConfigError(f"cannot read the rows of a {scheme}:// store; supported are {', '.join(SCHEMES)}")

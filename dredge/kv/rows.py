@@ -1,11 +1,10 @@
-"""Raw access to the rows of a store, for those who look at all of it, and for the one who cleans it.
+"""Raw access to all rows of a store, for reports and for the trash cleaner.
 
-A `Store` serves a lakeFS: it reads what it can name. A cleaner has to find what nobody names any more, so it
-needs three things more: the partitions that exist, reads that fit together, and a deletion that cannot hit
-anything but the very bytes it judged. Who only looks is given a `RowReader`; only the cleaner gets a
-`RowCleaner`.
+A `Store` serves a lakeFS, which only reads keys it can name. A cleaner looks for rows that nothing names any more and
+needs more: the list of partitions, consistent reads, and a delete that removes a row only with exactly the value that
+was examined. Readers get a `RowReader`; only the cleaner gets a `RowCleaner`.
 
-Every driver offers both; `dredge.kv.row_opening` opens them by URL.
+Every driver has both; `dredge.kv.row_opening` opens them by URL.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ class Row(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """What must hold while rows are deleted: this key has exactly this value, or, with None, does not
-    exist."""
+    """A condition of a delete: this key has exactly this value or, with None, does not exist."""
 
     partition: bytes
     key: bytes
@@ -38,23 +36,23 @@ class Guard(NamedTuple):
 
 
 class GuardFailedError(ConflictError):
-    """A guard did not hold: its transaction deleted nothing. Look again before the next try."""
+    """A guard did not hold, so its transaction deleted nothing; read the store again before another attempt."""
 
     kind = "guard_failed"
 
     def __init__(self, message: str, outcomes: Sequence[bool] = ()) -> None:
         super().__init__(message)
         self.outcomes = list(outcomes)
-        """What became of the rows before the failing transaction, as `delete_rows` returns it."""
+        """Outcomes of the rows in earlier transactions, in the form that `delete_rows` returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRate:
-    """How hard a look over a whole table may press a store that counts what is read.
+    """Limits for scanning a whole table of a store that charges for reads.
 
     Args:
-        units_per_second: DynamoDB read capacity units a second, over all segments; None is no limit.
-        segments: how many parts of the table are read at once.
+        units_per_second: DynamoDB read capacity units per second over all segments; None is unlimited.
+        segments: number of parts of the table that are scanned in parallel.
     """
 
     units_per_second: float | None = None
@@ -62,61 +60,61 @@ class ReadRate:
 
 
 class RowView(Protocol):
-    """Reads that belong together."""
+    """A set of reads, consistent if the store has snapshots."""
 
     consistent: bool
-    """Everything read through this view is as of one moment. Where False, later reads see later states: read
-    what may be trash first, and what may name it last."""
+    """Whether all reads through this view see the same point in time. If not, later reads see later states, so read
+    possible trash first and whatever may refer to it last."""
 
     def partitions(self) -> Iterator[bytes]:
-        """Every partition that has a row, in byte order, each once."""
+        """Yield every partition that has a row, once, in byte order."""
         ...
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """The rows of a partition from `start` (inclusive), in byte order of the keys."""
+        """Yield the rows of a partition from `start` (inclusive), in byte order of the keys."""
         ...
 
 
 class RowReader(Protocol):
-    """A store that can be looked at as a whole."""
+    """A store whose rows can all be read."""
 
     location: str
-    """The store's name for reports and state files: never with credentials."""
+    """The store's name in reports and state files, without credentials."""
 
     def view(self) -> AbstractContextManager[RowView]:
-        """Begin reads that belong together; end them soon, a database keeps old rows for them."""
+        """Open a view; close it soon, because the database retains old row versions for it."""
         ...
 
     def clock(self) -> datetime | None:
-        """The store's own time (aware UTC), or None where the store has no clock but this machine's."""
+        """Return the store's time (aware UTC); None if it has no clock other than this machine's."""
         ...
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         ...
 
 
 class RowCleaner(RowReader, Protocol):
-    """A store whose rows can be deleted and put back, each only under a condition."""
+    """A store whose rows can be deleted and restored, each under a condition."""
 
     guards_max: int
-    """How many guards one deletion should have at most."""
+    """Maximum number of guards per call of `delete_rows`."""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         """Delete rows whose value is still exactly the given one.
 
         Args:
-            rows: what to delete; the order does not matter.
-            guards: what has to hold at that moment. As many rows as the store can take in one transaction are
-                deleted together with the check of all guards.
+            rows: rows to delete, in any order.
+            guards: conditions, all checked in each transaction; a transaction deletes as many rows as the store
+                allows.
 
         Returns:
-            For each row, in order, whether it was deleted; False: it has another value, or is gone.
+            For each row, in order, whether it was deleted; False if its value differs or it does not exist.
 
         Raises:
-            GuardFailedError: a guard did not hold. Rows of earlier transactions of the call are gone; the
-                error's `outcomes` has them.
-            UnavailableError: the store does not answer; what was deleted is unknown.
+            GuardFailedError: a guard did not hold. Rows of earlier transactions of this call are deleted; see the
+                error's `outcomes`.
+            UnavailableError: the store did not answer; it is unknown which rows were deleted.
         """
         ...
 
@@ -126,10 +124,10 @@ class RowCleaner(RowReader, Protocol):
 
 
 def show(name: bytes) -> str:
-    """Write a partition or key as text; bytes that are not UTF-8 appear as \\xNN."""
+    """Format a partition or key as text; bytes that are not UTF-8 appear as \\xNN."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def show_key(partition: bytes, key: bytes) -> str:
-    """Write a row's name as text."""
+    """Format the name of a row as text."""
     return f"{show(partition)} · {show(key)}"

@@ -1,8 +1,8 @@
 """A store in one SQLite file: the embedded default, for many threads and processes of one machine.
 
-One table, clustered by partition and key, which SQLite compares as bytes. Write-ahead logging lets readers go
-on while somebody writes; writers wait for each other. Every operation is one statement and its own
-transaction, so a conditional write is atomic without further locking.
+One table, clustered by partition and key, which SQLite compares as bytes. With write-ahead logging readers never wait;
+writers wait for each other. Every operation is a single statement in its own transaction, so a conditional write is
+atomic without further locking.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SCHEMA = """
 
 
 class SQLiteKV:
-    """Connections to one file, lent to one operation at a time.
+    """A store in a SQLite file, with a pool of connections.
 
     Args:
-        path: the file; made when it is new (its folder must exist).
-        busy_seconds: how long an operation waits for other writers before it gives up with UnavailableError.
+        path: the file; created if missing, in an existing folder.
+        busy_seconds: how long an operation waits for other writers before it raises UnavailableError.
     """
 
     def __init__(self, path: str, busy_seconds: float = BUSY_SECONDS) -> None:
@@ -46,7 +46,7 @@ class SQLiteKV:
         self._pid = os.getpid()
         self._closed = False
         with self._connection():
-            pass  # make the file now, so that a wrong path is an error here
+            pass  # creates the file now, so that a wrong path is an error here
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class SQLiteKV:
         return bytes(row[0])
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        """Go through a partition in byte order, a page a read."""
+        """Iterate over a partition in byte order of the keys, one page per query."""
         query = "SELECT key, value FROM kv WHERE partition = ? AND key >= ? ORDER BY key LIMIT ?"
         while True:
             with self._connection() as db:
@@ -83,15 +83,15 @@ class SQLiteKV:
             start = rows[-1][0] + b"\0"
 
     def set(self, partition: bytes, key: bytes, value: bytes) -> None:
-        """Write a value, whatever was there."""
+        """Write a value unconditionally."""
         self._write("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (partition, key, value))
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        """Remove a key; it need not exist."""
+        """Delete a key; it need not exist."""
         self._write("DELETE FROM kv WHERE partition = ? AND key = ?", (partition, key))
 
     def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
-        """Write a value if the stored one is `predicate` (None: if the key does not exist)."""
+        """Write a value if the stored one equals `predicate` (None: if the key does not exist)."""
         if predicate is None:
             changed = self._write("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", (partition, key, value))
         else:
@@ -103,13 +103,13 @@ class SQLiteKV:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was written")
 
     def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
-        """Remove a key if its value is `predicate`."""
+        """Delete a key if its value equals `predicate`."""
         statement = "DELETE FROM kv WHERE partition = ? AND key = ? AND value = ?"
         if self._write(statement, (partition, key, predicate)) != 1:
             raise PredicateFailedError(f"key {key!r} of {partition!r} has another value; nothing was removed")
 
     def close(self) -> None:
-        """Close all connections; the file stays."""
+        """Close all connections."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._closed = True
@@ -123,7 +123,7 @@ class SQLiteKV:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Borrow a connection; SQLite's errors come out as ours."""
+        """Take a connection from the pool; SQLite's errors are raised as Dredge's."""
         db: sqlite3.Connection | None = None
         try:
             db = self._borrow()
@@ -132,10 +132,10 @@ class SQLiteKV:
             if "unable to open" in str(error) or "readonly" in str(error):
                 raise ConfigError(f"{self._path}: {error}") from error
             raise UnavailableError(
-                f"{self._path}: {error}; other writers may be holding it, try again"
+                f"{self._path}: {error}; another writer may hold its lock, try again"
             ) from error
         except sqlite3.DatabaseError as error:
-            raise FormatError(f"{self._path} is no store of ours, or damaged: {error}") from error
+            raise FormatError(f"{self._path} is not a Dredge store or is damaged: {error}") from error
         finally:
             if db is not None:
                 self._give_back(db)
@@ -165,7 +165,7 @@ class SQLiteKV:
             self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
-            # Changing the mode needs the file alone for a moment and does not wait for that by itself.
+            # Changing the journal mode needs exclusive access, and SQLite does not wait for it.
             deadline = time.monotonic() + self._busy_seconds
             while True:
                 try:
@@ -184,4 +184,4 @@ class SQLiteKV:
 
 
 _abandoned: list[sqlite3.Connection] = []
-"""A forked child's copies of its parent's connections: kept, so that they are never closed here."""
+"""A forked child's copies of its parent's connections, referenced so that they are never closed here."""

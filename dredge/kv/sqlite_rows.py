@@ -26,11 +26,11 @@ SELECT name FROM found WHERE name IS NOT NULL
 
 
 class SQLiteRows:
-    """Raw access to the rows of a file that exists.
+    """Raw access to the rows of an existing file.
 
     Args:
         url: `sqlite:///absolute/path.db`.
-        read_only: for who only looks.
+        read_only: let SQLite refuse every write.
     """
 
     guards_max = 1000
@@ -40,20 +40,20 @@ class SQLiteRows:
         self._read_only = read_only
         self.location = f"sqlite://{self._path}"
         if not os.path.isfile(self._path):
-            raise ConfigError(f"{self.location}: there is no such file")
+            raise ConfigError(f"{self.location}: no such file")
 
     @contextlib.contextmanager
     def view(self) -> Iterator[SQLiteView]:
-        """See the store as of one moment: a read transaction."""
+        """Open a view of the store at one point in time: a read transaction."""
         with self._connection() as connection:
             connection.execute("BEGIN")
             yield SQLiteView(connection)
 
     def clock(self) -> None:
-        """A file has no clock of its own."""
+        """Return None: a file has no clock of its own."""
 
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
-        """Delete rows that still have their value, in transactions of 500 (see `RowCleaner`)."""
+        """Delete rows whose value is unchanged, in transactions of 500 (see `RowCleaner`)."""
         outcomes: list[bool] = []
         for first in range(0, len(rows), BATCH_ROWS):
             with self._connection() as connection:
@@ -71,12 +71,12 @@ class SQLiteRows:
         return outcomes
 
     def insert_row(self, row: Row) -> bool:
-        """Write a row if its key does not exist."""
+        """Write a row if its key does not exist; returns whether it was written."""
         with self._connection() as connection:
             return connection.execute("INSERT OR IGNORE INTO kv VALUES (?, ?, ?)", row).rowcount == 1
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection stays open."""
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -91,7 +91,7 @@ class SQLiteRows:
             )
             raise family(f"{self.location}: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise FormatError(f"{self.location} is no store of ours, or damaged: {error}") from error
+            raise FormatError(f"{self.location} is not a Dredge store or is damaged: {error}") from error
         finally:
             connection.close()  # an open transaction ends with it, undone
 
@@ -121,5 +121,5 @@ def _check(connection: sqlite3.Connection, guards: Sequence[Guard], outcomes: Se
         found = connection.execute(_VALUE, guard[:2]).fetchone()
         if (None if found is None else bytes(found[0])) != guard.value:
             raise GuardFailedError(
-                f"{show_key(guard.partition, guard.key)} changed while its trash was deleted", outcomes
+                f"{show_key(guard.partition, guard.key)} changed during the delete", outcomes
             )

@@ -1,4 +1,4 @@
-"""The only door to a lakeFS server: its calls, its pages, its odd answers, its errors."""
+"""The client of a lakeFS server; the SDK is imported nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lakeFS server as a collector sees it: all pages, hidden branches, and the odd answers told apart."""
+"""The lakeFS client of a collector: complete listings, hidden branches, and strict reading of error responses."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from dredge.lakefs.transport import NO_SUCH_CALL, Transport, refuse
 PAGE = 1000
 LOG_FIRST_PAGE = 50
 ABSENT_OBJECT = frozenset({"not found", "branch not found"})
-"""lakeFS's words for a path that a ref does not have, and for a ref that is not there. Any other 404 (the repository,
-the commit of the branch) says nothing about the path."""
+"""lakeFS's 404 messages for a missing path and a missing ref. Any other 404 (the repository, the commit of the branch)
+says nothing about the path."""
 ABSENT_BRANCH = frozenset({"branch not found"})
 ABSENT_COMMIT = frozenset({"commit not found", "not found"})
 PREPARE_READ_SECONDS = 900.0
-"""A page of uncommitted addresses ends by size or after a minute by default, but a loaded server takes
-longer."""
+"""By default the server ends a page by size or after a minute, but a loaded server takes longer."""
 
 _PAGED = ("results", "pagination")
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"
@@ -40,12 +39,12 @@ SECRET_KEY = "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY"
 
 
 class LakeFSClient:
-    """The calls of `LakeFS` over HTTP. Safe to use from threads.
+    """The calls of `LakeFS` over HTTP; thread-safe.
 
     Args:
         endpoint: URL of the server, with or without `/api/v1`.
-        access_key_id: of the key pair.
-        secret_access_key: of the key pair.
+        access_key_id: access key id.
+        secret_access_key: secret access key.
     """
 
     def __init__(self, endpoint: str, access_key_id: str, secret_access_key: str) -> None:
@@ -54,56 +53,58 @@ class LakeFSClient:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> LakeFSClient:
-        """Make a client from the variables that lakectl reads.
+        """Create a client from lakectl's environment variables.
 
         Args:
-            environ: defaults to this process's.
+            environ: environment; None uses this process's.
 
         Raises:
-            ConfigError: one is missing.
+            ConfigError: a variable is missing.
         """
         env = os.environ if environ is None else environ
         missing = [name for name in (ENDPOINT, ACCESS_KEY, SECRET_KEY) if not env.get(name)]
         if missing:
             raise ConfigError(
-                f"the lakeFS connection is not set: {', '.join(missing)} missing in the environment"
+                f"the lakeFS connection is not configured: {', '.join(missing)} missing in the environment"
             )
         return cls(env[ENDPOINT], env[ACCESS_KEY], env[SECRET_KEY])
 
     def to_env(self) -> dict[str, str]:
-        """Give the variables that make `from_env` in a child process equal to this client (the secret
-        included)."""
+        """Return the variables with which `from_env` creates an equal client in a child process; they include the
+        secret."""
         return dict(self._settings)
 
     def __repr__(self) -> str:
         return f"LakeFSClient({self._transport.base!r})"
 
     def clock(self) -> datetime | None:
-        """The server's time by the Date of an answer over a new connection, so that a balancer may choose
-        another server: whole seconds, rounded down. None when the answer has none, or none that can be read.
+        """Return the server's time from the Date of a response: aware UTC, rounded down to seconds.
+
+        It uses a new connection, so that a load balancer may choose another server. None if the response has no valid
+        Date.
         """
-        answer = self._transport.call("GET", "/repositories", query={"amount": 1}, own_connection=True)
-        if answer.status != 200:
-            raise refuse(answer, "the first repository")
+        response = self._transport.call("GET", "/repositories", query={"amount": 1}, own_connection=True)
+        if response.status != 200:
+            raise refuse(response, "the first repository")
         try:
-            found = parsedate_to_datetime(answer.date)
+            found = parsedate_to_datetime(response.date)
         except ValueError:
             return None
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
     def repositories(self) -> list[Repository]:
-        """Every repository of the server."""
+        """Return all repositories of the server."""
         return [_repository(item) for item in self._pages("/repositories", {}, {}, "repositories")]
 
     def repository(self, name: str) -> Repository:
-        """One repository; raises NotFoundError, and RefusedError while it is being deleted."""
+        """Return a repository; raises NotFoundError, or RefusedError while it is being deleted."""
         what, members = f"repository {name}", ("id", "storage_namespace")
         return _repository(
             self._get("/repositories/{repository}", {"repository": name}, {}, what, members=members)
         )
 
     def branches(self, repository: str) -> list[Ref]:
-        """Every branch, hidden ones too, in name order."""
+        """Return all branches, including hidden ones, in name order."""
         what = f"branches of {repository}"
         path = "/repositories/{repository}/branches"
         return [
@@ -112,25 +113,25 @@ class LakeFSClient:
         ]
 
     def tags(self, repository: str) -> list[Ref]:
-        """Every tag."""
+        """Return all tags."""
         path = "/repositories/{repository}/tags"
         return [
             _ref(item) for item in self._pages(path, {"repository": repository}, {}, f"tags of {repository}")
         ]
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
-        """A ref's commit and all its ancestors, newest first; raises NotFoundError."""
+        """Iterate over a ref's commit and all its ancestors, newest first; raises NotFoundError."""
         names = {"repository": repository, "ref": ref}
         path = "/repositories/{repository}/refs/{ref}/commits"
-        # Most callers stop after some commits, where the history of another ref begins.
+        # Most callers stop after a few commits, where they reach the history of another ref.
         pages = self._pages(path, names, {}, f"log of {ref}", LOG_FIRST_PAGE)
         return (_commit(item) for item in pages)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
-        """One commit; raises NotFoundError only when the record is really missing.
+        """Return a commit; raises NotFoundError only if the record does not exist.
 
-        A server's commit cache can deny a full id while the record is there, until the entry ends; a shorter
-        prefix of the id is looked up past it.
+        The server's commit cache can answer 404 for a full id although the record exists, until the entry expires; a
+        prefix of the id is looked up without that cache.
         """
         path = "/repositories/{repository}/commits/{commit}"
         what = f"commit {commit_id} of {repository}"
@@ -149,31 +150,31 @@ class LakeFSClient:
         return Commit(commit_id, found.parents, found.created_at, found.metarange_id, found.version)
 
     def rules(self, repository: str) -> Rules | None:
-        """The garbage collection rules; None when there are none."""
+        """Return the garbage collection rules; None if there are none."""
         names = {"repository": repository}
         for path in ("/repositories/{repository}/settings/gc_rules", "/repositories/{repository}/gc/rules"):
-            answer = self._transport.call("GET", path, names=names, members=("default_retention_days",))
-            if answer.status == 200:
-                value = answer.json()
+            response = self._transport.call("GET", path, names=names, members=("default_retention_days",))
+            if response.status == 200:
+                value = response.json()
                 branches = value.get("branches") or []  # the server writes null for none
                 return Rules(
                     int(value["default_retention_days"]),
                     {item["branch_id"]: int(item["retention_days"]) for item in branches},
                 )
-            if answer.status == 404 and answer.message != NO_SUCH_CALL:
-                self.repository(repository)  # a missing repository is no "no rules"
+            if response.status == 404 and response.message != NO_SUCH_CALL:
+                self.repository(repository)  # a missing repository does not mean "no rules"
                 return None
-            if answer.status not in (404, 500):
-                raise refuse(answer, f"rules of {repository}")
-        raise refuse(answer, f"rules of {repository}")
+            if response.status not in (404, 500):
+                raise refuse(response, f"rules of {repository}")
+        raise refuse(response, f"rules of {repository}")
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Let the server write a page of uncommitted addresses; no token starts a new scan.
+        """Have the server write one page of uncommitted addresses; without a token it starts a new scan.
 
-        A page that is asked for twice only writes its file twice, so a busy server is asked again.
+        Retried if the server is busy: requesting a page twice only writes its file twice.
         """
         what = f"prepare_uncommitted of {repository}"
-        answer = self._transport.call(
+        response = self._transport.call(
             "POST",
             "/repositories/{repository}/gc/prepare_uncommited",
             names={"repository": repository},
@@ -182,11 +183,11 @@ class LakeFSClient:
             read_seconds=PREPARE_READ_SECONDS,
             members=("run_id",),
         )
-        if answer.status != 201:
-            raise refuse(answer, what)
-        value = answer.json()
+        if response.status != 201:
+            raise refuse(response, what)
+        value = response.json()
         if not value["run_id"]:
-            raise FormatError(f"{what}: the answer names no run. Nothing was deleted.")
+            raise FormatError(f"{what}: the response names no run. Nothing was deleted.")
         return UncommittedPage(
             value["run_id"],
             value.get("gc_uncommitted_location") or "",
@@ -194,11 +195,11 @@ class LakeFSClient:
         )
 
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
-        """Let the server compute the active commits; None when the repository has no rules. See `prepare`."""
+        """Have the server compute the active commits; None if the repository has no rules. See `prepare`."""
         return prepare_commits(self._transport, repository, deadline_seconds)
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """What a ref has under a path; raises NotFoundError when lakeFS says that the ref or the path is not there."""
+        """Return the object at a path of a ref; raises NotFoundError if lakeFS says that either does not exist."""
         names = {"repository": repository, "ref": ref}
         query = {"path": path, "user_metadata": "false"}
         where = "/repositories/{repository}/refs/{ref}/objects/stat"
@@ -206,21 +207,22 @@ class LakeFSClient:
         return _stats(self._get(where, names, query, f"{path!r} on {ref}", ABSENT_OBJECT, members))
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
-        """The next objects of a ref, in path order, after a path; raises NotFoundError when the ref is not there."""
+        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError if the ref does not
+        exist."""
         value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"] if item["path_type"] == "object"]
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = PAGE
     ) -> tuple[list[ObjectStats], bool]:
-        """The next objects of a ref, in path order, after a path, and whether more follow; raises NotFoundError when
-        the ref is not there."""
+        """Return up to `amount` objects of a ref after a path, in path order, and whether more follow; raises
+        NotFoundError if the ref does not exist."""
         value = self._objects(repository, ref, after, amount)
         return [_stats(item) for item in value["results"]], _has_more(value, f"objects of {ref}")
 
     def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
-        """The next differences between a branch's staging and its head, in path order, after a path; raises
-        NotFoundError when the branch is not there."""
+        """Return up to `amount` differences between a branch's staging area and its head after a path, in path order;
+        raises NotFoundError if the branch does not exist."""
         names = {"repository": repository, "branch": branch}
         where = "/repositories/{repository}/branches/{branch}/diff"
         query = {"amount": amount, "after": after}
@@ -228,7 +230,7 @@ class LakeFSClient:
         return [Change(item["path"], item["type"]) for item in value["results"]]
 
     def version(self) -> str:
-        """The server's version, for reports."""
+        """Return the server's version, for reports."""
         value = self._get("/config", {}, {}, "configuration")
         return str((value.get("version_config") or {}).get("version", ""))
 
@@ -247,23 +249,23 @@ class LakeFSClient:
         absent: Container[str] | None = None,
         members: Sequence[str] = (),
     ) -> Any:
-        """Ask for a JSON object.
+        """Get a JSON object.
 
         Args:
-            path: with places for `names`.
-            names: for the places.
-            query: parameters.
-            what: is asked for, for messages.
-            absent: lakeFS's words for "it is not there"; another 404 is about something else and refused. None
-                takes every 404 of lakeFS for it.
-            members: what the object has at least.
+            path: path template with `{name}` placeholders.
+            names: values of the placeholders.
+            query: query parameters.
+            what: what is requested, for messages.
+            absent: 404 messages that mean "it does not exist"; another 404 is refused. None accepts every 404 of
+                lakeFS.
+            members: keys that the object must have.
         """
-        answer = self._transport.call("GET", path, names=names, query=query, members=members)
-        if answer.status == 200:
-            return answer.json()
-        error = refuse(answer, what)
-        if isinstance(error, NotFoundError) and absent is not None and answer.message not in absent:
-            raise RefusedError(f"{error}, which does not say that it is not there. Nothing was deleted.")
+        response = self._transport.call("GET", path, names=names, query=query, members=members)
+        if response.status == 200:
+            return response.json()
+        error = refuse(response, what)
+        if isinstance(error, NotFoundError) and absent is not None and response.message not in absent:
+            raise RefusedError(f"{error}, which does not mean that it does not exist. Nothing was deleted.")
         raise error
 
     def _pages(
@@ -285,13 +287,13 @@ class LakeFSClient:
             following = value["pagination"]["next_offset"]
             if not following or following == after:
                 raise FormatError(
-                    f"{what}: lakeFS says there is more but not where it goes on. Nothing was deleted."
+                    f"{what}: lakeFS says that more results follow but gives no offset. Nothing was deleted."
                 )
             after = following
 
 
 def _has_more(value: Mapping[str, Any], what: str) -> bool:
-    """Whether a page says that more follow. Only a plain "no" is an end."""
+    """Whether more results follow a page; only an explicit false ends a listing."""
     found = value["pagination"]["has_more"]
     if not isinstance(found, bool):
         raise FormatError(

@@ -1,4 +1,4 @@
-"""What a lakeFS server tells a collector, and the calls that tell it."""
+"""Data that a collector gets from a lakeFS server, and the calls that return it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Repository:
     """A repository.
 
     Attributes:
-        name: its id.
-        namespace: URI of its storage namespace, as the server words it.
-        default_branch: name.
-        read_only: the server prepares nothing for such a one.
+        name: repository id.
+        namespace: URI of the storage namespace, exactly as the server returns it.
+        default_branch: branch name.
+        read_only: whether it is read-only; the server refuses to prepare a garbage collection of one.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag, and the commit it names."""
+    """A branch or a tag, and the id of its commit."""
 
     id: str
     commit_id: str
@@ -39,10 +39,10 @@ class Commit:
 
     Attributes:
         id: 64 hex digits.
-        parents: ids; which one retention follows depends on `version`.
-        created_at: as the server says, which a client may have chosen.
+        parents: commit ids; which one retention follows depends on `version`.
+        created_at: creation date, aware UTC; clients can set it.
         metarange_id: "" for the first commit of a repository.
-        version: 0 or 1.
+        version: version of the commit record, 0 or 1.
     """
 
     id: str
@@ -54,7 +54,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Garbage collection rules; branch names are exact, no patterns."""
+    """Garbage collection rules.
+
+    Attributes:
+        default_retention_days: for branches without a rule.
+        branches: retention in days by exact branch name.
+    """
 
     default_retention_days: int
     branches: Mapping[str, int] = field(default_factory=dict)
@@ -65,9 +70,9 @@ class UncommittedPage:
     """One page of uncommitted addresses.
 
     Attributes:
-        run_id: the server's id of this scan, the same for all its pages.
-        location: URI of the folder with the files; "" when this page wrote none, whatever others wrote.
-        token: for the next page; None on the last.
+        run_id: the server's id of this scan, equal on all its pages.
+        location: URI of the folder with the files; "" if this page wrote no file.
+        token: continuation token of the next page; None on the last page.
     """
 
     run_id: str
@@ -77,7 +82,12 @@ class UncommittedPage:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommits:
-    """Where the server wrote the active commits, as a CSV file."""
+    """The result of prepare_commits.
+
+    Attributes:
+        run_id: the server's id of the run.
+        location: URI of the CSV file with the active commits.
+    """
 
     run_id: str
     location: str
@@ -85,7 +95,14 @@ class PreparedCommits:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStats:
-    """An object as a branch, tag or commit sees it. `address` is a full URI."""
+    """An object at a ref.
+
+    Attributes:
+        path: path in the repository.
+        address: physical address, a full URI.
+        checksum: ETag.
+        size_bytes: size.
+    """
 
     path: str
     address: str
@@ -95,71 +112,82 @@ class ObjectStats:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path that differs between a branch's staging and its head: "added", "changed" or "removed"."""
+    """A path that differs between a branch's staging area and its head.
+
+    Attributes:
+        path: path in the repository.
+        type: "added", "changed" or "removed".
+    """
 
     path: str
     type: str
 
 
 class LakeFS(Protocol):
-    """The calls a collector makes. All raise errors of `dredge.errors`."""
+    """The calls that a collector makes. All raise errors of `dredge.errors`."""
 
     def clock(self) -> datetime | None:
-        """The server's time by the Date of an answer over a new connection: whole seconds, rounded down. None
-        when the answer has none."""
+        """Return the server's time from the Date of a response on a new connection: aware UTC, rounded down to seconds;
+        None if the response has no Date."""
 
     def repositories(self) -> list[Repository]:
-        """Every repository of the server."""
+        """Return all repositories of the server."""
 
     def repository(self, name: str) -> Repository:
-        """One repository; raises NotFoundError, and RefusedError while it is being deleted."""
+        """Return a repository; raises NotFoundError, or RefusedError while it is being deleted."""
 
     def branches(self, repository: str) -> list[Ref]:
-        """Every branch, hidden ones too, in name order."""
+        """Return all branches, including hidden ones, in name order."""
 
     def tags(self, repository: str) -> list[Ref]:
-        """Every tag."""
+        """Return all tags."""
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
-        """A ref's commit and all its ancestors, newest first; raises NotFoundError."""
+        """Iterate over a ref's commit and all its ancestors, newest first; raises NotFoundError."""
 
     def commit(self, repository: str, commit_id: str) -> Commit:
-        """One commit; raises NotFoundError only when the record is really missing."""
+        """Return a commit; raises NotFoundError only if the record does not exist."""
 
     def rules(self, repository: str) -> Rules | None:
-        """The garbage collection rules; None when there are none."""
+        """Return the garbage collection rules; None if there are none."""
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
-        """Let the server write a page of uncommitted addresses; no token starts a new scan."""
+        """Have the server write one page of uncommitted addresses; without a token it starts a new scan."""
 
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
-        """Let the server compute the active commits; None when the repository has no rules.
+        """Have the server compute the active commits; None if the repository has no rules.
+
+        Args:
+            repository: repository name.
+            deadline_seconds: how long to wait for the result.
 
         Raises:
-            RefusedError: any other answer that is no result; never read one as "nothing is committed".
+            RefusedError: any other response without a result; it never means "nothing is committed".
         """
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """What a ref has under a path.
+        """Return the object at a path of a ref.
 
         Raises:
-            NotFoundError: lakeFS itself says that the ref or the path is not there.
-            UnavailableError: no answer of lakeFS, which says nothing about the path.
+            NotFoundError: lakeFS itself answered that the ref or the path does not exist.
+            UnavailableError: no response from lakeFS, so nothing is known about the path.
         """
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = 1000) -> list[ObjectStats]:
-        """The next objects of a ref, in path order, after a path; raises NotFoundError when the ref is not there."""
+        """Return up to `amount` objects of a ref after a path, in path order; raises NotFoundError if the ref does not
+        exist."""
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = 1000
     ) -> tuple[list[ObjectStats], bool]:
-        """The next objects of a ref, in path order, after a path; and whether more follow."""
+        """Return up to `amount` objects of a ref after a path, in path order, and whether more follow; raises
+        NotFoundError if the ref does not exist."""
 
     def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
-        """The next differences between a branch's staging and its head, in path order, after a path.
+        """Return up to `amount` differences between a branch's staging area and its head after a path, in path order.
 
-        Fewer than `amount` means that there are no more.
+        Fewer than `amount` means that no more follow.
 
         Raises:
-            NotFoundError: lakeFS itself says that the branch is not there.
+            NotFoundError: lakeFS itself answered that the branch does not exist.
         """

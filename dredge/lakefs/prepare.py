@@ -1,17 +1,22 @@
-"""prepare_commits: one question, many odd answers.
+"""The call prepare_commits and the many responses that real servers give to it.
 
-    async 202 → poll: completed with result → done · completed with error "get gc rules: not found" → no rules
-                      completed with another error → refused · 404 (record gone) → refused · never completed →
-                      deadline
-    async 404 or 500 "invalid API endpoint" → a server without that endpoint: ask the sync one
-    sync 201 → done · 404 "get gc rules: not found" → no rules · another 404 → refused
-    sync 400 with two JSON documents → the second one is the result (pre-signing is off; the file was written)
-    501 → refused: this server will never do it
-    connection dropped, or somebody else answered (an ingress whose server died says 502) → refused: a branch head
-    without its commit ends the server's process, and asking again ends it again. Only a 404 of somebody else is
-    "unavailable": the request did not get to a server
+    async  202                                        poll the task
+           404 or 500 "invalid API endpoint"          server without this endpoint: use the sync call
+    task   completed with a result                    done
+           completed, "get gc rules: not found"       no rules
+           completed with another error               refused
+           404, the task record is gone               refused
+           not completed by the deadline              unavailable
+    sync   201                                        done
+           404 "get gc rules: not found"              no rules
+           another 404                                refused
+           400 with two JSON documents                done: the second is the result (pre-signing is off)
+    any    501                                        refused: the server does not offer the call
+           connection dropped, or a proxy's response   refused: a branch head without its commit record ends the
+                                                      server's process, and another request would end it again
+           a proxy's 404                              unavailable: the request did not reach a server
 
-Source: pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention
+Source: lakeFS pkg/api/controller.go, pkg/catalog/catalog.go, pkg/graveler/retention.
 """
 
 from __future__ import annotations
@@ -25,9 +30,9 @@ from dredge.lakefs.model import PreparedCommits
 from dredge.lakefs.transport import (
     NO_SUCH_CALL,
     READ_SECONDS,
-    Answer,
     DroppedError,
-    ForeignAnswerError,
+    ForeignResponseError,
+    Response,
     Transport,
     refuse,
 )
@@ -44,20 +49,20 @@ def prepare_commits(
     deadline_seconds: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> PreparedCommits | None:
-    """Let the server compute the active commits and write them.
+    """Have the server compute the active commits and write them to a file.
 
     Args:
-        transport: to the server.
-        repository: name.
+        transport: sends requests to the server.
+        repository: repository name.
         deadline_seconds: how long to wait for the result.
-        sleep: between polls.
+        sleep: function that waits between polls, in seconds.
 
     Returns:
-        Where they are, or None when the repository has no rules, so that every commit is active.
+        The location of the file; None if the repository has no rules, so that every commit is active.
 
     Raises:
-        RefusedError: an answer that is neither, or none; never read it as "nothing is committed".
-        UnavailableError: busy, not reached, or not finished in time.
+        RefusedError: no response, or one without a result; it never means "nothing is committed".
+        UnavailableError: the server is busy or unreachable, or did not finish in time.
     """
     names = {"repository": repository}
     try:
@@ -66,14 +71,14 @@ def prepare_commits(
             return _poll(transport, repository, started.json()["id"], deadline_seconds, sleep)
         if started.message != NO_SUCH_CALL:
             raise _no_result(started, f"prepare_commits of {repository}")
-        answer = _ask(transport, _PATH, names, (), deadline_seconds)
+        response = _ask(transport, _PATH, names, (), deadline_seconds)
     except DroppedError as error:
         raise RefusedError(
-            f"prepare_commits of {repository}: {error}. lakeFS ends like this when a branch head has no"
-            " commit record; it may have restarted. Nothing was deleted, and it is not asked again. Read"
-            " the lakeFS log; repair a broken branch by a hard reset to a sound ref."
+            f"prepare_commits of {repository}: {error}. lakeFS terminates like this when a branch head has no"
+            " commit record; it may have restarted. Nothing was deleted, and the request is not repeated. Read"
+            " the lakeFS log; repair a broken branch with a hard reset to an intact ref."
         ) from None
-    return _sync_result(answer, repository)
+    return _sync_result(response, repository)
 
 
 def _ask(
@@ -82,8 +87,8 @@ def _ask(
     names: Mapping[str, str],
     members: Sequence[str],
     read_seconds: float = READ_SECONDS,
-) -> Answer:
-    """Send the request once, on a connection of its own."""
+) -> Response:
+    """Send the request once, on a new connection."""
     try:
         return transport.call(
             "POST",
@@ -94,30 +99,30 @@ def _ask(
             read_seconds=read_seconds,
             members=members,
         )
-    except ForeignAnswerError as error:
+    except ForeignResponseError as error:
         if error.status == 404:
             raise
         raise DroppedError(str(error)) from None
 
 
-def _sync_result(answer: Answer, repository: str) -> PreparedCommits | None:
+def _sync_result(response: Response, repository: str) -> PreparedCommits | None:
     what = f"prepare_commits of {repository}"
-    if answer.status == 201:
-        return _result(answer.json(), what)
-    if answer.status == 404 and answer.message == _NO_RULES:
+    if response.status == 201:
+        return _result(response.json(), what)
+    if response.status == 404 and response.message == _NO_RULES:
         return None
-    if answer.status == 400:
-        for document in answer.documents:
+    if response.status == 400:
+        for document in response.documents:
             if document.get("gc_commits_location"):
                 return _result(document, what)
-    raise _no_result(answer, what)
+    raise _no_result(response, what)
 
 
-def _no_result(answer: Answer, what: str) -> DredgeError:
-    if answer.status != 404:
-        return refuse(answer, what)
+def _no_result(response: Response, what: str) -> DredgeError:
+    if response.status != 404:
+        return refuse(response, what)
     return RefusedError(
-        f"{what}: lakeFS answered 404 {answer.message!r}, which is neither a result nor 'no rules'. It does not mean"
+        f"{what}: lakeFS answered 404 {response.message!r}, which is neither a result nor 'no rules'. It does not mean"
         " that nothing is committed. Nothing was deleted. Check that the endpoint is a lakeFS server and reaches this"
         " repository."
     )
@@ -131,7 +136,7 @@ def _poll(
     pause, longest = _POLL_SECONDS
     while True:
         try:
-            answer = transport.call(
+            response = transport.call(
                 "GET",
                 f"{_PATH}/status",
                 names={"repository": repository},
@@ -140,14 +145,14 @@ def _poll(
             )
         except UnavailableError as error:
             raise DroppedError(f"while it computed the active commits: {error}") from None
-        if answer.status == 404:
+        if response.status == 404:
             raise RefusedError(
-                f"{what}: lakeFS knows the task no more ({answer.message!r}). That is no result. Nothing"
+                f"{what}: lakeFS no longer has the task ({response.message!r}), so there is no result. Nothing"
                 " was deleted; start a new run."
             )
-        if answer.status != 200:
-            raise refuse(answer, what)
-        status = answer.json()
+        if response.status != 200:
+            raise refuse(response, what)
+        status = response.json()
         if status.get("completed"):
             return _task_result(status, what)
         if running_seconds() >= deadline:
@@ -174,5 +179,5 @@ def _task_result(status: Mapping[str, Any], what: str) -> PreparedCommits | None
 def _result(value: Mapping[str, Any], what: str) -> PreparedCommits:
     location = value.get("gc_commits_location")
     if not location:
-        raise FormatError(f"{what}: the answer names no file. Nothing was deleted.")
+        raise FormatError(f"{what}: the response names no file. Nothing was deleted.")
     return PreparedCommits(str(value.get("run_id", "")), location)

@@ -1,16 +1,15 @@
-"""One HTTP request to lakeFS through the official SDK: signed, pooled, bounded in time, retried only where
-that is safe.
+"""HTTP requests to lakeFS through the official SDK: authenticated, pooled, with timeouts, retried only if safe.
 
-Only lakeFS's own words are an answer. Between it and us stand ingresses, gateways and login pages, and while
-lakeFS is redeployed they answer in its place: `default backend - 404`, HTML, an empty body, JSON of their own. What
-lakeFS says is told from that by its shape: a success is one JSON object with the members that were asked for, an
-error a JSON object with a text `message`, and each 404 ends in `not found` or says `invalid API endpoint`. Anything
-else is `ForeignAnswerError`, whatever its status: it says nothing about the repository, and is asked again like a
-503 where that is safe. So is what a cache kept (it has an `Age`, which lakeFS never sends): it was true once.
+Only lakeFS's own responses count. Ingresses, gateways and login pages stand between it and the client, and while lakeFS
+is redeployed they answer in its place: `default backend - 404`, HTML, an empty body, JSON of their own. lakeFS's
+responses are recognized by their form: a success is one JSON object with the requested keys, an error is a JSON object
+with a text `message`, and the message of a 404 ends in `not found` or is `invalid API endpoint`. Anything else raises
+`ForeignResponseError`, whatever its status: it says nothing about the repository, and the request is retried like
+after a 503 if that is safe. The same holds for a cached response, which has an `Age` header (lakeFS never sends one):
+it may be out of date.
 
-The SDK's generated models are not used: they refuse answers that real servers give (`"branches": null`, two
-JSON documents in one body) and cost more than the requests. Its client signs and sends; answers come back
-raw.
+The SDK's generated models are not used: they reject responses that real servers give (`"branches": null`, two JSON
+documents in one body) and take more time than the requests. Its client authenticates and sends; responses are read raw.
 """
 
 from __future__ import annotations
@@ -46,8 +45,15 @@ _LAKEFS_404 = re.compile(rf"(.*[ :])?not found|{NO_SUCH_CALL}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A status and a body, and the Date and Age headers; "" when there is none."""
+class Response:
+    """A response.
+
+    Attributes:
+        status: HTTP status.
+        text: body.
+        date: Date header; "" if missing.
+        age: Age header, in seconds; "" if missing.
+    """
 
     status: int
     text: str
@@ -55,21 +61,21 @@ class Answer:
     age: str = ""
 
     def json(self) -> Any:
-        """The body of a success: a JSON object, which `Transport.call` has made sure of."""
+        """Decode the body of a success, which `Transport.call` has checked to be a JSON object."""
         return json.loads(self.text)
 
     @property
     def message(self) -> str:
-        """lakeFS's own words, or the start of the body."""
+        """lakeFS's message, or the start of the body."""
         documents = self.documents
         message = documents[0].get("message") if documents else None
         return message if isinstance(message, str) else self.text[:200]
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        """The JSON objects that the body consists of, one after the other; none when it has anything else.
+        """The JSON objects that the body consists of, in order; empty if it contains anything else.
 
-        Some versions answer prepare_commits with an error and the result behind it.
+        Some versions answer prepare_commits with an error followed by the result.
         """
         decoder = json.JSONDecoder()
         found: list[dict[str, Any]] = []
@@ -86,10 +92,10 @@ class Answer:
         return found
 
     def is_lakefs(self, members: Sequence[str] = ()) -> bool:
-        """Whether lakeFS itself gave this answer.
+        """Whether lakeFS itself sent this response.
 
         Args:
-            members: what the JSON object of a success has.
+            members: keys that the JSON object of a success must have.
         """
         documents = self.documents
         if not documents or self.age not in ("", "0"):
@@ -103,30 +109,30 @@ class Answer:
 
 
 class DroppedError(UnavailableError):
-    """The connection ended without an answer: nobody knows what the server did."""
+    """The connection ended without a response: it is unknown what the server did."""
 
 
-class ForeignAnswerError(UnavailableError):
-    """Somebody else answered in lakeFS's place, so nothing is known.
+class ForeignResponseError(UnavailableError):
+    """The response is not lakeFS's own, so nothing is known.
 
     Args:
-        call: that was made, for the message.
-        answer: that came.
+        call: the request, for the message.
+        response: the response.
 
     Attributes:
-        status: of the answer.
+        status: HTTP status of the response.
     """
 
-    def __init__(self, call: str, answer: Answer) -> None:
-        self.status = answer.status
-        body = f"{answer.text[:200]!r}" if answer.text else "an empty body"
-        if answer.age not in ("", "0"):
-            body = f"{body} from a cache, {answer.age} s old"
+    def __init__(self, call: str, response: Response) -> None:
+        self.status = response.status
+        body = f"{response.text[:200]!r}" if response.text else "an empty body"
+        if response.age not in ("", "0"):
+            body = f"{body} from a cache, {response.age} s old"
         super().__init__(
-            f"{call}: the answer ({answer.status}, {body}) is not lakeFS's own, so it says nothing about the"
-            " repository. Something in front of it answered (an ingress, a gateway, a login page, a cache), or the"
-            " endpoint is no lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when the"
-            " server is back."
+            f"{call}: the response ({response.status}, {body}) is not lakeFS's own, so it says nothing about the"
+            " repository. Something in front of lakeFS sent it (an ingress, a gateway, a login page, a cache), or the"
+            " endpoint is not a lakeFS server. Nothing was deleted because of it. Check the endpoint; try again when"
+            " the server is back."
         )
 
 
@@ -134,10 +140,10 @@ class Transport:
     """Sends requests to one server.
 
     Args:
-        endpoint: URL, with or without `/api/v1`.
-        access_key_id: of the key pair.
-        secret_access_key: of the key pair.
-        connections: kept open at once.
+        endpoint: URL of the server, with or without `/api/v1`.
+        access_key_id: access key id.
+        secret_access_key: secret access key.
+        connections: size of the connection pool.
     """
 
     def __init__(
@@ -165,48 +171,48 @@ class Transport:
         read_seconds: float = READ_SECONDS,
         own_connection: bool = False,
         members: Sequence[str] = (),
-    ) -> Answer:
+    ) -> Response:
         """Send a request.
 
         Args:
             method: GET, POST or PUT.
-            path: below `/api/v1`, with `{name}` places.
-            names: values for the places; quoted here.
-            query: parameters of the query.
-            body: JSON.
-            retry: whether a busy or lost server is asked again, or one that somebody else answers for; None means
-                for GET only.
-            read_seconds: how long to wait for the answer.
-            own_connection: use a new connection, so that a drop cannot be a kept one gone stale.
-            members: what the JSON object of a success has at least.
+            path: path below `/api/v1`, with `{name}` placeholders.
+            names: values of the placeholders, not yet percent-encoded.
+            query: query parameters.
+            body: JSON body.
+            retry: whether to retry if the server is busy or lost, or the response is not lakeFS's; None retries GET
+                only.
+            read_seconds: read timeout.
+            own_connection: use a new connection, so that a dropped one cannot be a stale pooled connection.
+            members: keys that the JSON object of a success must have.
 
         Returns:
-            lakeFS's answer, whatever its status.
+            lakeFS's response, whatever its status.
 
         Raises:
-            UnavailableError: no answer; DroppedError when the connection broke after the request was sent,
-                ForeignAnswerError when somebody else answered.
+            UnavailableError: no response; DroppedError if the connection broke after the request was sent,
+                ForeignResponseError if the response is not lakeFS's.
             RefusedError: 501.
         """
-        again = method == "GET" if retry is None else retry
+        retry = method == "GET" if retry is None else retry
         client = self._client() if own_connection else self._shared
         for attempt in range(1, TRIES + 1):
-            last = not again or attempt == TRIES
+            last = not retry or attempt == TRIES
             try:
-                answer = self._once(client, method, path, names, query, body, read_seconds)
+                response = self._once(client, method, path, names, query, body, read_seconds)
             except UnavailableError as error:
                 if last:
                     raise
-                log.info("%s %s: %s; asking again", method, path, error)
+                log.info("%s %s: %s; retrying", method, path, error)
             else:
-                if answer.status == NOT_IMPLEMENTED:
-                    raise refuse(answer, f"{method} {path}")
-                known = answer.is_lakefs(members)
-                if last and not known:
-                    raise ForeignAnswerError(f"{method} {path}", answer)
-                if last or (known and (answer.status not in _BUSY or answer.message == NO_SUCH_CALL)):
-                    return answer
-                log.info("%s %s: %d %s; asking again", method, path, answer.status, answer.message)
+                if response.status == NOT_IMPLEMENTED:
+                    raise refuse(response, f"{method} {path}")
+                own = response.is_lakefs(members)
+                if last and not own:
+                    raise ForeignResponseError(f"{method} {path}", response)
+                if last or (own and (response.status not in _BUSY or response.message == NO_SUCH_CALL)):
+                    return response
+                log.info("%s %s: %d %s; retrying", method, path, response.status, response.message)
             time.sleep(min(10.0, 0.2 * 2**attempt) * (0.5 + random.random() / 2))
         raise AssertionError("unreachable")
 
@@ -219,7 +225,7 @@ class Transport:
         query: Mapping[str, Any] | None,
         body: Mapping[str, Any] | None,
         read_seconds: float,
-    ) -> Answer:
+    ) -> Response:
         import urllib3.exceptions as net
         from lakefs_sdk.exceptions import ApiException
 
@@ -242,7 +248,7 @@ class Transport:
         except ApiException as error:
             if not error.status:
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error.reason}") from None
-            return Answer(int(error.status), _text(error.body), *_headers(error.headers))
+            return Response(int(error.status), _text(error.body), *_headers(error.headers))
         except (net.NewConnectionError, net.ConnectTimeoutError, net.NameResolutionError) as error:
             raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
         except net.ReadTimeoutError:
@@ -253,7 +259,7 @@ class Transport:
             if _never_sent(error):
                 raise UnavailableError(f"lakeFS at {self.base} cannot be reached: {error}") from None
             raise DroppedError(f"lakeFS at {self.base} dropped the connection: {error}") from None
-        return Answer(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
+        return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
 
     def _client(self) -> Any:
         import urllib3
@@ -268,36 +274,36 @@ class Transport:
         return client
 
 
-def refuse(answer: Answer, what: str) -> DredgeError:
-    """Make the error of an answer that is no success, by what the handler should do about it.
+def refuse(response: Response, what: str) -> DredgeError:
+    """Create the error for an unsuccessful response; its type says what the caller should do.
 
     Args:
-        answer: with a status of 400 or more.
-        what: the thing that was asked for, for the message.
+        response: response with a status of 400 or more.
+        what: what was requested, for the message.
     """
-    text = f"{what}: lakeFS answered {answer.status} {answer.message!r}"
-    if answer.status == NOT_IMPLEMENTED:
+    text = f"{what}: lakeFS answered {response.status} {response.message!r}"
+    if response.status == NOT_IMPLEMENTED:
         return RefusedError(
-            f"{text}. This server does not offer that call and will not later either, so it is not asked again."
+            f"{text}. This server does not implement that call, so the request is not retried."
             " Nothing was deleted. Use a lakeFS server that offers garbage collection (prepare_commits and"
             " prepare_uncommited) and its object calls, or switch on what its configuration leaves out; a server that"
             " only resembles lakeFS cannot be collected."
         )
-    if answer.status == 401:
+    if response.status == 401:
         return ConfigError(f"{text}. Check the access key and secret of the lakeFS connection.")
-    if answer.status in (403, 410):
-        # Read-only, protected, or being deleted: asking again changes nothing, and it is no "empty".
+    if response.status in (403, 410):
+        # Read-only, protected, or being deleted: retrying is useless, and it does not mean "empty".
         return RefusedError(f"{text}. Nothing was deleted.")
-    if answer.status == 404 and answer.message == NO_SUCH_CALL:
+    if response.status == 404 and response.message == NO_SUCH_CALL:
         return ConfigError(
-            f"{text}: it does not know that call. Check the endpoint of the lakeFS connection, and that the server's"
-            " version has the call."
+            f"{text}: the server does not have that call. Check the endpoint of the lakeFS connection, and that the"
+            " server's version has the call."
         )
-    if answer.status == 404:
+    if response.status == 404:
         return NotFoundError(text)
-    if answer.status in (409, 412):
+    if response.status in (409, 412):
         return ConflictError(text)
-    if answer.status in _BUSY or answer.status >= 500:
+    if response.status in _BUSY or response.status >= 500:
         return UnavailableError(f"{text}. Nothing was deleted; try again later.")
     return ConfigError(text)
 
@@ -311,7 +317,7 @@ def _never_sent(error: BaseException) -> bool:
 
 
 def _headers(headers: Mapping[str, str] | None) -> tuple[str, str]:
-    """Date and Age."""
+    """Return the Date and Age headers; "" if missing."""
     given = headers or {}
     return given.get("Date") or "", given.get("Age") or ""
 

@@ -6,7 +6,7 @@
     <step>/t001/part-00000.parquet …   rows of a try, named by task so that a repeated task writes the same names
     <step>/_progress/…                 how far long tasks are
     <step>/_SUCCESS.json               the summary, written last: without it the step did not happen
-    <step>/_INCOMPLETE.json            the summary of a try that ended held or partial
+    <step>/_INCOMPLETE.json            the summary of a try that ended in another way
     <step>/_FAILED.json                the error of the last try that failed
 """
 
@@ -183,7 +183,7 @@ class RunFolder:
         return summary
 
     def read_incomplete(self, step: str) -> StepSummary | None:
-        """Read the summary that the last held or partial try of a step left; None when there is none."""
+        """Read the summary that the last try of a step left without success; None when there is none."""
         return self._summary(f"{step}/{INCOMPLETE}")
 
     def write_failure(

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dredge.errors import NotFoundError
+from dredge.errors import FormatError, NotFoundError
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import LEASE, LeaseGrant, check_lease
-from dredge.runs.tasks import Json
-from dredge.runs.tries import StepTry
 from dredge.storage import ObjectWriter, store_clock
 
 log = logging.getLogger("dredge")
@@ -28,27 +27,47 @@ def write_look(folder: RunFolder, key: str, is_open: bool, reason: str) -> None:
     folder.write_json(key, {"open": is_open, "reason": reason})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateConfig:
+    """What a worker's gate looks at; a payload.
+
+    Attributes:
+        lease: the right to delete.
+        watch: key of what the driver writes after each look, relative to the run folder.
+        trusted_seconds: how long a look through the gate counts.
+        silence_seconds_max: the gate is closed when the driver's last look is older.
+    """
+
+    lease: LeaseGrant
+    watch: str
+    trusted_seconds: float
+    silence_seconds_max: float
+
+
 class Gate:
     """A worker's side.
 
     Args:
-        folder: of the run.
+        folder: the run folder; what is written there belongs to the try that deletes.
         state: the folder of the lease.
-        config: `lease`, `try`, `watch` (key of what the driver writes), `gate_seconds`, `watch_seconds`.
+        config: what to look at.
+
+    Raises:
+        FormatError: the folder belongs to no try, so nobody could tell whether the worker still counts.
     """
 
-    def __init__(self, folder: RunFolder, state: ObjectWriter, config: Json) -> None:
+    def __init__(self, folder: RunFolder, state: ObjectWriter, config: GateConfig) -> None:
+        if folder.attempt is None:
+            raise FormatError(f"run {folder.run_id}: nothing is deleted outside a try of a step")
         self._folder = folder
         self._state = state
-        self._grant = LeaseGrant.from_json(config["lease"])
-        self._attempt = StepTry.from_json(folder.writer, config["try"])
-        self._watch: str = config["watch"]
-        self._trusted = config["gate_seconds"]
-        self._silence = timedelta(seconds=config["watch_seconds"])
+        self._config = config
+        self._attempt = folder.attempt
+        self._silence = timedelta(seconds=config.silence_seconds_max)
         self._looked: float | None = None
         self._lock = threading.Lock()
         self.has_shut = False
-        """Whether a request was held back."""
+        """Whether a request was not let through."""
 
     def is_open(self) -> bool:
         """Whether the next request may be sent. A look is trusted for a few seconds.
@@ -58,10 +77,10 @@ class Gate:
             OvertakenError: the sweep is being tried again elsewhere.
         """
         now = running_seconds()
-        if self._looked is not None and now - self._looked < self._trusted:
+        if self._looked is not None and now - self._looked < self._config.trusted_seconds:
             return True
         store_now = store_clock(self._state, "")
-        check_lease(self._state, LEASE, self._grant, store_now)
+        check_lease(self._state, LEASE, self._config.lease, store_now)
         self._attempt.check()
         if not self._is_watched(store_now):
             return False
@@ -83,7 +102,10 @@ class Gate:
 
     def _is_watched(self, store_now: datetime) -> bool:
         try:
-            written = self._folder.writer.stat(self._watch).last_modified
-            return bool(self._folder.read_json(self._watch)["open"]) and store_now - written < self._silence
+            written = self._folder.writer.stat(self._config.watch).last_modified
+            return (
+                bool(self._folder.read_json(self._config.watch)["open"])
+                and store_now - written < self._silence
+            )
         except NotFoundError:
             return False

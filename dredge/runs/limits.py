@@ -1,7 +1,7 @@
 """Limits on the damage a run may do, and the form in which guards report.
 
-A finding is `passed`, `held` (a person may let it pass: the run waits, and deletes nothing by itself) or
-`refused` (nothing lets it pass: something could not be proved).
+A finding is `passed`, `awaiting_approval` (a person may let it pass by raising the limit: the run deletes nothing by
+itself) or `refused` (nothing lets it pass: something could not be proved).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-type Verdict = Literal["passed", "held", "refused"]
-_ORDER: dict[Verdict, int] = {"passed": 0, "held": 1, "refused": 2}
+type Verdict = Literal["passed", "awaiting_approval", "refused"]
+_ORDER: dict[Verdict, int] = {"passed": 0, "awaiting_approval": 1, "refused": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Finding:
 
     Attributes:
         rule: stable name of the guard.
-        verdict: passed, held or refused.
+        verdict: passed, awaiting_approval or refused.
         figure: what was measured.
-        limit: what it was held against; None where there is none.
+        limit: what it was compared with; None where there is none.
         text: a sentence for people.
     """
 
@@ -48,9 +48,9 @@ class Limits:
     """Upper bounds; None is none.
 
     Attributes:
-        objects: candidates.
-        size_bytes: their bytes.
-        percent: share of all listed objects.
+        objects: objects that a run may delete.
+        size_bytes: their bytes together.
+        percent: their share of all listed objects.
     """
 
     objects: int | None = None
@@ -58,11 +58,11 @@ class Limits:
     percent: float | None = None
 
     def check(self, objects: int, size_bytes: int, of_objects: int) -> list[Finding]:
-        """Hold a set of candidates against the limits.
+        """Compare what would be deleted with the limits.
 
         Args:
-            objects: candidates.
-            size_bytes: their bytes.
+            objects: objects that would be deleted.
+            size_bytes: their bytes together.
             of_objects: all listed objects.
         """
         percent = 100.0 * objects / of_objects if of_objects else 0.0
@@ -81,7 +81,7 @@ class Limits:
 def _at_most(rule: str, figure: float | int, limit: float | int | None, what: str) -> Finding:
     if limit is None:
         return Finding(rule, "passed", figure, None, f"{figure:,} {what}; no limit is set")
-    verdict: Verdict = "passed" if figure <= limit else "held"
+    verdict: Verdict = "passed" if figure <= limit else "awaiting_approval"
     return Finding(rule, verdict, figure, limit, f"{figure:,} {what}; the limit is {limit:,}")
 
 

@@ -30,7 +30,7 @@ class StepRecord:
         warnings: sentences for the report.
         details: further small facts, JSON.
         status: becomes the summary's.
-        error: raised after the summary was written, for steps that end held or partial.
+        error: raised after the summary was written, for steps that end without success.
     """
 
     inputs: dict[str, StepSummary]

@@ -71,5 +71,5 @@ def duration_text(span: timedelta) -> str:
 
 def _colour(verdict: str) -> str:
     if "deleted" in verdict:
-        return "deleted" if verdict == "deleted" else "held"
-    return "kept" if verdict == "kept" else "held"
+        return "deleted" if verdict == "deleted" else "waiting"
+    return "kept" if verdict == "kept" else "waiting"

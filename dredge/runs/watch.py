@@ -43,7 +43,7 @@ class Watch:
         except Exception as error:
             # Whatever it is: nobody looks now, so nobody may delete.
             self.error = error
-        is_open = not self.reason
+        is_open = self.found is None and self.error is None
         if not is_open:
             log.warning("the sweep stops: %s", self.reason)
         try:
@@ -56,7 +56,9 @@ class Watch:
     @property
     def reason(self) -> str:
         """Why the gate was closed; "" while it is open."""
-        return str(self.error or type(self.error).__name__) if self.error is not None else self.found or ""
+        if self.error is not None:
+            return str(self.error) or type(self.error).__name__
+        return self.found or ""
 
 
 @contextmanager

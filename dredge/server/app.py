@@ -1,4 +1,4 @@
-"""The ASGI application: the route table around one catalog, and beside it the S3 gateway."""
+"""The ASGI application: the routes of the API around one catalog, with the S3 gateway beside them."""
 
 from __future__ import annotations
 
@@ -15,73 +15,76 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dredge.gateway import Gateway
 from dredge.graveler.errors import UnsupportedError
-from dredge.server import answers
-from dredge.server.calls import Backend, Call
-from dredge.server.endpoint import TRANSPORT, Endpoint, Operation
-from dredge.server.failures import INVALID_ENDPOINT, NOT_IMPLEMENTED
-from dredge.server.handlers import objects, reading
-from dredge.server.hooks import Hooks
-from dredge.server.needs import SIGNED_IN
-from dredge.server.routes import BASE_PATH, OPERATIONS, UNBUILT
-from dredge.server.uploads import BodyPieces
+from dredge.server import responses
+from dredge.server.endpoint import TRANSPORT, Endpoint
+from dredge.server.errors import INVALID_ENDPOINT, NOT_IMPLEMENTED
+from dredge.server.fault_injection import FaultInjector
+from dredge.server.handlers import object_reads, object_writes
+from dredge.server.operations import Operation
+from dredge.server.permissions import AUTHENTICATED
+from dredge.server.requests import ApiRequest, Backend
+from dredge.server.routes import BASE_PATH, OPERATIONS, UNIMPLEMENTED
+from dredge.server.uploads import BodyChunks
 
-_FREQUENT = (reading.stat_object, objects.upload_object)
-"""Routes are tried one after the other; these are asked for most by far."""
+_FREQUENT = (object_reads.stat_object, object_writes.upload_object)
+"""The most frequent operations; Starlette matches routes one after the other, so these come first."""
 
 
-def create_app(backend: Backend, hooks: Hooks | None = None) -> ASGIApp:
+def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp:
     """Build the application.
 
     Args:
         backend: catalog, accounts, settings.
-        hooks: doors for tests; none by default.
+        faults: fault injection rules for tests; none by default.
     """
-    hooks = Hooks() if hooks is None else hooks
-    unbuilt = [Operation(method, path, not_built, SIGNED_IN) for method, path in UNBUILT]
+    faults = FaultInjector() if faults is None else faults
+    unimplemented = [
+        Operation(method, path, not_implemented, AUTHENTICATED) for method, path in UNIMPLEMENTED
+    ]
     routes: list[BaseRoute] = [
-        Route(BASE_PATH + operation.path, Endpoint(operation, backend, hooks), methods=[operation.method])
-        for operation in sorted((*OPERATIONS, *unbuilt), key=lambda item: item.handler not in _FREQUENT)
+        Route(BASE_PATH + operation.path, Endpoint(operation, backend, faults), methods=[operation.method])
+        for operation in sorted((*OPERATIONS, *unimplemented), key=lambda item: item.handler not in _FREQUENT)
     ]
     app = Starlette(
-        routes=[*routes, Route("/_health", _alive)],
-        exception_handlers={404: _unknown, 405: _unknown},
+        routes=[*routes, Route("/_health", _health)],
+        exception_handlers={404: _not_found, 405: _not_found},
     )
     app.router.redirect_slashes = False
-    gateway = Gateway(backend.catalog, backend.accounts, backend.catalog.clock, BodyPieces)
+    gateway = Gateway(backend.catalog, backend.accounts, backend.catalog.clock, BodyChunks)
 
-    async def with_transport(scope: Scope, receive: Receive, send: Send) -> None:
-        # `send` is a method of uvicorn's connection here, a wrapper further in; hooks that drop connections
-        # need what is behind it.
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        # `send` is a method of uvicorn's connection here but a wrapper further in; fault injection needs the
+        # transport behind it to drop the connection.
         scope[TRANSPORT] = getattr(getattr(send, "__self__", None), "transport", None)
-        send = _dated(send, backend.catalog.clock)
+        send = _with_date(send, backend.catalog.clock)
         # As on a real server the signature tells S3 from the API, not the path or the host.
-        await (gateway if Gateway.takes(scope) else app)(scope, receive, send)
+        await (gateway if Gateway.accepts(scope) else app)(scope, receive, send)
 
-    return with_transport
+    return dispatch
 
 
-def _dated(send: Send, clock: Callable[[], datetime]) -> Send:
-    """Give each answer a Date by the service's clock; uvicorn's own would always be this machine's."""
+def _with_date(send: Send, clock: Callable[[], datetime]) -> Send:
+    """Add a Date header by the service's clock to each response; uvicorn would use the machine's clock."""
 
-    async def dated(message: Message) -> None:
+    async def send_with_date(message: Message) -> None:
         if message["type"] == "http.response.start":
             date = format_datetime(clock().astimezone(UTC), usegmt=True).encode("ascii")
             message = {**message, "headers": [*message.get("headers", ()), (b"date", date)]}
         await send(message)
 
-    return dated
+    return send_with_date
 
 
-def not_built(call: Call) -> Response:
-    """Any call that lakeFS has and this server has not."""
+def not_implemented(request: ApiRequest) -> Response:
+    """Answer any call that lakeFS has and this server does not implement."""
     raise UnsupportedError(NOT_IMPLEMENTED)
 
 
-async def _alive(request: Request) -> Response:
+async def _health(request: Request) -> Response:
     return PlainTextResponse("alive!")
 
 
-async def _unknown(request: Request, failure: Exception) -> Response:
-    """No such path, or no such method on it: the same words for both, as on a real server."""
-    assert isinstance(failure, HTTPException)
-    return answers.error(404, INVALID_ENDPOINT)
+async def _not_found(request: Request, error: Exception) -> Response:
+    """Answer an unknown path and an unknown method with the same message, as a real server does."""
+    assert isinstance(error, HTTPException)
+    return responses.error(404, INVALID_ENDPOINT)

@@ -1,8 +1,7 @@
-"""One route as an ASGI application: hooks, credentials, checks, the handler in a worker thread, errors, a
-log line.
+"""One operation as an ASGI application: faults, authentication, checks, handler, errors, access log.
 
-Handlers are plain blocking functions, because everything they call blocks (key-value store, object store).
-The event loop itself only reads and writes sockets.
+Handlers are blocking functions, because everything they call blocks (key-value store, object store), and run
+in a worker thread. The event loop only reads and writes sockets.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -21,158 +19,141 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from dredge.auth import User
-from dredge.server import answers
-from dredge.server.accounts import COOKIE
-from dredge.server.bodies import Body, read_body
-from dredge.server.calls import Backend, Call
-from dredge.server.failures import CLIENT_GONE, RequestError, to_answer
-from dredge.server.hooks import Answer, Drop, Hooks, Seen
-from dredge.server.needs import Needs
+from dredge.server import responses
+from dredge.server.authentication import COOKIE
+from dredge.server.errors import CLIENT_GONE, RequestError, to_response
+from dredge.server.fault_injection import (
+    DropConnection,
+    Fault,
+    FaultInjector,
+    IncomingRequest,
+    InjectedResponse,
+)
+from dredge.server.operations import Operation
 from dredge.server.query import Query
-from dredge.server.uploads import BodyPieces
+from dredge.server.requests import ApiRequest, Backend
+from dredge.server.schema import parse_body
+from dredge.server.uploads import BodyChunks
 
 access_log = logging.getLogger("dredge.server.access")
 
 TRANSPORT = "dredge.transport"  # key in the ASGI scope, see app.create_app
-SMALL_BODY = 64 << 10
-JSON_BODY_MAX = 16 << 20  # a bulk delete of 1,000 paths of 1,024 bytes, escaped, is 6 MiB
-
-type Handler = Callable[[Call], Response]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """A row of the route table.
-
-    Attributes:
-        method: of HTTP.
-        path: below the API's base path; `{name}` is a parameter.
-        handler: what serves it; its name is the operation's.
-        needs: what a user must be allowed to do; None: it is open to everybody, without credentials.
-        body: the JSON body it takes, if any.
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    needs: Needs | None
-    body: Body | None = None
-
-    @property
-    def public(self) -> bool:
-        """Whether it needs no credentials."""
-        return self.needs is None
-
-    @property
-    def name(self) -> str:
-        """Name in hooks and log lines."""
-        return self.handler.__name__
+SMALL_BODY = 64 << 10  # bytes
+JSON_BODY_MAX = 16 << 20  # bytes; a bulk delete of 1,000 escaped paths of 1,024 bytes takes 6 MiB
 
 
 class Endpoint:
-    """Serves one operation."""
+    """Serves one operation.
 
-    def __init__(self, operation: Operation, backend: Backend, hooks: Hooks) -> None:
+    Args:
+        operation: row of the route table.
+        backend: what its handler works on.
+        faults: rules that may fail a request on purpose.
+    """
+
+    def __init__(self, operation: Operation, backend: Backend, faults: FaultInjector) -> None:
         self._operation = operation
         self._backend = backend
-        self._hooks = hooks
+        self._faults = faults
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         request = Request(scope, receive)
         try:
-            fault = await self._ask_hooks(request) if self._hooks else None
-            if isinstance(fault, Drop):
+            fault = await self._injected_fault(request) if self._faults else None
+            if isinstance(fault, DropConnection):
                 if fault.served:
                     with contextlib.suppress(Exception):
                         await self._serve(request)
                 await _drop_connection(scope, receive)
                 return
-            response = await self._serve(request) if fault is None else _fault_answer(fault)
+            response = await self._serve(request) if fault is None else _injected_response(fault)
         except ClientDisconnect:
-            self._log(request, CLIENT_GONE, began)
+            self._log(request, CLIENT_GONE, started)
             return
-        except Exception as failure:
-            response = to_answer(failure)
+        except Exception as error:
+            response = to_response(error)
         if request.method == "HEAD" and response.status_code >= 400:
-            response = answers.empty(response.status_code)
+            response = responses.empty(response.status_code)
         await response(scope, receive, send)
-        self._log(request, response.status_code, began)
+        self._log(request, response.status_code, started)
 
     async def _serve(self, request: Request) -> Response:
-        operation = self._operation
-        user = None if operation.public else await self._authenticate(request)
-        body = read_body(await _read_whole(request), operation.body) if operation.body is not None else {}
-        call = Call(
+        schema = self._operation.schema
+        user = None if self._operation.public else await self._authenticate(request)
+        body = parse_body(await _read_body(request), schema) if schema is not None else {}
+        api_request = ApiRequest(
             backend=self._backend,
             path=request.path_params,
             query=Query(_query_of(request)),
             headers=request.headers,
             body=body,
             user=user,
-            content=b"" if operation.body is not None else await _content_of(request),
+            content=b"" if schema is not None else await _content_of(request),
         )
-        return await run_in_threadpool(self._handle, call)
+        return await run_in_threadpool(self._handle, api_request)
 
     async def _authenticate(self, request: Request) -> User:
-        """Find the user; only when it was not seen for some seconds does this take a worker thread."""
+        """Find the user; takes a worker thread only for a user who is not cached."""
         authenticator = self._backend.authenticator
         header = request.headers.get("authorization")
         cookie = None if header else request.cookies.get(COOKIE)
-        user = authenticator.at_hand(header, cookie)
+        user = authenticator.authenticate_cached(header, cookie)
         if user is None:
             user = await run_in_threadpool(authenticator.authenticate, header, cookie)
         return user
 
-    def _handle(self, call: Call) -> Response:
-        """Check what the user may do, then do it (in a worker thread)."""
+    def _handle(self, request: ApiRequest) -> Response:
+        """Check the operation's permissions, then call its handler (in a worker thread)."""
         operation = self._operation
-        if operation.needs:
-            call.require(*(need.permission(call.path, call.query, call.body) for need in operation.needs))
-        return operation.handler(call)
+        if operation.permissions:
+            request.require(
+                *(each.resolve(request.path, request.query, request.body) for each in operation.permissions)
+            )
+        return operation.handler(request)
 
-    async def _ask_hooks(self, request: Request) -> Answer | Drop | None:
-        seen = Seen(
+    async def _injected_fault(self, request: Request) -> Fault | None:
+        incoming = IncomingRequest(
             operation=self._operation.name,
             method=request.method,
             path=dict(request.path_params),
             query=request.url.query,
-            number=self._hooks.next_number(),
+            number=self._faults.next_number(),
         )
-        return await run_in_threadpool(self._hooks.ask, seen)
+        return await run_in_threadpool(self._faults.fault_for, incoming)
 
-    def _log(self, request: Request, status: int, began: float) -> None:
-        """One line a request: never headers or bodies, and the URL only as it was encoded."""
+    def _log(self, request: Request, status: int, started: float) -> None:
+        """Write one line per request: never headers or bodies, and the URL still percent-encoded."""
         if access_log.isEnabledFor(logging.INFO):
             raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
             query = request.scope["query_string"].decode("ascii", "replace")
             url = f"{raw}?{query}" if query else raw
-            milliseconds = (time.perf_counter() - began) * 1000
+            milliseconds = (time.perf_counter() - started) * 1000
             access_log.info("%s %s %d %.1f ms", request.method, url, status, milliseconds)
 
 
 async def _content_of(request: Request) -> bytes | Iterator[bytes]:
-    """The raw body. A small one is read here, which saves the worker thread its way back to the loop."""
+    """Return the raw body; a small one is read here, which saves the worker thread a round trip to the loop."""
     length = request.headers.get("content-length")
     if length is not None and length.isdecimal() and int(length) <= SMALL_BODY:
         return await request.body()
-    return BodyPieces(request) if length or "transfer-encoding" in request.headers else b""
+    return BodyChunks(request) if length or "transfer-encoding" in request.headers else b""
 
 
-async def _read_whole(request: Request) -> bytes:
-    parts: list[bytes] = []
+async def _read_body(request: Request) -> bytes:
+    chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > JSON_BODY_MAX:
             raise RequestError.body(f"larger than {JSON_BODY_MAX} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _query_of(request: Request) -> QueryParams:
-    """Decode the query strictly: a path that is no UTF-8 is refused, not changed into another path."""
+    """Decode the query strictly: a path that is not UTF-8 is refused instead of becoming another path."""
     raw = request.scope["query_string"].decode("latin-1")
     try:
         return QueryParams(parse_qsl(raw, keep_blank_values=True, errors="strict"))
@@ -180,14 +161,14 @@ def _query_of(request: Request) -> QueryParams:
         raise RequestError("the query string is not UTF-8 text") from None
 
 
-def _fault_answer(fault: Answer) -> Response:
+def _injected_response(fault: InjectedResponse) -> Response:
     if fault.body is not None:
         return Response(fault.body, fault.status, dict(fault.headers))
-    return answers.answer(fault.status, {"message": fault.message}, fault.headers)
+    return responses.json(fault.status, {"message": fault.message}, fault.headers)
 
 
 async def _drop_connection(scope: Scope, receive: Receive) -> None:
-    """Close the socket with nothing sent; only tests ask for it."""
+    """Close the socket without sending anything; only for injected faults."""
     scope[TRANSPORT].abort()
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""What a running server does now and then beside its requests."""
+"""Periodic background work of a running server."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ log = logging.getLogger(__name__)
 
 
 class Housekeeping:
-    """Calls something at an interval, in a thread of its own, until it is closed.
+    """Calls a function at an interval, in its own thread, until closed.
 
-    A call that fails is logged and tried again after the next interval: whatever is done here is only ever
-    late, never wrong.
+    A failed call is logged and repeated after the interval; the work must tolerate being late.
 
     Args:
-        work: what to do.
-        interval_seconds: between the end of one call and the next; the first comes after one interval.
+        work: function to call.
+        interval_seconds: pause before each call, the first included.
     """
 
     def __init__(self, work: Callable[[], object], interval_seconds: float) -> None:
@@ -28,7 +27,7 @@ class Housekeeping:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish a call under way, and make no other."""
+        """Wait for a call in progress, and make no more."""
         self._closed.set()
         self._thread.join()
 
@@ -37,4 +36,4 @@ class Housekeeping:
             try:
                 self._work()
             except Exception:
-                log.exception("housekeeping failed; it is tried again in %.0f s", self._interval)
+                log.exception("housekeeping failed; next attempt in %.0f s", self._interval)

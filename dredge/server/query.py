@@ -1,4 +1,4 @@
-"""Query parameters, each read with the check that the API's description gives it."""
+"""Query parameters, validated as the API specifies."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from dredge.server.failures import RequestError
+from dredge.server.errors import RequestError
 
 AMOUNT_DEFAULT = 100
 AMOUNT_MAX = 1000
 
-# What Go's ParseBool takes.
+# Spellings that Go's strconv.ParseBool accepts.
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 class Query:
-    """Query parameters, each read with the check that the API's description gives it."""
+    """The query parameters of one request."""
 
     def __init__(self, params: QueryParams) -> None:
         self._params = params
 
     def text(self, name: str, default: str = "") -> str:
-        """A text, or the default."""
+        """Return a text parameter; the default if it is missing."""
         return self._params.get(name, default)
 
     def optional(self, name: str) -> str | None:
-        """A text, or None when it is not there or empty."""
+        """Return a text parameter; None if it is missing or empty."""
         return self._params.get(name) or None
 
     def required(self, name: str) -> str:
-        """A text that must be there.
+        """Return a required text parameter.
 
         Raises:
-            RequestError: 400.
+            RequestError: 400, it is missing.
         """
         value = self._params.get(name)
         if value is None:
@@ -42,14 +42,14 @@ class Query:
         return value
 
     def many(self, name: str) -> list[str]:
-        """Every value of a parameter that may be given several times."""
+        """Return all values of a repeatable parameter."""
         return self._params.getlist(name)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A boolean, in any of the spellings that Go takes.
+        """Return a boolean parameter, in any spelling that Go accepts.
 
         Raises:
-            RequestError: 400.
+            RequestError: 400, not a boolean.
         """
         value = self._params.get(name)
         if value is None:
@@ -60,10 +60,10 @@ class Query:
 
     @property
     def amount(self) -> int:
-        """How many results a page: 100 when not given, -1 or 0.
+        """Maximum number of results per page; 100 if it is missing, -1 or 0.
 
         Raises:
-            RequestError: 400, below -1 or above 1000.
+            RequestError: 400, not an integer from -1 to 1000.
         """
         value = self._params.get("amount")
         if value is None:

@@ -1,4 +1,4 @@
-"""Put a server together and run it: in the foreground (`serve`) or in a thread (`ThreadedServer`)."""
+"""Run a server, in the foreground (`serve`) or in a thread (`ThreadedServer`)."""
 
 from __future__ import annotations
 
@@ -9,135 +9,41 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from dredge.auth import Accounts
-from dredge.errors import ConfigError, ConflictError, UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.graveler.catalog import Catalog
-from dredge.kv import Store, open_store
-from dredge.server.accounts import Authenticator
-from dredge.server.app import create_app
-from dredge.server.calls import Backend
-from dredge.server.folders import Credentials
-from dredge.server.hooks import Hooks
-from dredge.server.housekeeping import Housekeeping
+from dredge.kv import Store
+from dredge.server.data_folder import Credentials
+from dredge.server.fault_injection import FaultInjector
+from dredge.server.service import Clock, OpenNamespace, Service, utc_now
 from dredge.server.settings import ServerSettings, split_listen
-from dredge.server.stores import Namespaces
-from dredge.storage import ObjectWriter
-
-type Clock = Callable[[], datetime]
-type OpenNamespace = Callable[[str], ObjectWriter]
 
 API_PATH = "/api/v1"
-SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION = b"kv-internal-metadata", b"kv/schema/version", b"4"
-STOP_SECONDS = 10  # for requests under way when the server is told to stop
+STOP_SECONDS = 10  # for requests in progress when the server is asked to stop
 START_SECONDS = 30
 
 
-def utc_now() -> datetime:
-    """This machine's clock."""
-    return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """Everything behind one listening socket; `close` lets go of what was opened for it."""
-
-    app: ASGIApp
-    backend: Backend
-    hooks: Hooks
-    kv: Store
-    resources: ExitStack
-
-    @classmethod
-    def build(
-        cls,
-        settings: ServerSettings,
-        *,
-        kv: Store | None = None,
-        open_namespace: OpenNamespace | None = None,
-        clock: Clock = utc_now,
-        hooks: Hooks | None = None,
-    ) -> Service:
-        """Open the stores and wire the application.
-
-        Args:
-            settings: of the server.
-            kv: instead of `settings.kv_url`; stays open.
-            open_namespace: instead of the block store of the settings, for doors that tests wrap.
-            clock: the time, aware UTC.
-            hooks: shown every request.
-
-        Raises:
-            ConfigError: a store is of another lakeFS schema, or a URL is wrong.
-        """
-        with ExitStack() as opening:
-            if kv is None:
-                kv = open_store(settings.kv_url)
-                opening.callback(kv.close)
-            check_schema(kv)
-            namespaces = Namespaces(settings)
-            catalog = Catalog(kv, open_namespace or namespaces.open, clock, settings.catalog_settings)
-            opening.callback(catalog.close)
-            accounts = _accounts(settings, kv, clock)
-            authenticator = Authenticator(
-                accounts,
-                signing_key=settings.signing_key,
-                login_seconds=settings.login_seconds,
-                clock=clock,
-            )
-            catalog.resume()  # what a process before this one left half done
-            opening.callback(Housekeeping(catalog.expire_tracked, settings.housekeeping_seconds).close)
-            backend = Backend(catalog, settings, accounts, authenticator, namespaces)
-            hooks = Hooks() if hooks is None else hooks
-            return cls(create_app(backend, hooks), backend, hooks, kv, opening.pop_all())
-
-    def close(self) -> None:
-        """Finish background work and close the stores that `build` opened."""
-        self.resources.close()
-
-
-def _accounts(settings: ServerSettings, kv: Store, clock: Clock) -> Accounts:
-    own = settings.credentials
-    owner = None if own is None else (own.user_name, own.access_key_id, own.secret_access_key)
-    return Accounts(kv, signing_key=settings.signing_key, clock=clock, owner=owner)
-
-
-def check_schema(kv: Store) -> None:
-    """Mark a new store with lakeFS's schema version, and refuse one of another version.
-
-    Raises:
-        ConfigError: another version is there.
-    """
-    try:
-        kv.set_if(SCHEMA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, None)
-    except ConflictError:
-        found = kv.get(SCHEMA_PARTITION, SCHEMA_KEY)
-        if found != SCHEMA_VERSION:
-            raise ConfigError(
-                f"the key-value store has lakeFS schema {found.decode(errors='replace')}, this server needs "
-                f"{SCHEMA_VERSION.decode()}. Nothing was changed."
-            ) from None
-
-
 def bind(listen: str) -> socket.socket:
-    """Take the listening socket, so that a used port is an error before anything is opened.
+    """Open the listening socket first, so that a port in use is an error before any store is opened.
+
+    Args:
+        listen: `host:port`.
 
     Raises:
-        UnavailableError: the address cannot be had.
+        UnavailableError: cannot listen on that address.
     """
     host, port = split_listen(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=512)
         # Connections inherit this. asyncio sets it only on sockets made with an explicit protocol, and
-        # without it every answer of two writes waits 40 ms for the client's delayed acknowledgement.
+        # without it every response of two writes waits 40 ms for the client's delayed acknowledgement.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as problem:
@@ -145,7 +51,7 @@ def bind(listen: str) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """The URL that clients on this machine use for a listening socket."""
+    """Return the URL of a listening socket for clients on this machine."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -161,7 +67,7 @@ def _server_of(service: Service) -> uvicorn.Server:
             ws="none",
             proxy_headers=False,
             server_header=False,
-            date_header=False,  # the application's own, by the service's clock
+            date_header=False,  # the application sends its own, by the service's clock
             timeout_keep_alive=120,
             timeout_graceful_shutdown=STOP_SECONDS,
         )
@@ -169,14 +75,14 @@ def _server_of(service: Service) -> uvicorn.Server:
 
 
 def serve(settings: ServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Run until SIGTERM or SIGINT; requests under way are finished first, a second signal ends them.
+    """Run until SIGTERM or SIGINT; requests in progress are finished first, a second signal aborts them.
 
     Args:
-        settings: of the server.
-        on_ready: called with the server's URL when it accepts connections.
+        settings: settings of the server.
+        on_ready: called with the server's URL once it accepts connections.
 
     Raises:
-        UnavailableError: the address is taken.
+        UnavailableError: the address is in use.
         ConfigError: a store cannot be used.
     """
     listening = bind(settings.listen)
@@ -200,7 +106,7 @@ async def _serve(
     def stop() -> None:
         server.force_exit, server.should_exit = server.should_exit, True
 
-    # uvicorn's own handling ends the process by the signal; a graceful stop shall end it with 0.
+    # uvicorn's own handler ends the process by the signal; a graceful stop must exit with 0.
     server.capture_signals = _no_capture  # type: ignore[method-assign,assignment]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -218,16 +124,15 @@ def _no_capture() -> ExitStack:
 
 
 class ThreadedServer:
-    """A server in a thread of this process, on a free port; a context manager.
+    """A server in a thread of this process; a context manager.
 
         with ThreadedServer(ServerSettings.for_folder(tmp_path)) as server:
             client = lakefs_sdk.client.LakeFSClient(host=server.endpoint, …)
 
     Args:
-        settings: of the server; without credentials it gets a generated key pair. The port of `listen` is
-            kept.
-        kv, open_namespace, clock, hooks: see `Service.build`.
-        keep_unset: leave a server without credentials as it is, to be set up through the API.
+        settings: settings of the server; without credentials a key pair is generated.
+        kv, open_namespace, clock, faults: see `Service.build`.
+        keep_unset: generate no key pair; the server waits to be set up through the API.
     """
 
     def __init__(
@@ -237,13 +142,13 @@ class ThreadedServer:
         kv: Store | None = None,
         open_namespace: OpenNamespace | None = None,
         clock: Clock = utc_now,
-        hooks: Hooks | None = None,
+        faults: FaultInjector | None = None,
         keep_unset: bool = False,
     ) -> None:
         if settings.credentials is None and not keep_unset:
             settings = replace(settings, credentials=Credentials.generate())
         self.settings = settings
-        self.hooks = Hooks() if hooks is None else hooks
+        self.faults = FaultInjector() if faults is None else faults
         self._kv = kv
         self._open_namespace = open_namespace
         self._clock = clock
@@ -259,27 +164,27 @@ class ThreadedServer:
 
     @property
     def endpoint(self) -> str:
-        """The URL with the API's path, as clients want it."""
+        """URL of the API, as clients expect it."""
         return self._url + API_PATH
 
     @property
     def access_key_id(self) -> str:
-        """Key id of the owner."""
+        """Access key id of the server's administrator."""
         return self._credentials.access_key_id
 
     @property
     def secret_access_key(self) -> str:
-        """Secret of the owner."""
+        """Secret access key of the server's administrator."""
         return self._credentials.secret_access_key
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog behind the API, to look at or to work on beside the clients."""
+        """The catalog behind the API, for direct access in tests."""
         return self._running.backend.catalog
 
     @property
     def accounts(self) -> Accounts:
-        """Users, keys and rights, to look at or to change beside the clients."""
+        """Users, access keys and permissions, for direct access in tests."""
         return self._running.backend.accounts
 
     @property
@@ -288,10 +193,10 @@ class ThreadedServer:
         return self._running.kv
 
     def start(self) -> Self:
-        """Start, and return when connections are accepted.
+        """Start, and return once connections are accepted.
 
         Raises:
-            UnavailableError: the address is taken, or the server did not come up in time.
+            UnavailableError: the address is in use, or the server did not start in time.
         """
         listening = bind(self.settings.listen)
         self._url = url_of(listening)
@@ -301,7 +206,7 @@ class ThreadedServer:
                 kv=self._kv,
                 open_namespace=self._open_namespace,
                 clock=self._clock,
-                hooks=self.hooks,
+                faults=self.faults,
             )
         except BaseException:
             listening.close()
@@ -320,7 +225,7 @@ class ThreadedServer:
         return self
 
     def stop(self) -> None:
-        """Finish requests under way, stop, and close the stores. Doing it twice does nothing more."""
+        """Finish requests in progress, stop, and close the stores; idempotent."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(STOP_SECONDS + 5)

@@ -1,4 +1,4 @@
-"""How the embedded server is set up: one frozen value, checked once."""
+"""Settings of the embedded server, validated on construction."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from dredge.errors import ConfigError
 from dredge.graveler.catalog import CATALOG_DEFECTS, Settings
-from dredge.server.folders import Credentials, DataFolder
+from dredge.server.data_folder import Credentials, DataFolder
 from dredge.storage import StorageOptions
 
 HTTP_DEFECTS: frozenset[str] = frozenset(
     {
-        "double_body_prepare_commits",  # 400 and two JSON documents, though the CSV was written
-        "prepare_commits_404",  # a gateway, or an internal miss, that looks like "no rules"
+        "double_body_prepare_commits",  # 400 and two JSON documents although the CSV was written
+        "prepare_commits_404",  # a 404 of a proxy or an internal lookup that looks like "no rules"
         "prepare_commits_500_async",  # a server before 1.72 answers 500 to asynchronous calls
     }
 )
@@ -23,23 +23,24 @@ DEFECTS: frozenset[str] = HTTP_DEFECTS.union(CATALOG_DEFECTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Everything the server needs to know before it starts.
+    """Settings of one server.
 
     Attributes:
-        listen: `host:port`; port 0 takes a free one.
-        kv_url: `memory://`, `sqlite:///abs/path.db` or whatever else `dredge.kv.open_store` opens.
-        blockstore: where objects lie: "local" (a folder) or "s3".
-        local_base: absolute folder that every local namespace must be below; required for "local".
-        local_import: let local servers import, from folders below `local_base`; S3 servers always may.
-        storage: how to reach S3; None reads the usual AWS variables.
-        credentials: the one key pair; None starts without any, for `POST /setup_lakefs` to make.
-        signing_key: signs login tokens and handed-out addresses. Change it and both end.
-        housekeeping_seconds: how often records that are kept for a time only are looked through.
-        login_seconds: life of a login token.
-        catalog: rules of the data model; its signing key and defects are replaced by those given here.
-        defects: names of DEFECTS to switch on. All are faults of real servers, for tests; none by default.
-        prepare_commits_answer: what the synchronous call answers where no URL can be pre-signed, as
-            here: "lakefs" like a real server (400, two JSON documents), "single" 201 without the URL.
+        listen: `host:port`; port 0 picks a free port.
+        kv_url: `memory://`, `sqlite:///abs/path.db` or any other URL that `dredge.kv.open_store` accepts.
+        blockstore: where objects are stored: "local" (a folder) or "s3".
+        local_base: absolute path of the folder that contains all local namespaces; required for "local".
+        local_import: allow imports on a "local" server, from folders below `local_base`; "s3" always allows them.
+        storage: connection options for S3; None reads the usual AWS variables.
+        credentials: key pair of the server's own administrator; None starts without users, to be set up through
+            `POST /setup_lakefs`.
+        signing_key: signs login tokens and issued physical addresses; changing it invalidates both.
+        housekeeping_seconds: interval at which expired records are removed.
+        login_seconds: lifetime of a login token.
+        catalog: settings of the data model; its signing key is replaced by the one here.
+        defects: names from DEFECTS to switch on: known faults of real servers, for tests.
+        prepare_commits_answer: response of the synchronous prepare_commits, whose URL is never pre-signed here:
+            "lakefs" as a real server (400, two JSON documents), "single" 201 without the URL.
     """
 
     listen: str = "127.0.0.1:8000"
@@ -58,25 +59,27 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if self.blockstore not in ("local", "s3"):
-            raise ConfigError(f"block store {self.blockstore!r} is unknown; use 'local' or 's3'")
+            raise ConfigError(f"unknown block store {self.blockstore!r}; use 'local' or 's3'")
         if self.blockstore == "local" and not (self.local_base or "").rstrip("/").startswith("/"):
             raise ConfigError(
-                "the local block store needs an absolute folder, other than /, for its namespaces"
+                "the local block store needs local_base: an absolute folder other than /, for its namespaces"
             )
         unknown = sorted(self.defects - DEFECTS)
         if unknown:
-            raise ConfigError(f"unknown defects {', '.join(unknown)}; known are {', '.join(sorted(DEFECTS))}")
+            raise ConfigError(
+                f"unknown defects {', '.join(unknown)}; choose from {', '.join(sorted(DEFECTS))}"
+            )
         if not self.signing_key:
             raise ConfigError("the signing key must not be empty")
         split_listen(self.listen)
 
     @classmethod
     def for_folder(cls, folder: str | os.PathLike[str], **changes: Any) -> ServerSettings:
-        """A server that keeps everything in one folder (see `folders.DataFolder`), on a free local port.
+        """Settings for a server that keeps everything in one folder (see `DataFolder`), on a free local port.
 
         Args:
-            folder: made when missing; found again with its key pair when not.
-            changes: other settings to give.
+            folder: created if missing; an existing one keeps its key pair.
+            changes: settings to override.
         """
         data = DataFolder.open(folder)
         defaults: dict[str, Any] = {
@@ -89,17 +92,17 @@ class ServerSettings:
         return cls(**(defaults | changes))
 
     def defect(self, name: str) -> bool:
-        """Say whether a defect is switched on."""
+        """Whether a defect is switched on."""
         return name in self.defects
 
     @property
     def signs_parts(self) -> bool:
-        """Whether URLs for the parts of an upload are handed out: asked for, and on S3."""
+        """Whether URLs for the parts of an upload are pre-signed: enabled, and on S3."""
         return self.catalog.presign_multipart and self.blockstore == "s3"
 
     @property
     def catalog_settings(self) -> Settings:
-        """The catalog's settings with the signing key and the defects of this server."""
+        """The catalog's settings with the server's signing key and defects."""
         return replace(
             self.catalog,
             signing_key=self.signing_key,
@@ -108,10 +111,10 @@ class ServerSettings:
 
 
 def split_listen(listen: str) -> tuple[str, int]:
-    """Take `host:port` apart; an IPv6 address stands in brackets.
+    """Split `host:port`; an IPv6 address is in brackets.
 
     Raises:
-        ConfigError: it is not of that form.
+        ConfigError: malformed.
     """
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:

@@ -1,8 +1,7 @@
-"""Bodies that are not held in memory: raw bytes, or the part `content` of a form, as pieces that block
-until they come.
+"""Streamed request bodies: raw bytes, or the field `content` of a form, as chunks that block until they arrive.
 
-A worker thread pulls; the event loop reads the socket only as fast as that. So an upload of any size takes
-a few hundred kilobytes.
+A worker thread pulls, and the event loop reads the socket only as fast as it does. So an upload of any size takes a few
+hundred kilobytes of memory.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from dredge.server.failures import RequestError
+from dredge.server.errors import RequestError
 
-PIECE_BYTES = 256 << 10
+CHUNK_BYTES = 256 << 10
 
 
-class BodyPieces(Iterator[bytes]):
-    """The raw body of a request, pulled from a worker thread in pieces of about PIECE_BYTES."""
+class BodyChunks(Iterator[bytes]):
+    """The raw body of a request, pulled by a worker thread in chunks of about CHUNK_BYTES."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._stream: AsyncIterator[bytes] | None = None
 
     def __next__(self) -> bytes:
-        piece = anyio.from_thread.run(self._pull)
-        if not piece:
+        chunk = anyio.from_thread.run(self._pull)
+        if not chunk:
             raise StopIteration
-        return piece
+        return chunk
 
     async def _pull(self) -> bytes:
-        """Gather small network reads into one piece: fewer switches between threads."""
+        """Combine small network reads into one chunk, for fewer switches between threads."""
         if self._stream is None:
             self._stream = self._request.stream()
         parts: list[bytes] = []
@@ -43,7 +42,7 @@ class BodyPieces(Iterator[bytes]):
         async for chunk in self._stream:
             parts.append(chunk)
             size += len(chunk)
-            if size >= PIECE_BYTES:
+            if size >= CHUNK_BYTES:
                 break
         return b"".join(parts)
 
@@ -52,19 +51,19 @@ class FormContent(Iterator[bytes]):
     """The bytes of the form field `content`; other fields are skipped.
 
     Args:
-        pieces: the raw body.
-        content_type: the request's header, which names the boundary.
+        chunks: the raw body.
+        content_type: Content-Type of the request, which names the boundary.
 
     Raises:
-        RequestError: 400, no boundary, a broken form, or no such field. The first two can come at any
-            piece; the last comes from `open` before a single byte is stored.
+        RequestError: 400, no boundary. `open` raises it for a missing field, before any byte is stored; a malformed
+            form can raise it at any chunk.
     """
 
-    def __init__(self, pieces: Iterator[bytes], content_type: str) -> None:
+    def __init__(self, chunks: Iterator[bytes], content_type: str) -> None:
         boundary = parse_options_header(content_type)[1].get(b"boundary")
         if not boundary:
             raise RequestError.body("no multipart boundary param in Content-Type")
-        self._pieces = pieces
+        self._chunks = chunks
         self._ready: deque[bytes] = deque()
         self._header: tuple[bytearray, bytearray] = (bytearray(), bytearray())
         self._part = Message()
@@ -87,7 +86,7 @@ class FormContent(Iterator[bytes]):
         """Read up to the field, so that a form without it fails before anything is stored.
 
         Returns:
-            The part's own content type; "" when it names none.
+            Content type of the field; "" if it has none.
         """
         while not self._found and self._feed():
             pass
@@ -102,11 +101,11 @@ class FormContent(Iterator[bytes]):
         return self._ready.popleft()
 
     def _feed(self) -> bool:
-        """Parse one more piece; False at the end of a complete form."""
-        piece = next(self._pieces, b"")
+        """Parse one more chunk; False at the end of a complete form."""
+        chunk = next(self._chunks, b"")
         try:
-            if piece:
-                self._parser.write(piece)
+            if chunk:
+                self._parser.write(chunk)
                 return True
         except MultipartParseError as problem:
             raise RequestError.body(f"multipart: {problem}") from None

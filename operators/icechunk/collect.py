@@ -46,8 +46,8 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
     :param overwritten_min_age_hours: also delete older copies of the repo info; None keeps them (templated)
     :param keep_chunks: delete no chunk, where live ones are missing (templated)
     :param keep_transactions: delete no transaction log; likewise (templated)
-    :param max_delete_objects: more candidates hold the run (templated)
-    :param max_delete_percent: a larger share of the listed objects holds the run (templated)
+    :param max_delete_objects: more candidates stop the run (templated)
+    :param max_delete_percent: a larger share of the listed objects stops the run (templated)
     :param run_root: URI of the folder for run folders; None is inside the repository (templated)
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """

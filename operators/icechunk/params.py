@@ -47,7 +47,7 @@ COLLECTION: dict[str, Any] = {
     )
 }
 
-_LIMIT = "More than this holds the run: nothing is deleted. Empty: no limit."
+_LIMIT = "More than this stops the run: nothing is deleted. Empty: no limit."
 
 
 def icechunk_params(**defaults: Any) -> dict[str, Param]:

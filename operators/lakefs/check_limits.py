@@ -10,7 +10,7 @@ from operators.lakefs.base import LakeFSRunOperator
 class LakeFSCheckLimitsOperator(LakeFSRunOperator):
     """Ask every guard whether the candidates may be deleted.
 
-    A limit that is exceeded holds the run: the task fails at once, and nothing is deleted.
+    A limit that is exceeded stops the run: the task fails at once, and nothing is deleted.
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param lakefs_conn_id: connection of the lakeFS server

@@ -45,7 +45,7 @@ PLANNED: dict[str, Any] = {
     "retention_policy": "{{ params.retention_policy }}",
 }
 
-_LIMIT = "More than this holds the run: nothing is deleted. Empty: no limit."
+_LIMIT = "More than this stops the run: nothing is deleted. Empty: no limit."
 
 
 def gc_params(**defaults: Any) -> dict[str, Param]:

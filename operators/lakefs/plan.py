@@ -36,8 +36,8 @@ class LakeFSPlanRunOperator(LakeFSOperator):
     :param report_only: a dry run: report, delete nothing (templated)
     :param min_age_hours: younger objects are never candidates; at least 25 (templated)
     :param unsafe_min_age_seconds: replaces ``min_age_hours`` and may be shorter, for tests (templated)
-    :param max_delete_objects: more candidates hold the run (templated)
-    :param max_delete_percent: a larger share of the listed objects holds the run (templated)
+    :param max_delete_objects: more candidates stop the run (templated)
+    :param max_delete_percent: a larger share of the listed objects stops the run (templated)
     :param keep_tags: commits that a tag names stay active (templated)
     :param retention_policy: what else stays: a YAML file by absolute path or URI, or its text (templated)
     :param kv_conn_id: connection of lakeFS's key-value store, whose staging records the mark step and the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.subtract import classify as judge
+from dredge.gc.subtract import SubtractOutput
 from operators.spark import LakeFSSparkOperator
 
 
@@ -18,4 +18,4 @@ class LakeFSSubtractLiveOperator(LakeFSSparkOperator):
     """
 
     step = "subtract"
-    folder = judge.STEP
+    folder = SubtractOutput.STEP

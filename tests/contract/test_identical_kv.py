@@ -59,7 +59,7 @@ def world_on(kv: Any, **settings: Any) -> World:
 
 
 def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive version: the server's answer is everything, and nobody is suspect."""
+    """The naive version: the server's answer is everything, and nothing is held."""
 
     def nothing(context: Any, _files: StagedFiles, shown: Any) -> Any:
         return read_records(context, StagedFiles(context.folder, "ignored"), shown)
@@ -76,7 +76,7 @@ def twins(world: World, after: str = "upload") -> tuple[str, str, str]:
         with pytest.raises(NoChangesError):
             world.lake.commit()
     if after == "a reset of the object":
-        world.lake.catalog.reset_branch(world.lake.repository, "main", kind="object", path="a")
+        world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="object", path="a")
     assert world.served()["a"] == second
     orphan = world.orphan("data/orphan", b"same")
     world.age(days=2)
@@ -95,7 +95,7 @@ def test_trap_06_45_the_records_keep_the_same_bytes_uploaded_again(world: World,
     assert summary.counts["kv_unseen_addresses"] == 1
     assert summary.details["kv"]["exact"] is True
     guard = summary_of(context, "check_limits")
-    assert (guard.counts["suspects"], guard.counts["questions"]) == (0, 0)
+    assert (guard.counts["same_size_objects"], guard.counts["questions"]) == (0, 0)
 
 
 def test_trap_06_without_the_records_the_naive_version_deletes_it(
@@ -129,7 +129,7 @@ def test_trap_14_an_entry_of_the_oldest_kind_is_in_the_records(world: World) -> 
 def test_trap_22_hidden_branches_have_records_too(world: World) -> None:
     world.upload("a", b"same")
     world.lake.commit()
-    world.lake.catalog.create_branch(world.lake.repository, "secret", "main", hidden=True)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "secret", "main", hidden=True)
     second = world.upload("a", b"same", "secret")
     world.age(days=2)
     world.collect()
@@ -148,7 +148,7 @@ def test_an_old_object_staged_with_committed_content_after_the_mark_is_found_by_
     context = world.plan()
     for step in (slice_listing, mark_uncommitted, list_committed, subtract, check_limits):
         step(context, world.runner)
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "main",
         "a",
@@ -241,7 +241,7 @@ def test_an_old_copy_of_the_store_that_lacks_what_the_server_shows_is_not_believ
     summary = summary_of(context, "mark_uncommitted")
     assert summary.details["kv"]["exact"] is False
     assert any("branches are therefore asked" in text for text in summary.warnings)
-    assert summary_of(context, "check_limits").counts["suspects_held"] == 1
+    assert summary_of(context, "check_limits").counts["identical_too_many_objects"] == 1
 
 
 def test_a_run_that_was_planned_with_the_store_does_not_go_on_without(
@@ -287,7 +287,7 @@ def test_optimized_runs_read_the_records_too(world: World) -> None:
     world.run(context)
     assert {first, second} <= world.data()
     # What only the records had shown is looked at again once it is gone from them.
-    world.lake.catalog.reset_branch(world.lake.repository, "main", kind="reset")
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="reset")
     world.collect(mode="optimized")
     assert second not in world.data()
     assert first in world.data()

@@ -255,7 +255,7 @@ class Pushed(dict[Any, Any]):
         return self.get((task_ids, key))
 
 
-@pytest.mark.parametrize("outcome", ["failed", "held", "partial", "unfinished"])
+@pytest.mark.parametrize("outcome", ["failed", "awaiting_approval", "refused", "partial", "unfinished"])
 def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link(
     monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:

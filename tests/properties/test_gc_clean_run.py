@@ -66,7 +66,7 @@ def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
     gone = before - world.data()
     assert gone.isdisjoint(living), "a live object was deleted"
     assert gone == old - living, "garbage was left"
-    for found in world.lake.catalog.list_branches(world.lake.repository, show_hidden=True).results:
+    for found in world.lake.catalog.branches.list_branches(world.lake.repository, show_hidden=True).results:
         for stats in world.lake.listing(found.name):
             address = world.lake.address(stats)
             assert (address in world.data()) == (address in before), f"{found.name} lost {stats.path}"

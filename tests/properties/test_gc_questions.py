@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 
 from dredge.errors import NotFoundError
 from dredge.gc.check_limits import questions
-from dredge.gc.check_limits.questions import (
-    PAGE,
-    PAGE_COST,
-    Asker,
-    BranchQuestions,
-    just_before,
-    plan_questions,
-)
+from dredge.gc.check_limits.asker import Asker, just_before
+from dredge.gc.check_limits.questions import PAGE, PAGE_COST, BranchQuestions, plan_questions
 from dredge.gc.sets.hashes import unite
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats, Ref
@@ -95,7 +89,7 @@ class Branch:
 @settings(deadline=None, derandomize=True, max_examples=300)
 @given(
     head=st.lists(text, unique=True, max_size=40),
-    staged=st.dictionaries(text, st.sampled_from(["data/suspect", "data/other"]), max_size=20),
+    staged=st.dictionaries(text, st.sampled_from(["data/wanted", "data/other"]), max_size=20),
     deleted=st.sets(st.integers(0, 39)),
     wanted=st.sets(st.integers(0, 39)),
     shorten=st.lists(st.integers(0, 6), min_size=1, max_size=5),
@@ -114,19 +108,19 @@ def test_a_path_counts_as_answered_only_when_what_is_served_there_was_seen(
     head = sorted(head)
     served = {path: "data/committed" for number, path in enumerate(head) if number not in deleted} | staged
     rows = np.array(sorted(number for number in wanted if number < len(head)), np.int64)
-    suspects = unite([hash64(pa.array(["data/suspect"]))])
+    hashes = unite([hash64(pa.array(["data/wanted"]))])
     with patch.object(questions, "PAGE", page):
         planned = plan_questions(rows)
         assert planned is not None
         paths = pa.array([path.encode() for path in head], pa.large_binary())
         branch = Branch(served, shorten)
         most = sum(item.cost for item in planned) + requests
-        asker = Asker(branch, "lake", NAMESPACE, paths, suspects, most)  # type: ignore[arg-type]
+        asker = Asker(branch, "lake", NAMESPACE, paths, hashes, most)  # type: ignore[arg-type]
         answers = asker.ask([BranchQuestions(["main"], rows, rows, planned)])
     assert answers.requests == branch.asked <= most
     answered = [row for row in rows.tolist() if row not in answers.unanswered]
     reads = {served.get(head[row]) for row in answered}
-    if "data/suspect" in reads:
-        assert answers.served.tolist() == suspects.tolist()
+    if "data/wanted" in reads:
+        assert answers.served.tolist() == hashes.tolist()
     if requests == 10_000:
         assert not answers.unanswered

@@ -1,4 +1,4 @@
-"""A request for each row of the route table, made from the table: for tests that walk all routes."""
+"""Requests made from rows of the route table, for tests that walk all routes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dredge.server.bodies import BOOLEAN, INTEGER, TEXT, Kind, ListOf, MapOfText, Schema
-from dredge.server.endpoint import Operation
+from dredge.server.operations import Operation
+from dredge.server.schema import BOOLEAN, INTEGER, TEXT, FieldType, ListOf, MapOfText, Schema
 
 QUERY: Mapping[str, str] = {
     "path": "a/b",
@@ -19,24 +19,24 @@ QUERY: Mapping[str, str] = {
 
 
 def name(operation: Operation) -> str:
-    """How a test case is called."""
+    """Name of an operation's test case."""
     return f"{operation.method} {operation.path}"
 
 
 def concrete(path: str, repository: str = "no-such-repository") -> str:
-    """A path with its parameters filled: everything but the repository is called `main`."""
+    """Fill in path parameters: the repository, and `main` for all others."""
     return re.sub(r"{\w+}", "main", path.replace("{repository}", repository))
 
 
-def sample(kind: Kind | None) -> Any:
-    """The smallest body of a kind."""
-    match kind:
+def sample(expected: FieldType | None) -> Any:
+    """The smallest value that matches a type."""
+    match expected:
         case Schema():
-            return {key: sample(inner) for key, inner in kind.required.items()}
+            return {key: sample(inner) for key, inner in expected.required.items()}
         case ListOf():
-            return [sample(kind.item)]
+            return [sample(expected.item)]
         case MapOfText():
             return {}
         case "string" | "integer" | "boolean":
-            return {TEXT: "reset", INTEGER: 1, BOOLEAN: False}[kind]
+            return {TEXT: "reset", INTEGER: 1, BOOLEAN: False}[expected]
     return None

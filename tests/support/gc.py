@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.bulk_delete import step as sweep
+from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
@@ -66,48 +66,51 @@ class CatalogClient:
 
     def repositories(self) -> list[Repository]:
         self.before("repositories", ())
-        return [_repository(found) for found in self.catalog.list_repositories(amount=PAGE).results]
+        return [
+            _repository(found) for found in self.catalog.repositories.list_repositories(amount=PAGE).results
+        ]
 
     def repository(self, name: str) -> Repository:
         self.before("repository", (name,))
-        return _repository(self.catalog.get_repository(name))
+        return _repository(self.catalog.repositories.get_repository(name))
 
     def branches(self, repository: str) -> list[Ref]:
         self.before("branches", (repository,))
-        found = self.catalog.list_branches(repository, amount=PAGE, show_hidden=True).results
+        found = self.catalog.branches.list_branches(repository, amount=PAGE, show_hidden=True).results
         return [Ref(branch.name, branch.commit_id) for branch in found]
 
     def tags(self, repository: str) -> list[Ref]:
         self.before("tags", (repository,))
         return [
-            Ref(tag.name, tag.commit_id) for tag in self.catalog.list_tags(repository, amount=PAGE).results
+            Ref(tag.name, tag.commit_id)
+            for tag in self.catalog.tags.list_tags(repository, amount=PAGE).results
         ]
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
         self.before("log", (repository, ref))
-        return (_commit(found) for found in self.catalog.log(repository, ref, amount=PAGE).results)
+        return (_commit(found) for found in self.catalog.commits.log(repository, ref, amount=PAGE).results)
 
     def commit(self, repository: str, commit_id: str) -> Commit:
         self.before("commit", (repository, commit_id))
-        return _commit(self.catalog.get_commit(repository, commit_id))
+        return _commit(self.catalog.commits.get_commit(repository, commit_id))
 
     def rules(self, repository: str) -> Rules | None:
         self.before("rules", (repository,))
         try:
-            found = self.catalog.get_gc_rules(repository)
+            found = self.catalog.garbage.get_gc_rules(repository)
         except NotFoundError:
             return None
         return Rules(found.default_days, found.branch_days)
 
     def prepare_uncommitted(self, repository: str, token: str | None) -> UncommittedPage:
         self.before("prepare_uncommitted", (repository, token))
-        page = self.catalog.prepare_uncommitted(repository, token)
+        page = self.catalog.garbage.prepare_uncommitted(repository, token)
         return UncommittedPage(page.run_id, page.location, page.continuation_token)
 
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
         self.before("prepare_commits", (repository,))
         try:
-            found = self.catalog.prepare_commits(repository)
+            found = self.catalog.garbage.prepare_commits(repository)
         except NotFoundError as error:
             if str(error) == "get gc rules: not found":
                 return None
@@ -116,23 +119,23 @@ class CatalogClient:
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
         self.before("stat", (repository, ref, path))
-        return _stats(self.catalog.stat(repository, ref, path))
+        return _stats(self.catalog.reading.stat(repository, ref, path))
 
     def objects(self, repository: str, ref: str, after: str = "", amount: int = PAGE) -> list[ObjectStats]:
         self.before("objects", (repository, ref, after))
-        page = self.catalog.list_entries(repository, ref, after=after, amount=amount)
+        page = self.catalog.reading.list_entries(repository, ref, after=after, amount=amount)
         return [_stats(found) for found in page.results]
 
     def objects_page(
         self, repository: str, ref: str, after: str = "", amount: int = PAGE
     ) -> tuple[list[ObjectStats], bool]:
         self.before("objects_page", (repository, ref, after))
-        page = self.catalog.list_entries(repository, ref, after=after, amount=amount)
+        page = self.catalog.reading.list_entries(repository, ref, after=after, amount=amount)
         return [_stats(found) for found in page.results], page.has_more
 
     def changes(self, repository: str, branch: str, amount: int = 100, after: str = "") -> list[Change]:
         self.before("changes", (repository, branch))
-        page = self.catalog.diff_branch(repository, branch, amount=amount, after=after)
+        page = self.catalog.branches.diff_branch(repository, branch, amount=amount, after=after)
         return [Change(found.path, found.type) for found in page.results]
 
 
@@ -206,7 +209,7 @@ class World:
 
     def rules(self, days: int = 30, **branches: int) -> None:
         """Set the rules."""
-        self.lake.catalog.set_gc_rules(self.lake.repository, CatalogRules(days, branches))
+        self.lake.catalog.garbage.set_gc_rules(self.lake.repository, CatalogRules(days, branches))
 
     def served(self, branch: str = "main") -> dict[str, str]:
         """What a branch reads: address by path."""
@@ -260,7 +263,7 @@ def seen_with(world: World, **changes: object) -> World:
 
 def stage_again(world: World, address: str, path: str = "again", size_bytes: int = 6) -> None:
     """Stage an object that is in the store already (StageObject asks for no age and no permission)."""
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "main",
         path,

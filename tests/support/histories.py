@@ -83,9 +83,11 @@ class History:
         self.steps: dict[str, Callable[..., object]] = {
             "upload": lambda branch, path, content: self.keep(world.upload(path, content, branch)),
             "commit": self.commit,
-            "delete": lambda branch, path: self.catalog.delete_object(self.name, branch, path),
-            "copy": lambda branch, path, source: self.catalog.copy_object(self.name, branch, path, source),
-            "metadata": lambda branch, path: self.catalog.update_user_metadata(
+            "delete": lambda branch, path: self.catalog.objects.delete_object(self.name, branch, path),
+            "copy": lambda branch, path, source: self.catalog.objects.copy_object(
+                self.name, branch, path, source
+            ),
+            "metadata": lambda branch, path: self.catalog.objects.update_user_metadata(
                 self.name, branch, path, {"k": "v"}
             ),
             "link": self.link,
@@ -93,17 +95,19 @@ class History:
             "orphan": lambda content: self.keep(world.orphan(f"data/orphans/{len(self.made)}", content)),
             "branch": lambda branch, source: self.branch(branch, source),
             "branch from commit": lambda branch, number: self.branch(branch, self.commit_id(number)),
-            "drop branch": lambda branch: self.catalog.delete_branch(self.name, branch),
-            "reset": lambda branch: self.catalog.reset_branch(self.name, branch),
-            "reset path": lambda branch, path: self.catalog.reset_branch(
+            "drop branch": lambda branch: self.catalog.branches.delete_branch(self.name, branch),
+            "reset": lambda branch: self.catalog.branches.reset_branch(self.name, branch),
+            "reset path": lambda branch, path: self.catalog.branches.reset_branch(
                 self.name, branch, kind="object", path=path
             ),
-            "hard reset": lambda branch, number: self.catalog.hard_reset(
+            "hard reset": lambda branch, number: self.catalog.branches.hard_reset(
                 self.name, branch, self.commit_id(number)
             ),
             "merge": self.merge,
             "revert": self.revert,
-            "tag": lambda number: self.catalog.create_tag(self.name, f"t{number}", self.commit_id(number)),
+            "tag": lambda number: self.catalog.tags.create_tag(
+                self.name, f"t{number}", self.commit_id(number)
+            ),
             "seal": self.seal,
             "age": lambda days: world.age(days=days),
             "hours": lambda hours: world.age(hours=hours),
@@ -113,7 +117,7 @@ class History:
             "late": self.late,
             "again": self.again,
             "supersede": self.supersede,
-            "untag": lambda number: self.catalog.delete_tag(self.name, f"t{number}"),
+            "untag": lambda number: self.catalog.tags.delete_tag(self.name, f"t{number}"),
         }
 
     def do(self, name: str, *arguments: object) -> None:
@@ -124,8 +128,8 @@ class History:
         self.made.append(address)
 
     def commit_ids(self) -> list[str]:
-        found = self.catalog._repositories.get(self.name)
-        return [commit.id for commit in self.catalog._commits.all(found)]
+        found = self.catalog.refs.repositories.get(self.name)
+        return [commit.id for commit in self.catalog.refs.commits.all(found)]
 
     def commit_id(self, number: int) -> str:
         ids = self.commit_ids()
@@ -136,19 +140,19 @@ class History:
         self.world.lake.commit(f"commit {len(self.commit_ids())}", branch, date=date)
 
     def branch(self, branch: str, source: str) -> None:
-        self.catalog.create_branch(self.name, branch, source, hidden=branch == "hidden")
+        self.catalog.branches.create_branch(self.name, branch, source, hidden=branch == "hidden")
 
     def link(self, branch: str, path: str, content: bytes, linked: bool) -> None:
-        full = self.catalog.get_physical_address(self.name, branch, path)
+        full = self.catalog.addresses.get_physical_address(self.name, branch, path)
         key = full.removeprefix(self.world.lake.namespace + "/")
         self.keep(self.world.orphan(key, content))
         if linked:
-            self.catalog.link_physical_address(
+            self.catalog.addresses.link_physical_address(
                 self.name, branch, path, physical_address=full, checksum="c", size_bytes=len(content)
             )
 
     def hand_out(self, branch: str, path: str) -> None:
-        full = self.catalog.get_physical_address(self.name, branch, path)
+        full = self.catalog.addresses.get_physical_address(self.name, branch, path)
         self.handed_out.append((self.world.lake.clock(), branch, path, full))
 
     def arrive(self, content: bytes, linked: bool) -> None:
@@ -160,7 +164,7 @@ class History:
             return
         self.keep(self.world.orphan(full.removeprefix(self.world.lake.namespace + "/"), content))
         if linked:
-            self.catalog.link_physical_address(
+            self.catalog.addresses.link_physical_address(
                 self.name, branch, path, physical_address=full, checksum="c", size_bytes=len(content)
             )
 
@@ -186,7 +190,7 @@ class History:
 
     def rules(self, days: int | None) -> None:
         if days is None:
-            self.catalog.delete_gc_rules(self.name)
+            self.catalog.garbage.delete_gc_rules(self.name)
         else:
             self.world.rules(days, two=2 * days)
 
@@ -198,7 +202,7 @@ class History:
             return
         # Any checksum, but the true size: a copy of an entry that lies about its size cannot be told from
         # garbage without reading the key-value store.
-        self.catalog.stage_object(
+        self.catalog.objects.stage_object(
             self.name,
             branch,
             path,
@@ -208,26 +212,28 @@ class History:
         )
 
     def merge(self, source: str, destination: str, strategy: str) -> None:
-        self.catalog.merge(self.name, source, destination, committer="tester", strategy=strategy)
+        self.catalog.merges.merge(self.name, source, destination, committer="tester", strategy=strategy)
 
     def revert(self, branch: str, number: int) -> None:
-        self.catalog.revert(self.name, branch, self.commit_id(number), parent_number=1, committer="tester")
+        self.catalog.merges.revert(
+            self.name, branch, self.commit_id(number), parent_number=1, committer="tester"
+        )
 
     def seal(self, branch: str) -> None:
         """What a commit leaves that was killed after its first write."""
-        found = self.catalog._repositories.get(self.name)
+        found = self.catalog.refs.repositories.get(self.name)
         token = f"{self.name}-{branch}:sealed-{len(self.commit_ids())}-{len(self.made)}"
-        self.catalog._protocol.change(found, branch, lambda present: present.sealed(token))
+        self.catalog.staging.protocol.change(found, branch, lambda present: present.sealed(token))
 
 
 def alive(world: World, catalog: Catalog, keep_tags: bool = True) -> set[str]:
     """Every address that a branch shows, or a commit names that no rule lets go (or a tag keeps)."""
     name = world.lake.repository
-    found = catalog._repositories.get(name)
-    branches = list(catalog._branches.scan(found))
-    commits = {commit.id: commit for commit in catalog._commits.all(found)}
+    found = catalog.refs.repositories.get(name)
+    branches = list(catalog.refs.branches.scan(found))
+    commits = {commit.id: commit for commit in catalog.refs.commits.all(found)}
     try:
-        rules = catalog.get_gc_rules(name)
+        rules = catalog.garbage.get_gc_rules(name)
     except RulesNotFoundError:
         active = set(commits)
     else:
@@ -249,7 +255,7 @@ def alive(world: World, catalog: Catalog, keep_tags: bool = True) -> set[str]:
                     active.add(commit.main_parent)
                 commit = commits[commit.main_parent]
         if keep_tags:
-            active |= {tag.commit_id for tag in catalog.list_tags(name, amount=1000).results}
+            active |= {tag.commit_id for tag in catalog.tags.list_tags(name, amount=1000).results}
     addresses: set[str] = set()
     for commit_id in active:
         for named in entries_of(world, commits[commit_id].metarange_id).values():
@@ -271,11 +277,11 @@ def entries_of(world: World, metarange_id: str) -> dict[str, set[str]]:
 
 def kept_by(world: World, catalog: Catalog, policy: RetentionPolicy | None) -> set[str]:
     """Every address that the rules of a policy keep; its patterns are plain names here."""
-    found = catalog._repositories.get(world.lake.repository)
-    commits = {commit.id: commit for commit in catalog._commits.all(found)}
+    found = catalog.refs.repositories.get(world.lake.repository)
+    commits = {commit.id: commit for commit in catalog.refs.commits.all(found)}
     addresses: set[str] = set()
     for rule in policy.rules if policy is not None else ():
-        for branch in catalog._branches.scan(found):
+        for branch in catalog.refs.branches.scan(found):
             at = branch.commit_id if branch.name in rule.branches else None
             for _ in range(rule.last if rule.last is not None else len(commits)):
                 if at is None:

@@ -127,17 +127,17 @@ class Ground:
 
     def files(self, repository: str, branch: str) -> dict[str, int]:
         """What a branch shows: path and size."""
-        page = self.catalog.list_entries(repository, branch, amount=1000)
+        page = self.catalog.reading.list_entries(repository, branch, amount=1000)
         return {entry.path: entry.size_bytes for entry in page.results}
 
     def upload(self, repository: str, branch: str, path: str, size: int) -> None:
-        self.catalog.upload_object(repository, branch, path, b"x" * size)
+        self.catalog.objects.upload_object(repository, branch, path, b"x" * size)
 
     def create(self, repository: str) -> None:
-        self.catalog.create_repository(repository, self.lake.namespace(repository))
+        self.catalog.repositories.create_repository(repository, self.lake.namespace(repository))
 
     def commit(self, repository: str, branch: str) -> str:
-        return self.catalog.commit(repository, branch, committer="t", message="m").id
+        return self.catalog.commits.commit(repository, branch, committer="t", message="m").id
 
     @contextlib.contextmanager
     def held(self, gate: Gate, work: Callable[[], Any]) -> Iterator[threading.Thread]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dredge.graveler import messages, xid
+from dredge.graveler.committed import commit_id
 from dredge.graveler.messages import to_timestamp
-from dredge.graveler.refs.commits import hash_commit
 from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
 from dredge.kv import Entry
 from dredge.kv.memory import MemoryKV
@@ -136,7 +136,7 @@ class World:
     def commit(self, partition: bytes, parents: Sequence[str] = (), metarange: str = METARANGE) -> Commit:
         ids = tuple(parents)
         made = Commit(
-            id=hash_commit("me", "m", metarange, self.now, {}, ids),
+            id=commit_id("me", "m", metarange, self.now, {}, ids),
             committer="me",
             message="m",
             creation_date=self.now,

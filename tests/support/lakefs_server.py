@@ -1,4 +1,4 @@
-"""A running embedded lakeFS for tests, the two Python clients for it, and doors to stand in its way.
+"""A running embedded lakeFS for tests, with clients for it and injected faults.
 
 with lakefs_server(tmp_path) as lake:                      # memory KV, objects in a folder
     repository = lake.repository("shop")                   # created, high-level package
@@ -30,7 +30,7 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.configuration import Configuration
 
 from dredge.kv import Entry, Store, open_store
-from dredge.server import Credentials, Hooks, ServerSettings, ThreadedServer
+from dredge.server import Credentials, FaultInjector, ServerSettings, ThreadedServer
 from dredge.storage import ObjectWriter, open_writer
 from tests.support.objectstore import TestBucket
 
@@ -62,7 +62,7 @@ class Lake:
     """A running server and its clients.
 
     Attributes:
-        server: with `.catalog`, `.kv`, `.hooks`, `.endpoint`.
+        server: with `.catalog`, `.kv`, `.faults`, `.endpoint`.
         base: URI that storage namespaces go below, without trailing slash.
         clock: the server's.
     """
@@ -127,9 +127,11 @@ class Lake:
             warnings.simplefilter("ignore", DeprecationWarning)
             return self.sdk.internal_api.stage_object(repository, branch, path, body)
 
-    def hook(self, name: str, action: Callable[[Any], Any]) -> Any:
-        """Have a hook on one operation for the length of a `with` block."""
-        return self.server.hooks.adding(lambda seen: action(seen) if seen.operation == name else None)
+    def inject(self, name: str, action: Callable[[Any], Any]) -> Any:
+        """Apply a fault rule to one operation during a `with` block."""
+        return self.server.faults.injecting(
+            lambda request: action(request) if request.operation == name else None
+        )
 
     def http(
         self,
@@ -178,7 +180,7 @@ def lakefs_server(
     kv_url: str = "memory://",
     clock: Clock | None = None,
     defects: Iterable[str] = (),
-    hooks: Hooks | None = None,
+    faults: FaultInjector | None = None,
     open_namespace: Callable[[str], ObjectWriter] | None = None,
     **settings: Any,
 ) -> Iterator[Lake]:
@@ -191,7 +193,7 @@ def lakefs_server(
         kv_url: a store to open otherwise.
         clock: the server's; real time by default.
         defects: names of `dredge.server.DEFECTS`.
-        hooks: shown every request.
+        faults: fault injection rules.
         open_namespace: instead of the block store, such as one that gives `WatchedWriter`s.
         settings: more of `ServerSettings` (`catalog=Settings(…)`, `prepare_commits_answer="single"`, …).
     """
@@ -211,7 +213,7 @@ def lakefs_server(
         given |= {"blockstore": "s3", "storage": bucket.options}
         base = bucket.uri
     server = ThreadedServer(
-        ServerSettings(**(given | settings)), kv=kv, open_namespace=open_namespace, clock=clock, hooks=hooks
+        ServerSettings(**(given | settings)), kv=kv, open_namespace=open_namespace, clock=clock, faults=faults
     )
     with server:
         yield Lake(server, base, clock)

@@ -60,7 +60,7 @@ class Lake:
         self, path: str, content: bytes = b"content", branch: str = BRANCH, **more: object
     ) -> ObjectStats:
         """Upload to a branch of the repository."""
-        return self.catalog.upload_object(self.repository, branch, path, content, **more)  # type: ignore[arg-type]
+        return self.catalog.objects.upload_object(self.repository, branch, path, content, **more)  # type: ignore[arg-type]
 
     def commit(
         self,
@@ -70,7 +70,7 @@ class Lake:
         **more: object,
     ) -> Commit:
         """Commit a branch of the repository."""
-        return self.catalog.commit(
+        return self.catalog.commits.commit(
             self.repository,
             branch,
             committer="tester",
@@ -86,7 +86,7 @@ class Lake:
 
     def read(self, path: str, ref: str = BRANCH) -> bytes:
         """The bytes that a path of a ref reads as."""
-        return self.catalog.get_object(self.repository, ref, path).read(0, None)
+        return self.catalog.reading.get_object(self.repository, ref, path).read(0, None)
 
     def paths(self, ref: str = BRANCH, prefix: str = "") -> list[str]:
         """All paths of a ref."""
@@ -96,7 +96,7 @@ class Lake:
         """All objects of a ref, page by page."""
         after = ""
         while True:
-            page = self.catalog.list_entries(self.repository, ref, prefix=prefix, after=after)
+            page = self.catalog.reading.list_entries(self.repository, ref, prefix=prefix, after=after)
             yield from page.results
             if not page.has_more:
                 return
@@ -112,7 +112,7 @@ class Lake:
 
     def tokens(self, branch: str = BRANCH) -> tuple[str, ...]:
         """Staging tokens of a branch, newest first."""
-        return self.catalog.get_branch(self.repository, branch).tokens
+        return self.catalog.branches.get_branch(self.repository, branch).tokens
 
     def another_server(self, kv: Store | None = None) -> Catalog:
         """A second catalog on the same stores, as a second server would be."""
@@ -145,7 +145,7 @@ def make_lake(
     kv = kv or open_store("memory://")
     catalog = Catalog(kv, open_writer, clock, settings, sleep=no_sleep)
     if create:
-        catalog.create_repository(repository, namespace)
+        catalog.repositories.create_repository(repository, namespace)
     return Lake(catalog, kv, clock, namespace, repository, settings)
 
 

@@ -20,7 +20,7 @@ def stormy_world(clean: int = 20, staged: int = 50, **settings: Any) -> tuple[Wo
     world = seen_with(make_world(**settings), defects=frozenset({"rows_lost_on_branch_delete"}))
     catalog, name = world.lake.catalog, world.lake.repository
     for branch in ("aa", "zz", *(f"n{number:03d}" for number in range(clean))):
-        catalog.create_branch(name, branch, "main")
+        catalog.branches.create_branch(name, branch, "main")
     living = {world.upload(f"path/{number:04d}", b"%d" % number, "aa") for number in range(staged)}
     orphan = world.orphan("data/slice/orphan")
     world.age(days=2)

@@ -100,7 +100,7 @@ class History:
 
 def stage(catalog: Catalog, repository: str, path: str, value: str, branch: str = "main") -> None:
     """Write a value: an entry whose checksum it is."""
-    catalog.stage_object(
+    catalog.objects.stage_object(
         repository, branch, path, physical_address=f"s3://elsewhere/{value}", checksum=value, size_bytes=1
     )
 
@@ -110,7 +110,7 @@ def listing(catalog: Catalog, repository: str, ref: str = "main") -> dict[str, s
     found: dict[str, str] = {}
     after = ""
     while True:
-        page = catalog.list_entries(repository, ref, after=after, amount=1000)
+        page = catalog.reading.list_entries(repository, ref, after=after, amount=1000)
         found |= {stats.path: stats.checksum for stats in page.results}
         if not page.has_more:
             return found
@@ -121,7 +121,7 @@ def log_ids(catalog: Catalog, repository: str, ref: str = "main") -> list[str]:
     """Ids of all commits that a ref leads to, newest first."""
     found: list[str] = []
     while True:
-        page = catalog.log(repository, ref, after=found[-1] if found else "", amount=1000)
+        page = catalog.commits.log(repository, ref, after=found[-1] if found else "", amount=1000)
         found += [commit.id for commit in page.results]
         if not page.has_more:
             return found

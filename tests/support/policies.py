@@ -46,4 +46,4 @@ def many_paths(world: World, count: int = 4) -> dict[str, list[str]]:
 
 
 def revived(world: World, branch: str, commit_id: str) -> Callable[[], None]:
-    return lambda: world.lake.catalog.create_branch(world.lake.repository, branch, commit_id)
+    return lambda: world.lake.catalog.branches.create_branch(world.lake.repository, branch, commit_id)

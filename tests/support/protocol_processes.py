@@ -85,17 +85,17 @@ def _do(catalog: Catalog, what: str, path: str, value: str | None, message: str)
         stage(catalog, REPOSITORY, path, value)
         return {}
     if what == "delete":
-        catalog.delete_object(REPOSITORY, "main", path)
+        catalog.objects.delete_object(REPOSITORY, "main", path)
         return {}
     if what == "read":
         try:
-            return {"seen": {path: catalog.stat(REPOSITORY, "main", path).checksum}}
+            return {"seen": {path: catalog.reading.stat(REPOSITORY, "main", path).checksum}}
         except NotFoundError:
             return {"seen": {path: None}}
     if what == "list":
         return {"seen": dict.fromkeys(PATHS) | listing(catalog, REPOSITORY)}
     try:
-        return {"commit": catalog.commit(REPOSITORY, "main", committer="t", message=message).id}
+        return {"commit": catalog.commits.commit(REPOSITORY, "main", committer="t", message=message).id}
     except NoChangesError:  # another one took all: it is in the head by now
         return {"seen": dict.fromkeys(PATHS) | listing(catalog, REPOSITORY, "main@")}
 
@@ -130,9 +130,9 @@ def check(catalog: Catalog, folder: Path) -> dict[str, int]:
     assert len({call["commit"] for call in commits}) == len(commits)
     now = time.monotonic()
     history.require_listing(listing(catalog, REPOSITORY), now, NEVER)
-    last = catalog.commit(REPOSITORY, "main", committer="t", message="last", allow_empty=True)
+    last = catalog.commits.commit(REPOSITORY, "main", committer="t", message="last", allow_empty=True)
     history.require_listing(listing(catalog, REPOSITORY, last.id), now, NEVER)
-    assert catalog.get_branch(REPOSITORY, "main").sealed_tokens == ()
+    assert catalog.branches.get_branch(REPOSITORY, "main").sealed_tokens == ()
     return {
         "calls": len(found),
         "commits": len(commits),
@@ -155,13 +155,17 @@ def live(url: str, journal_path: str, name: str, start_at: float, seconds: float
                 call = journal.begin(what)
                 try:
                     if what == "create":
-                        made = catalog.create_repository(REPOSITORY, f"{namespaces}/{name}-{number}")
+                        made = catalog.repositories.create_repository(
+                            REPOSITORY, f"{namespaces}/{name}-{number}"
+                        )
                         outcome: dict[str, Any] = {"partition": made.partition.decode()}
                     elif what == "use":
                         stage(catalog, REPOSITORY, "path", name)
-                        outcome = {"id": catalog.commit(REPOSITORY, "main", committer="t", message=name).id}
+                        outcome = {
+                            "id": catalog.commits.commit(REPOSITORY, "main", committer="t", message=name).id
+                        }
                     else:
-                        catalog.delete_repository(REPOSITORY)
+                        catalog.repositories.delete_repository(REPOSITORY)
                         outcome = {}
                     journal.end(call, ok=True, **outcome)
                 except REFUSALS as error:

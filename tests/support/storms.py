@@ -49,20 +49,23 @@ class Storm:
         self.deleted = 0
 
     def __enter__(self) -> Self:
-        self._prepare, self._scan = self._catalog.prepare_uncommitted, self._catalog._branches.scan
-        self._catalog.prepare_uncommitted = self._preparing  # type: ignore[method-assign]
-        self._catalog._branches.scan = self._scanning  # type: ignore[method-assign]
+        self._prepare, self._scan = (
+            self._catalog.garbage.prepare_uncommitted,
+            self._catalog.refs.branches.scan,
+        )
+        self._catalog.garbage.prepare_uncommitted = self._preparing  # type: ignore[method-assign]
+        self._catalog.refs.branches.scan = self._scanning  # type: ignore[method-assign]
         if self._remake:
             self._make()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._catalog.prepare_uncommitted = self._prepare  # type: ignore[method-assign]
-        self._catalog._branches.scan = self._scan  # type: ignore[method-assign]
+        self._catalog.garbage.prepare_uncommitted = self._prepare  # type: ignore[method-assign]
+        self._catalog.refs.branches.scan = self._scan  # type: ignore[method-assign]
 
     def _make(self) -> None:
         for name in self._names:
-            self._catalog.create_branch(self._world.lake.repository, name, "main")
+            self._catalog.branches.create_branch(self._world.lake.repository, name, "main")
 
     def _preparing(self, *arguments: Any) -> Any:
         self.calls += 1
@@ -76,7 +79,7 @@ class Storm:
         finally:
             self._blows = False
             for name in self._left:
-                self._catalog.delete_branch(self._world.lake.repository, name)
+                self._catalog.branches.delete_branch(self._world.lake.repository, name)
             if self._remake:
                 self._make()
 
@@ -84,7 +87,7 @@ class Storm:
         for branch in self._scan(*arguments, **more):
             if self._blows and branch.name in self._left:
                 self._left.discard(branch.name)
-                self._catalog.delete_branch(self._world.lake.repository, branch.name)
+                self._catalog.branches.delete_branch(self._world.lake.repository, branch.name)
                 self.deleted += 1
             yield branch
             if self._blows and branch.name == self._slow:
@@ -96,15 +99,15 @@ def recovery(world: World, path: str) -> Iterator[None]:
     """The branch is at an old commit when the re-check reads staging. Before it reads the heads, the metadata of a path
     is changed and the branch goes on to the newest commit, so that the old version is staged there."""
     catalog, name = world.lake.catalog, world.lake.repository
-    newest, *_, oldest = catalog.log(name, "main").results[:-1]
+    newest, *_, oldest = catalog.commits.log(name, "main").results[:-1]
     honest = recheck.find_active
 
     def move(context: Any) -> Any:
-        catalog.update_user_metadata(name, "main", path, {"recovered": "yes"})
-        catalog.hard_reset(name, "main", newest.id)
+        catalog.objects.update_user_metadata(name, "main", path, {"recovered": "yes"})
+        catalog.branches.hard_reset(name, "main", newest.id)
         return honest(context)
 
-    catalog.hard_reset(name, "main", oldest.id)
+    catalog.branches.hard_reset(name, "main", oldest.id)
     recheck.find_active = move
     try:
         yield

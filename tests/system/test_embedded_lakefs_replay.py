@@ -88,7 +88,9 @@ def lake() -> Iterator[Lake]:
             Path("/nowhere"), bucket=bucket, kv=load_kv(FIXTURE / "kv.jsonl"), clock=clock
         ) as lake:
             for name, read_only in (("norules-fixture", False), ("readonly-fixture", True)):
-                lake.server.catalog.create_repository(name, f"s3://lake/other/{name}", read_only=read_only)
+                lake.server.catalog.repositories.create_repository(
+                    name, f"s3://lake/other/{name}", read_only=read_only
+                )
             yield replace(lake, base="s3://lake/basic")
 
 

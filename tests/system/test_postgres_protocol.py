@@ -63,7 +63,7 @@ def test_processes_that_write_read_and_commit_keep_every_promise(
     url = server.new_database()
     with open_store(url) as store:
         catalog = open_catalog(store)
-        catalog.create_repository(REPOSITORY, f"file://{tmp_path}/namespace")
+        catalog.repositories.create_repository(REPOSITORY, f"file://{tmp_path}/namespace")
         run_processes(processes.work, url, tmp_path, "abcdef", "ab")
         catalog.resume()
         figures = check(catalog, tmp_path)
@@ -85,7 +85,7 @@ def test_processes_at_one_repository_name_never_meet_half_a_repository(
     with open_store(url) as store:
         catalog = open_catalog(store, "step-2")
         require_whole_or_gone(catalog)
-        record = catalog._repositories.peek(REPOSITORY)
+        record = catalog.refs.repositories.peek(REPOSITORY)
         named = {b"-".join(entry.key.split(b"/")[1:]).decode() for entry in store.scan(b"graveler_deleted")}
         named |= {record.partition.decode()} if record else set()
         assert set(made) <= named  # each life is still there, or the cleaner knows of it
@@ -94,11 +94,11 @@ def test_processes_at_one_repository_name_never_meet_half_a_repository(
 
 def require_whole_or_gone(catalog: Catalog) -> None:
     try:
-        catalog.get_repository(REPOSITORY)
+        catalog.repositories.get_repository(REPOSITORY)
     except MissingError:
         return
     except RepositoryInDeletionError:  # a killed deletion
-        catalog.delete_repository(REPOSITORY)
+        catalog.repositories.delete_repository(REPOSITORY)
         return
-    branch = catalog.get_branch(REPOSITORY, "main")
-    assert catalog.get_commit(REPOSITORY, branch.commit_id)
+    branch = catalog.branches.get_branch(REPOSITORY, "main")
+    assert catalog.commits.get_commit(REPOSITORY, branch.commit_id)

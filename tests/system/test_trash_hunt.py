@@ -114,7 +114,7 @@ class BranchWorker(Worker):
     def turn(self) -> None:
         self.turns += 1
         ground, repository, branch = self.ground, self.repository, f"b{self.turns}"
-        ground.catalog.create_branch(repository, branch, "main")
+        ground.catalog.branches.create_branch(repository, branch, "main")
         committed = {"base": 1}
         for _ in range(self.chance.randrange(1, 4)):
             staged = dict(committed)
@@ -128,11 +128,13 @@ class BranchWorker(Worker):
                 self.do(lambda: ground.commit(repository, branch))
                 committed = staged
             elif choice == "reset":
-                self.do(lambda: ground.catalog.reset_branch(repository, branch))
+                self.do(lambda: ground.catalog.branches.reset_branch(repository, branch))
                 staged = committed
             elif choice == "prefix":
                 self.do(
-                    lambda: ground.catalog.reset_branch(repository, branch, kind="common_prefix", path="x/")
+                    lambda: ground.catalog.branches.reset_branch(
+                        repository, branch, kind="common_prefix", path="x/"
+                    )
                 )
                 below = {path: size for path, size in committed.items() if path.startswith("x/")}
                 staged = {path: size for path, size in staged.items() if not path.startswith("x/")} | below
@@ -141,7 +143,7 @@ class BranchWorker(Worker):
             if choice in ("leave", "prefix"):
                 break  # what is staged differs from the head now: the next round would have to know both
         if self.chance.random() < 0.7:
-            self.do(lambda: ground.catalog.delete_branch(repository, branch))
+            self.do(lambda: ground.catalog.branches.delete_branch(repository, branch))
         self.check(repository, "main", {"base": 1})
 
 
@@ -159,7 +161,9 @@ class RepositoryWorker(Worker):
             rival.start()
         for rival in rivals:
             rival.join()
-        self.do(lambda: ground.catalog.set_branch_protection(name, ["never-*"]))  # outlives the repository
+        self.do(
+            lambda: ground.catalog.repositories.set_branch_protection(name, ["never-*"])
+        )  # outlives the repository
         files = {}
         for path in ("a", "b"):
             size = self.chance.randrange(1, 50)
@@ -173,11 +177,11 @@ class RepositoryWorker(Worker):
             files["c"] = 60
         time.sleep(self.chance.random() * 0.2)
         self.check(name, "main", files)
-        self.do(lambda: ground.catalog.delete_repository(name))
+        self.do(lambda: ground.catalog.repositories.delete_repository(name))
 
     def create(self, name: str, namespace: str) -> None:
         with contextlib.suppress(NotUniqueError):  # another one was first; our commit and branch stay behind
-            self.ground.catalog.create_repository(name, self.ground.lake.namespace(namespace))
+            self.ground.catalog.repositories.create_repository(name, self.ground.lake.namespace(namespace))
 
 
 class CleanerLoop(threading.Thread):
@@ -268,10 +272,12 @@ def test_nothing_live_is_lost_beside_a_busy_server(server: PostgresServer, tmp_p
 def live_partitions(ground: Ground) -> set[bytes]:
     """What records name."""
     live: set[bytes] = set()
-    for repository in ground.catalog.list_repositories(amount=1000).results:
+    for repository in ground.catalog.repositories.list_repositories(amount=1000).results:
         live.add(repository.partition)
         try:
-            branches = ground.catalog.list_branches(repository.name, amount=1000, show_hidden=True).results
+            branches = ground.catalog.branches.list_branches(
+                repository.name, amount=1000, show_hidden=True
+            ).results
         except GravelerError:
             continue
         live |= {token.encode() for branch in branches for token in branch.tokens}

@@ -63,7 +63,7 @@ def reset_during_two_looks_at_once(ground: Ground) -> bool:
     ground.safety = replace(ground.safety, grace=timedelta(hours=1))
     gate = Gate("set_if", b"lake-", b"branches/main")
     with ground.held(
-        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+        gate, lambda: ground.catalog.branches.reset_branch("lake", "main", kind="common_prefix", path="x/")
     ):
         ground.clean()
         ground.clean()
@@ -77,7 +77,7 @@ def create_that_takes_its_time(ground: Ground) -> bool:
         ground.rest()
         ground.clean()
     try:
-        ground.catalog.get_branch("slow", "main")
+        ground.catalog.branches.get_branch("slow", "main")
     except GravelerError:
         return True
     return False
@@ -92,7 +92,7 @@ def reset_that_ends_between_plan_and_deletion(ground: Ground) -> bool:
         wait_for(lambda: ground.files("lake", "main").get("x/1") == 1)
 
     with ground.held(
-        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+        gate, lambda: ground.catalog.branches.reset_branch("lake", "main", kind="common_prefix", path="x/")
     ):
         ground.scan()
         ground.rest()
@@ -109,7 +109,7 @@ def reset_that_ends_at_the_very_deletion(ground: Ground) -> bool:
         wait_for(lambda: ground.files("lake", "main").get("x/1") == 1)
 
     with ground.held(
-        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+        gate, lambda: ground.catalog.branches.reset_branch("lake", "main", kind="common_prefix", path="x/")
     ):
         ground.scan()
         ground.rest()
@@ -138,10 +138,11 @@ def lost_repository(ground: Ground) -> bool:
     """A slow delete removes the record of the next life of the name; a person puts the record back."""
     ground.create("pond")
     with ground.held(
-        Gate("delete", b"graveler", b"repos/pond"), lambda: ground.catalog.delete_repository("pond")
+        Gate("delete", b"graveler", b"repos/pond"),
+        lambda: ground.catalog.repositories.delete_repository("pond"),
     ):
-        ground.catalog.delete_repository("pond")
-        ground.catalog.create_repository("pond", ground.lake.namespace("pond-again"))
+        ground.catalog.repositories.delete_repository("pond")
+        ground.catalog.repositories.create_repository("pond", ground.lake.namespace("pond-again"))
         ground.upload("pond", "main", "f", 7)
         ground.commit("pond", "main")
         ground.upload("pond", "main", "g", 8)
@@ -163,7 +164,7 @@ def live_token_queued(ground: Ground) -> bool:
         lambda: not list(ground.kv.scan(b"cleanup-tokens"))
     )  # nothing wakes the server's own drop after this
     time.sleep(0.2)
-    branch = ground.catalog.get_branch("lake", "main")
+    branch = ground.catalog.branches.get_branch("lake", "main")
     ground.kv.set(b"cleanup-tokens", branch.staging_token.encode(), b"stub-value")
     ground.clean()
     return ground.files("lake", "main") != {"x/1": 11, "x/2": 2}
@@ -171,7 +172,7 @@ def live_token_queued(ground: Ground) -> bool:
 
 def pull_request_opened_again(ground: Ground) -> bool:
     """The index of a pull request that is gone is written anew for another one, right at the deletion."""
-    partition = ground.catalog.get_repository("lake").partition
+    partition = ground.catalog.repositories.get_repository("lake").partition
     key = b"repos/" + partition + b"/a/main"
     ground.safety = replace(ground.safety, id_age=ground.safety.grace)
 
@@ -195,7 +196,7 @@ def reset_frozen_beyond_the_grace_period(ground: Ground) -> bool:
     """Nothing can fence it; what it names comes back with the next run."""
     gate = Gate("set_if", b"lake-", b"branches/main")
     with ground.held(
-        gate, lambda: ground.catalog.reset_branch("lake", "main", kind="common_prefix", path="x/")
+        gate, lambda: ground.catalog.branches.reset_branch("lake", "main", kind="common_prefix", path="x/")
     ):
         ground.scan()
         ground.rest()
@@ -206,8 +207,8 @@ def reset_frozen_beyond_the_grace_period(ground: Ground) -> bool:
 
 def unreadable_branch(ground: Ground) -> bool:
     """A branch record of a newer server cannot be read: what it names cannot be known."""
-    partition = ground.catalog.get_repository("lake").partition
-    ground.catalog.create_branch("lake", "new", "main")
+    partition = ground.catalog.repositories.get_repository("lake").partition
+    ground.catalog.branches.create_branch("lake", "new", "main")
     ground.upload("lake", "new", "n", 5)
     record = ground.kv.get(partition, b"branches/new")
     ground.kv.set(partition, b"branches/new", b"\xff\xff\xff")
@@ -223,10 +224,10 @@ def unreadable_branch(ground: Ground) -> bool:
 
 def task_under_way(ground: Ground) -> bool:
     """Somebody waits for a task that has not said anything for a while; without its status it is lost."""
-    task = ground.catalog.prepare_commits_async("lake")
+    task = ground.catalog.garbage.prepare_commits_async("lake")
     clean_or_put_back(ground)
     try:
-        ground.catalog.prepare_commits_status("lake", task)
+        ground.catalog.garbage.prepare_commits_status("lake", task)
     except GravelerError:
         return True
     return False
@@ -235,7 +236,7 @@ def task_under_way(ground: Ground) -> bool:
 def hook_before_the_record(ground: Ground) -> bool:
     """The hook of a repository's creation began before the repository was recorded."""
     ground.safety = replace(ground.safety, id_age=ground.safety.grace)
-    created = ground.catalog.get_repository("lake").creation_date
+    created = ground.catalog.repositories.get_repository("lake").creation_date
     run = countdown_id(created - timedelta(seconds=20))
     key = f"repos/lake/runs/{run}".encode()
     start = messages.to_timestamp(created - timedelta(seconds=20))
@@ -250,7 +251,7 @@ def deletion_under_way(ground: Ground) -> bool:
     """A deletion that was interrupted is repeated; what is left of the repository is its, not the cleaner's."""
     ground.create("pond")
     ground.upload("pond", "main", "f", 7)
-    token = ground.catalog.get_branch("pond", "main").staging_token.encode()
+    token = ground.catalog.branches.get_branch("pond", "main").staging_token.encode()
 
     def die(operation: str, partition: bytes, key: bytes) -> None:
         if operation == "delete" and key.startswith(b"branches/"):
@@ -258,7 +259,7 @@ def deletion_under_way(ground: Ground) -> bool:
 
     ground.store.before = die
     with pytest.raises(Crash):
-        ground.catalog.delete_repository("pond")
+        ground.catalog.repositories.delete_repository("pond")
     ground.store.before = lambda *_: None
     ground.safety = replace(ground.safety, id_age=ground.safety.grace)
     ground.scan()

@@ -20,7 +20,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     # The one of own files takes no other names; tests/unit/gc/save_report/test_lifetimes.py.
     allowed = {
         "dredge/storage/",
-        "dredge/gc/bulk_delete/step.py",
+        "dredge/gc/bulk_delete/sweep.py",
         "dredge/gc/save_report/own_files.py",
         "dredge/icechunk/collection/sweeping.py",
     }
@@ -30,7 +30,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "open_deleter" in path.read_text()
     ]
-    assert "dredge/gc/bulk_delete/step.py" in openers
+    assert "dredge/gc/bulk_delete/sweep.py" in openers
     strangers = [path for path in openers if not any(path.startswith(place) for place in allowed)]
     assert strangers == []
 

@@ -1,1 +1,1 @@
-"""Operations of the gateway, one module a noun. Handlers block, and only translate."""
+"""Operations of the gateway, one module per kind. Handlers block, and only translate between S3 and the catalog."""

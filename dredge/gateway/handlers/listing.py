@@ -1,9 +1,9 @@
-"""Listing objects, versions 1 and 2. The first part of a prefix names the ref; without it refs are listed.
+"""Listing objects, versions 1 and 2. The first part of the prefix is the ref; without it branches are listed.
 
     prefix=            branches, each a common prefix: main/ dev/
-    prefix=main/a/     paths of main that begin with a/
+    prefix=main/a/     paths of main that start with a/
 
-An unknown ref lists as empty, as in lakeFS: to an S3 client it is a prefix that no key has.
+As in lakeFS an unknown ref lists nothing: to an S3 client it is a prefix without keys.
 
 Source: S3 API reference "ListObjects", "ListObjectsV2"; lakeFS pkg/gateway/operations/listobjects.go.
 """
@@ -16,10 +16,10 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
-from dredge.gateway import answers
-from dredge.gateway.failures import S3Error
+from dredge.gateway import responses
+from dredge.gateway.errors import S3Error
 from dredge.gateway.requests import S3Request, Target, repository_arn, url_encoded
-from dredge.gateway.xml import Node, moment
+from dredge.gateway.xml import Node, timestamp
 from dredge.graveler.catalog import ObjectStats, Page
 from dredge.graveler.errors import InvalidRefError, MissingError
 
@@ -27,17 +27,17 @@ KEYS_MAX = 1000
 
 
 def list_objects_v1(request: S3Request) -> Response:
-    """GET /<repository>: `marker` is a key; the next one is named when there is a delimiter."""
+    """GET /<repository>: `marker` is a key; with a delimiter the response names the next one."""
     marker = request.query.get("marker", "")
     page, encode = _page(request, marker), _encoder(request)
     fields: list[Node] = [("Marker", encode(marker))]
     if page.has_more and request.query.get("delimiter"):
         fields.append(("NextMarker", encode(page.next_offset)))
-    return _answer(request, page, encode, fields)
+    return _response(request, page, encode, fields)
 
 
 def list_objects_v2(request: S3Request) -> Response:
-    """GET /<repository>?list-type=2: a continuation token stands for the last key."""
+    """GET /<repository>?list-type=2: a continuation token encodes the last key."""
     token, start = request.query.get("continuation-token", ""), request.query.get("start-after", "")
     page, encode = _page(request, _key_of(token) if token else start), _encoder(request)
     fields: list[Node] = [("KeyCount", len(page.results))]
@@ -47,24 +47,24 @@ def list_objects_v2(request: S3Request) -> Response:
         fields.append(("ContinuationToken", token))
     if page.has_more:
         fields.append(("NextContinuationToken", _token_of(page.next_offset)))
-    return _answer(request, page, encode, fields)
+    return _response(request, page, encode, fields)
 
 
 def _page(request: S3Request, after: str) -> Page[ObjectStats]:
-    """One page with whole keys: each path has its ref in front."""
+    """List one page; keys start with the ref."""
     keys = request.number("max-keys", KEYS_MAX, KEYS_MAX)
     prefix = Target.of_key(request.repository, request.query.get("prefix", ""))
-    listed = _branches if not prefix.whole else _paths
+    listed = _branches if not prefix.has_path else _paths
     request.require(
-        "fs:ListBranches" if not prefix.whole else "fs:ListObjects", repository_arn(request.repository)
+        "fs:ListBranches" if not prefix.has_path else "fs:ListObjects", repository_arn(request.repository)
     )
-    request.catalog.get_repository(request.repository)
+    request.catalog.repositories.get_repository(request.repository)
     return listed(request, prefix, after, keys) if keys else Page([])
 
 
 def _branches(request: S3Request, prefix: Target, after: str, keys: int) -> Page[ObjectStats]:
-    # "main" and "main/…" have been listed by the common prefix "main/".
-    page = request.catalog.list_branches(
+    # "main" and "main/…" are covered by the common prefix "main/".
+    page = request.catalog.branches.list_branches(
         request.repository, prefix=prefix.ref, after=after.partition("/")[0], amount=keys
     )
     names = [f"{branch.name}/" for branch in page.results]
@@ -82,9 +82,9 @@ def _paths(request: S3Request, prefix: Target, after: str, keys: int) -> Page[Ob
     elif after.encode("utf-8", "surrogateescape") < front.encode("utf-8", "surrogateescape"):
         after = ""
     else:
-        return Page([])  # behind everything that has this prefix
+        return Page([])  # after every key with this prefix
     try:
-        page = request.catalog.list_entries(
+        page = request.catalog.reading.list_entries(
             request.repository,
             prefix.ref,
             prefix=prefix.path,
@@ -111,7 +111,7 @@ def _with_ref(front: str, found: ObjectStats) -> ObjectStats:
     )
 
 
-def _answer(
+def _response(
     request: S3Request, page: Page[ObjectStats], encode: Callable[[str], str], fields: list[Node]
 ) -> Response:
     contents: list[Node] = []
@@ -132,13 +132,13 @@ def _answer(
         head.append(("Delimiter", encode(query["delimiter"])))
     if "encoding-type" in query:
         head.append(("EncodingType", "url"))
-    return answers.document("ListBucketResult", *head, *fields, *contents, *prefixes)
+    return responses.document("ListBucketResult", *head, *fields, *contents, *prefixes)
 
 
 def _content(found: ObjectStats, encode: Callable[[str], str]) -> list[Node]:
     return [
         ("Key", encode(found.path)),
-        ("LastModified", moment(found.mtime)),
+        ("LastModified", timestamp(found.mtime)),
         ("ETag", f'"{found.checksum}"'),
         ("Size", found.size_bytes),
         ("StorageClass", "STANDARD"),

@@ -1,4 +1,4 @@
-"""Objects in parts: begin, put and copy parts, list, complete, abort.
+"""Multipart uploads: create, upload and copy parts, list, complete, abort.
 
 Source: S3 API reference "CreateMultipartUpload", "UploadPart", "UploadPartCopy", "ListParts",
 "CompleteMultipartUpload", "AbortMultipartUpload", "ListMultipartUploads".
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from dredge.gateway import answers
-from dredge.gateway.failures import S3Error
+from dredge.gateway import responses
+from dredge.gateway.errors import S3Error
 from dredge.gateway.handlers.reading import parse_range
-from dredge.gateway.handlers.writing import check_source, only_new
+from dredge.gateway.handlers.writing import check_source, must_be_new
 from dredge.gateway.metadata import read_metadata
 from dredge.gateway.requests import S3Request, Target, repository_arn, url_encoded
-from dredge.gateway.xml import Node, fields, local_name, moment, read
+from dredge.gateway.xml import Node, fields, local_name, parse, timestamp
 from dredge.storage.uploads import PART_NUMBER_MAX, Part
 
 PAGE_MAX = 1000
@@ -24,14 +24,14 @@ def create_multipart_upload(request: S3Request) -> Response:
     """POST …?uploads."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
-    upload_id = request.catalog.create_multipart(
+    upload_id = request.catalog.multiparts.create_multipart(
         target.repository,
         target.ref,
         target.path,
         content_type=request.header("content-type"),
         metadata=read_metadata(request.raw),
     )
-    return answers.document(
+    return responses.document(
         "InitiateMultipartUploadResult",
         ("Bucket", target.repository),
         ("Key", _key(target)),
@@ -40,7 +40,7 @@ def create_multipart_upload(request: S3Request) -> Response:
 
 
 def upload_part(request: S3Request) -> Response:
-    """PUT …?uploadId&partNumber: the body, or bytes of the object that x-amz-copy-source names."""
+    """PUT …?uploadId&partNumber: the body, or a byte range of the x-amz-copy-source."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
     number = request.query.get("partNumber", "")
@@ -49,15 +49,15 @@ def upload_part(request: S3Request) -> Response:
     source = request.copy_source()
     if source is not None:
         part = _copy_part(request, source, int(number))
-        return answers.document(
-            "CopyPartResult", ("LastModified", moment(part.last_modified)), ("ETag", f'"{part.etag}"')
+        return responses.document(
+            "CopyPartResult", ("LastModified", timestamp(part.last_modified)), ("ETag", f'"{part.etag}"')
         )
     content = request.content()
     pieces = iter((content,)) if isinstance(content, bytes) else content
-    part = request.catalog.put_multipart_part(
+    part = request.catalog.multiparts.put_multipart_part(
         target.repository, target.ref, target.path, _upload_id(request), int(number), pieces
     )
-    return answers.empty(200, {"ETag": f'"{part.etag}"'})
+    return responses.empty(200, {"ETag": f'"{part.etag}"'})
 
 
 def list_parts(request: S3Request) -> Response:
@@ -66,7 +66,7 @@ def list_parts(request: S3Request) -> Response:
     request.require("fs:WriteObject", target.arn)
     most = request.number("max-parts", PAGE_MAX, PAGE_MAX)
     marker = request.number("part-number-marker", 0, PART_NUMBER_MAX)
-    there = request.catalog.list_multipart_parts(
+    there = request.catalog.multiparts.list_multipart_parts(
         target.repository, target.ref, target.path, _upload_id(request)
     )
     left = [part for part in there if part.number > marker]
@@ -76,14 +76,14 @@ def list_parts(request: S3Request) -> Response:
             "Part",
             [
                 ("PartNumber", part.number),
-                ("LastModified", moment(part.last_modified)),
+                ("LastModified", timestamp(part.last_modified)),
                 ("ETag", f'"{part.etag}"'),
                 ("Size", part.size),
             ],
         )
         for part in page
     ]
-    return answers.document(
+    return responses.document(
         "ListPartsResult",
         ("Bucket", target.repository),
         ("Key", _key(target)),
@@ -98,11 +98,11 @@ def list_parts(request: S3Request) -> Response:
 
 
 def complete_multipart_upload(request: S3Request) -> Response:
-    """POST …?uploadId: number and ETag of each part, ascending."""
+    """POST …?uploadId: number and ETag of each part, in ascending order."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
-    # Checksums in headers are of the object that comes out, not of this body.
-    document = read(request.xml(checksums=False), "CompleteMultipartUpload")
+    # Checksum headers are those of the resulting object, not of this body.
+    document = parse(request.xml(checksums=False), "CompleteMultipartUpload")
     listed = [fields(child) for child in document if local_name(child) == "Part"]
     try:
         parts = [(int(each["PartNumber"]), each["ETag"].strip().strip('"')) for each in listed]
@@ -110,15 +110,15 @@ def complete_multipart_upload(request: S3Request) -> Response:
         raise S3Error("MalformedXML") from None
     if not parts:
         raise S3Error("MalformedXML")
-    _, etag = request.catalog.complete_multipart(
+    _, etag = request.catalog.multiparts.complete_multipart(
         target.repository,
         target.ref,
         target.path,
         _upload_id(request),
         parts,
-        if_none_match=only_new(request),
+        if_none_match=must_be_new(request),
     )
-    return answers.document(
+    return responses.document(
         "CompleteMultipartUploadResult",
         ("Location", f"{request.base_url}/{target.repository}/{url_encoded(_key(target))}"),
         ("Bucket", target.repository),
@@ -131,8 +131,10 @@ def abort_multipart_upload(request: S3Request) -> Response:
     """DELETE …?uploadId."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
-    request.catalog.abort_multipart(target.repository, target.ref, target.path, _upload_id(request))
-    return answers.empty(204)
+    request.catalog.multiparts.abort_multipart(
+        target.repository, target.ref, target.path, _upload_id(request)
+    )
+    return responses.empty(204)
 
 
 def list_multipart_uploads(request: S3Request) -> Response:
@@ -146,7 +148,7 @@ def list_multipart_uploads(request: S3Request) -> Response:
     marker = query.get("key-marker", ""), query.get("upload-id-marker", "")
     uploads = [
         (f"{each.branch}/{each.path}" if each.branch else each.path, each.upload_id, each.begun)
-        for each in request.catalog.list_multiparts(request.repository)
+        for each in request.catalog.multiparts.list_multiparts(request.repository)
     ]
     left = sorted(
         each
@@ -156,11 +158,11 @@ def list_multipart_uploads(request: S3Request) -> Response:
     )
     page = left[:most]
     nodes: list[Node] = [
-        ("Upload", [("Key", encode(key)), ("UploadId", upload_id), ("Initiated", moment(begun))])
+        ("Upload", [("Key", encode(key)), ("UploadId", upload_id), ("Initiated", timestamp(begun))])
         for key, upload_id, begun in page
     ]
     last = page[-1] if page else (*marker, None)
-    return answers.document(
+    return responses.document(
         "ListMultipartUploadsResult",
         ("Bucket", request.repository),
         ("Prefix", encode(query.get("prefix", ""))),
@@ -177,20 +179,20 @@ def list_multipart_uploads(request: S3Request) -> Response:
 def _copy_part(request: S3Request, source: Target, number: int) -> Part:
     request.require("fs:ReadObject", source.arn)
     target = request.target
-    content = request.catalog.get_object(source.repository, source.ref, source.path)
+    content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
     check_source(request, content.stats)
     start, end = 0, content.stats.size_bytes
     wanted = request.header("x-amz-copy-source-range")
     if wanted:
         span = parse_range(wanted, end)
-        # Anything else than "bytes=first-last" within the object would copy other bytes than were meant.
+        # Only "bytes=first-last" within the object; anything else would copy bytes that were not meant.
         if span is None or wanted != f"bytes={span[0]}-{span[1] - 1}":
             raise S3Error(
                 "InvalidArgument", "The x-amz-copy-source-range is not valid for the source object."
             )
         start, end = span
     with content.stream(start, end - start) as stream:
-        return request.catalog.put_multipart_part(
+        return request.catalog.multiparts.put_multipart_part(
             target.repository, target.ref, target.path, _upload_id(request), number, stream
         )
 

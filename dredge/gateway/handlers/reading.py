@@ -1,4 +1,4 @@
-"""Reading objects: whole, a range, on conditions.
+"""Reads: objects or byte ranges, with conditional requests.
 
 Source: S3 API reference "GetObject", "HeadObject"; RFC 9110 sections 13 and 14.
 """
@@ -13,16 +13,16 @@ from email.utils import format_datetime, parsedate_to_datetime
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from dredge.gateway import answers
-from dredge.gateway.failures import S3Error
+from dredge.gateway import responses
+from dredge.gateway.errors import S3Error
 from dredge.gateway.metadata import metadata_headers
 from dredge.gateway.requests import S3Request
 from dredge.graveler.catalog import ObjectStats
 from dredge.storage import ObjectStream
 
-READ_BYTES = 256 << 10  # an object up to this size is read whole
+READ_BYTES = 256 << 10  # bytes; a larger response is streamed
 _RANGE = re.compile(r"bytes=\s*(\d*)\s*-\s*(\d*)\s*", re.ASCII)
-# Parameters of a pre-signed URL that put their value into a header of the answer.
+# Query parameters that set a response header.
 _OVERRIDES = {
     "response-content-type": "Content-Type",
     "response-content-disposition": "Content-Disposition",
@@ -37,49 +37,54 @@ def head_object(request: S3Request) -> Response:
     """HEAD /<repository>/<ref>/<path>."""
     target = request.target
     request.require("fs:ReadObject", target.arn)
-    stats = request.catalog.stat(target.repository, target.ref, target.path)
+    stats = request.catalog.reading.stat(target.repository, target.ref, target.path)
     headers = _headers(request, stats)
     if _is_unchanged(request, stats):
-        return answers.empty(304, headers)
+        return responses.empty(304, headers)
     start, end, status = _span(request, stats.size_bytes, headers)
-    return answers.empty(status, {**headers, "Content-Length": str(end - start)})
+    return responses.empty(status, {**headers, "Content-Length": str(end - start)})
 
 
 def get_object(request: S3Request) -> Response:
     """GET /<repository>/<ref>/<path>."""
     target = request.target
     request.require("fs:ReadObject", target.arn)
-    content = request.catalog.get_object(target.repository, target.ref, target.path)
+    content = request.catalog.reading.get_object(target.repository, target.ref, target.path)
     stats = content.stats
     headers = _headers(request, stats)
     if _is_unchanged(request, stats):
-        return answers.empty(304, headers)
+        return responses.empty(304, headers)
     start, end, status = _span(request, stats.size_bytes, headers)
     headers["Content-Length"] = str(end - start)
     for name, header in _OVERRIDES.items():
         if name in request.query:
             headers[header] = _header_text(request.query[name])
     if end - start > READ_BYTES:
-        return StreamingResponse(_pieces(content.stream(start, end - start)), status, headers)
+        return StreamingResponse(_chunks(content.stream(start, end - start)), status, headers)
     whole = start == 0 and end == stats.size_bytes
     return Response(content.read(start, None if whole else end - start), status, headers)
 
 
 def get_object_tagging(request: S3Request) -> Response:
-    """GET …?tagging: there are none."""
+    """GET …?tagging: always an empty set."""
     request.require("fs:ReadObject", request.target.arn)
-    request.catalog.stat(request.repository, request.target.ref, request.target.path)
-    return answers.document("Tagging", ("TagSet", []))
+    request.catalog.reading.stat(request.repository, request.target.ref, request.target.path)
+    return responses.document("Tagging", ("TagSet", []))
 
 
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
-    """One range of `bytes=`, as start and end (exclusive).
+    """Parse a single `bytes=` range.
+
+    Args:
+        header: the Range header.
+        size: size of the object in bytes.
 
     Returns:
-        None for a header that is none or names several ranges: the object is sent whole then.
+        Start (inclusive) and end (exclusive); None for a malformed header or several ranges, which send the whole
+        object.
 
     Raises:
-        S3Error: it lies outside of the object.
+        S3Error: InvalidRange, outside the object.
     """
     match = _RANGE.fullmatch(header)
     if match is None or not (match[1] or match[2]):
@@ -99,12 +104,12 @@ def parse_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 def check_conditions(request: S3Request, stats: ObjectStats, *, prefix: str = "") -> None:
-    """If-Match and If-Unmodified-Since; the second counts only without the first.
+    """Check If-Match or, without it, If-Unmodified-Since.
 
     Args:
-        request: with its headers.
-        stats: of the object.
-        prefix: of the headers' names; copies have their own.
+        request: the request.
+        stats: the object.
+        prefix: prefix of the header names, for a copy source.
 
     Raises:
         S3Error: PreconditionFailed.
@@ -112,17 +117,17 @@ def check_conditions(request: S3Request, stats: ObjectStats, *, prefix: str = ""
     match = request.header(f"{prefix}if-match")
     since = _date(request.header(f"{prefix}if-unmodified-since"))
     if match:
-        if not _names(match, stats):
+        if not _etag_listed(match, stats):
             raise S3Error("PreconditionFailed")
     elif since is not None and _changed_after(stats, since):
         raise S3Error("PreconditionFailed")
 
 
 def is_unchanged(request: S3Request, stats: ObjectStats, *, prefix: str = "") -> bool:
-    """Whether If-None-Match names the object, or it was not modified since If-Modified-Since."""
+    """Whether If-None-Match lists the object's ETag or, without it, the object is older than If-Modified-Since."""
     match = request.header(f"{prefix}if-none-match")
     if match:
-        return _names(match, stats)
+        return _etag_listed(match, stats)
     since = _date(request.header(f"{prefix}if-modified-since"))
     return since is not None and not _changed_after(stats, since)
 
@@ -132,13 +137,13 @@ def _is_unchanged(request: S3Request, stats: ObjectStats) -> bool:
     return is_unchanged(request, stats)
 
 
-def _names(header: str, stats: ObjectStats) -> bool:
+def _etag_listed(header: str, stats: ObjectStats) -> bool:
     tags = [tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")]
     return "*" in tags or stats.checksum in tags
 
 
 def _changed_after(stats: ObjectStats, since: datetime) -> bool:
-    # Headers have seconds, entries have more.
+    # Headers have whole seconds, entries microseconds.
     return stats.mtime is not None and stats.mtime.replace(microsecond=0) > since
 
 
@@ -153,7 +158,7 @@ def _date(header: str) -> datetime | None:
 
 
 def _span(request: S3Request, size: int, headers: dict[str, str]) -> tuple[int, int, int]:
-    """Which bytes to send, and the status; the range goes into the headers."""
+    """Return start, end and status; sets Content-Range for a range."""
     wanted = request.header("range")
     span = parse_range(wanted, size) if wanted else None
     if span is None:
@@ -177,15 +182,15 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
 
 
 def _header_text(text: str) -> str:
-    """A value that can stand in a header; what the uploader gave may be anything."""
+    """Return a valid header value; uploaders may set any text."""
     return text if text.isascii() and text.isprintable() else "application/octet-stream"
 
 
-async def _pieces(stream: ObjectStream) -> AsyncIterator[bytes]:
-    """Pull one piece at a time in a worker thread, as fast as the client takes them."""
+async def _chunks(stream: ObjectStream) -> AsyncIterator[bytes]:
+    """Read one chunk at a time in a worker thread, as fast as the client takes them."""
     try:
-        pieces = iter(stream)
-        while piece := await run_in_threadpool(next, pieces, b""):
-            yield piece
+        chunks = iter(stream)
+        while chunk := await run_in_threadpool(next, chunks, b""):
+            yield chunk
     finally:
         stream.close()

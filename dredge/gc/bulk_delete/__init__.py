@@ -1,5 +1,6 @@
 """Step bulk_delete: look again, then delete the candidates and write down what became of each."""
 
+from dredge.gc.bulk_delete.codes import why_kept
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 
-__all__ = ["BulkDeleteOutput"]
+__all__ = ["BulkDeleteOutput", "why_kept"]

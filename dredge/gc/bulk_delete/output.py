@@ -10,6 +10,11 @@ from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
 
+def stem_of(part: PartInfo) -> str:
+    """What a part of the candidates is called in the ledger."""
+    return part.name.rpartition("/")[2].removesuffix(".parquet")
+
+
 class BulkDeleteOutput(StepOutput):
     """What became of each candidate."""
 
@@ -20,6 +25,15 @@ class BulkDeleteOutput(StepOutput):
     def settled(self) -> list[PartInfo]:
         """Rows of the ledger, one for each candidate; none in a dry run."""
         return self.parts("")
+
+    def settled_of(self, part: PartInfo) -> PartInfo:
+        """Give the rows of the ledger for a part of the candidates; raises FormatError when there are none."""
+        return self.part(f"{stem_of(part)}.parquet")
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known what became of each candidate; not so in a dry run."""
+        return "groups" in self.summary.details
 
     @property
     def groups(self) -> list[dict[str, Any]]:

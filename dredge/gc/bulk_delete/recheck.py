@@ -1,7 +1,7 @@
 """Re-check: what has come alive since the mark. Made right before deleting, and again whenever a branch moves
 meanwhile.
 
-A fresh scan of staging, and the commits that are active now and were not then. Ranges the mark knew are not
+A fresh scan of staging, and the commits that are active now and were not then. Ranges that the mark read are not
 read again: they are immutable, and everything they name was subtracted already.
 """
 
@@ -31,14 +31,14 @@ log = logging.getLogger("dredge")
 
 
 @dataclass(slots=True)
-class Known:
+class Subtracted:
     """What has been subtracted from the candidates so far.
 
     Attributes:
         commits: metarange id by id of each active commit.
         ranges: ids of ranges.
         by_path: kept sets about paths, each with its commits.
-        live: what was found alive since the mark.
+        live: hashes of what was found alive since the mark.
     """
 
     commits: dict[str, str]
@@ -47,8 +47,8 @@ class Known:
     live: list[ShardedSet] = field(default_factory=list)
 
     @classmethod
-    def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Known:
-        """What the mark knew."""
+    def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
+        """What the mark found live."""
         folder = run.folder
         commits = folder.read_part(committed.commits)
         ranges = folder.read_part(committed.ranges, ["range_id"])
@@ -58,17 +58,17 @@ class Known:
         return cls(dict(pairs), set(ranges["range_id"].to_pylist()), by_path)
 
 
-def recheck(run: Run, runner: TaskRunner, known: Known, where: str) -> dict[str, int]:
-    """Find what is alive now and was not known, and add it to what is known.
+def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) -> dict[str, int]:
+    """Find what is alive now and was not subtracted, and add it to what is.
 
     Args:
-        run: of the run.
+        run: this run.
         runner: spreads the reading of new ranges.
-        known: grows.
-        where: folder for the files.
+        subtracted: grows.
+        where: folder for the files, relative to the run folder.
 
     Returns:
-        Figures.
+        Figures by name, for the report.
 
     Raises:
         RefusedError: staging or commits cannot be read completely, as in the mark.
@@ -79,38 +79,42 @@ def recheck(run: Run, runner: TaskRunner, known: Known, where: str) -> dict[str,
     active = find_active(run)
     take_in_heads(run, active, scan.heads)
     new_commits = {
-        commit: metarange for commit, metarange in active.metaranges.items() if commit not in known.commits
+        commit: metarange
+        for commit, metarange in active.metaranges.items()
+        if commit not in subtracted.commits
     }
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
     if active.all_commits:
-        ranges.update(_unnamed_files(run, known, active))
-    new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in known.ranges}
+        ranges.update(_unnamed_files(run, subtracted, active))
+    new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
     collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
-    known.live.append(collected.live)
-    known.commits.update(new_commits)
-    known.ranges.update(new_ranges)
-    _find_new_paths(run, runner, known, where, active)
+    subtracted.live.append(collected.live)
+    subtracted.commits.update(new_commits)
+    subtracted.ranges.update(new_ranges)
+    _find_new_paths(run, runner, subtracted, where, active)
     counts = {
         "staged_rows": scan.rows,
         "new_commits": len(new_commits),
         "new_ranges": len(new_ranges),
-        "live_addresses": known.live[-1].values,
+        "live_addresses": subtracted.live[-1].values,
     }
     log.info("run %s: re-check: %s", run.plan.run_id, counts)
     return counts
 
 
-def _find_new_paths(run: Run, runner: TaskRunner, known: Known, where: str, active: ActiveCommits) -> None:
+def _find_new_paths(
+    run: Run, runner: TaskRunner, subtracted: Subtracted, where: str, active: ActiveCommits
+) -> None:
     """Add what the policy keeps of commits that it did not look at before, such as those of a new branch."""
-    new = active.path_commits - known.by_path
+    new = active.path_commits - subtracted.by_path
     if new:
         kept = active.kept_beyond_base(new)
-        extras = find_extra(run, runner, where, kept, active.metarange_of, Metaranges(), known.ranges)
+        extras = find_extra(run, runner, where, kept, active.metarange_of, Metaranges(), subtracted.ranges)
         for part in collect_paths(run, runner, where, extras):
-            known.live.append(ShardedSet(0, {0: part}))
-    known.by_path |= new
+            subtracted.live.append(ShardedSet(0, {0: part}))
+    subtracted.by_path |= new
 
 
-def _unnamed_files(run: Run, known: Known, active: ActiveCommits) -> Ranges:
-    read = [*known.ranges, *known.commits.values(), *active.metaranges.values()]
+def _unnamed_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
+    read = [*subtracted.ranges, *subtracted.commits.values(), *active.metaranges.values()]
     return find_range_files(run.reader, read)[0]

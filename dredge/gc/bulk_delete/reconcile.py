@@ -1,22 +1,103 @@
-"""Settle: after a sweep, one row an object says what became of it, and the figures follow from these rows."""
+"""Settle: after a sweep one row for each object says what became of it, and the figures follow from these rows."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
+from dredge.gc.bulk_delete.output import BulkDeleteOutput, stem_of
 from dredge.gc.run import Run
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.partial import not_deleted
+from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json, TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, round_robin
 
-_SAMPLES = 20
+_FAILURES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleConfig:
+    """What all tasks need; a payload.
+
+    Attributes:
+        failures_max: failures that a task tells of.
+    """
+
+    failures_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleTask:
+    """One task; a payload.
+
+    Attributes:
+        candidates: parts whose ledger is to be settled.
+    """
+
+    candidates: list[PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Objects with the same fate; a payload.
+
+    Attributes:
+        reason: why they are garbage.
+        outcome: what became of them.
+        code: of what kept them, or of the store's error; "" where there is none.
+        objects: how many.
+        size_bytes: their sizes together.
+    """
+
+    reason: str
+    outcome: str
+    code: str
+    objects: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An object that could not be deleted; a payload.
+
+    Attributes:
+        address: key relative to the namespace.
+        code: of the store's error.
+        message: the store's words.
+    """
+
+    address: str
+    code: str | None
+    message: str | None
+
+    def to_details(self) -> dict[str, Any]:
+        """As the summary has it."""
+        return {"address": self.address, "code": self.code, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleResult:
+    """What a task found; a payload.
+
+    Attributes:
+        settled: parts of the ledger.
+        groups: objects by fate, of each part.
+        failures: a few of the objects that could not be deleted.
+    """
+
+    settled: list[PartInfo]
+    groups: list[Group]
+    failures: list[Failure]
 
 
 def settle(
@@ -25,7 +106,7 @@ def settle(
     """Settle the ledger of a sweep, and note its figures.
 
     Args:
-        run: of the run.
+        run: this run.
         runner: spreads the work.
         record: of the sweep.
         parts: of the candidates.
@@ -34,31 +115,23 @@ def settle(
     Raises:
         FormatError: the ledger does not fit the candidates.
     """
-    hands = round_robin([part.to_json() for part in parts], run.num_tasks(runner, len(parts)))
-    tasks = [{"parts": hand} for hand in hands]
-    results = run.spread_json(runner, ledger.STEP, settle_parts, {}, tasks, "parts", len(parts))
-    groups: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    failures: list[Json] = []
-    for result in results:
-        record.parts.extend(PartInfo.from_json(part) for part in result["parts"])
-        failures.extend(result["failures"])
-        for group in result["groups"]:
-            figures = groups[(group["reason"], group["outcome"], group["code"] or "")]
-            figures[0] += group["objects"]
-            figures[1] += group["bytes"]
+    tasks = [SettleTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
+    config = SettleConfig(failures_max=_FAILURES_MAX)
+    results = run.spread(runner, BulkDeleteOutput.STEP, settle_parts, config, tasks, "parts", len(parts))
+    record.parts.extend(part for result in results for part in result.settled)
+    failures = [failure for result in results for failure in result.failures]
+    groups = _add_up(group for result in results for group in result.groups)
     totals = Counter(dict.fromkeys(ledger.OUTCOMES, 0))
-    for (_, outcome, _), figures in groups.items():
-        totals[outcome] += figures[0]
-        if outcome == ledger.DELETED:
-            record.add(deleted_bytes=figures[1])
-    candidates = record.inputs["subtract"].counts["candidates_objects"]
-    record.add(deleted_bytes=0, undone_objects=candidates - totals.total())
+    for group in groups:
+        totals[group.outcome] += group.objects
+    candidates = record.input(SubtractOutput).counts["candidates_objects"]
+    record.add(
+        deleted_bytes=sum(group.size_bytes for group in groups if group.outcome == ledger.DELETED),
+        undone_objects=candidates - totals.total(),
+    )
     record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
-    record.details["groups"] = [
-        {"reason": key[0], "outcome": key[1], "code": key[2], "objects": figures[0], "bytes": figures[1]}
-        for key, figures in sorted(groups.items())
-    ]
-    record.details["failures"] = failures[:_SAMPLES]
+    record.details["groups"] = [_group_details(group) for group in groups]
+    record.details["failures"] = [failure.to_details() for failure in failures[:_FAILURES_MAX]]
     if complete and totals.total() != candidates:
         raise FormatError(
             f"run {run.plan.run_id}: the ledger tells of {totals.total():,} objects, there were"
@@ -74,45 +147,72 @@ def settle(
         record.error = _failure(run, totals, failures)
 
 
-def _failure(run: Run, totals: Counter[str], samples: Sequence[Json]) -> DredgeError:
-    codes = {str(sample["code"]) for sample in samples}
+def _add_up(groups: Iterable[Group]) -> list[Group]:
+    totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for group in groups:
+        figures = totals[group.reason, group.outcome, group.code]
+        figures[0] += group.objects
+        figures[1] += group.size_bytes
+    return [
+        Group(reason=reason, outcome=outcome, code=code, objects=objects, size_bytes=size_bytes)
+        for (reason, outcome, code), (objects, size_bytes) in sorted(totals.items())
+    ]
+
+
+def _group_details(group: Group) -> dict[str, Any]:
+    return {
+        "reason": group.reason,
+        "outcome": group.outcome,
+        "code": group.code,
+        "objects": group.objects,
+        "bytes": group.size_bytes,
+    }
+
+
+def _failure(run: Run, totals: Counter[str], failures: Sequence[Failure]) -> DredgeError:
+    codes = {str(failure.code) for failure in failures}
     text = (
         f"run {run.plan.run_id}: {totals[ledger.FAILED]:,} objects could not be deleted"
-        f" ({', '.join(sorted(codes))}), such as {samples[0]['address']!r}; {totals[ledger.DELETED]:,} were."
+        f" ({', '.join(sorted(codes))}), such as {failures[0].address!r}; {totals[ledger.DELETED]:,} were."
     )
     return not_deleted(text, codes, totals[ledger.DELETED])
 
 
-def settle_parts(config: Json, task: Json) -> Json:
-    """Write the ledger of some parts with one row an object. A partition function.
-
-    Args:
-        config: doors.
-        task: `parts` of the candidates.
-
-    Returns:
-        `parts` of the ledger, `groups` (objects and bytes by reason, outcome and code), `failures` (a few).
-    """
-    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
-    written, groups, failures = [], [], []
-    for part in (PartInfo.from_json(value) for value in task["parts"]):
-        name = stem_of(part)
-        rows = ledger.best(ledger.read_raw(folder, name))
-        candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
-        if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
-            raise FormatError(
-                f"the ledger of {part.name} names objects that were no candidates. Start a new run."
-            )
-        written.append(ledger.write_settled(folder, name, rows).to_json())
-        keys = ["reason", "outcome", "code"]
-        for group in rows.group_by(keys).aggregate([("size", "count"), ("size", "sum")]).to_pylist():
-            figures = {"objects": group["size_count"], "bytes": group["size_sum"]}
-            groups.append({key: group[key] for key in keys} | figures)
-        failed = rows.filter(pc.equal(rows["outcome"], ledger.FAILED)).slice(0, _SAMPLES)
-        failures.extend(failed.select(["address", "code", "message"]).to_pylist())
-    return {"parts": written, "groups": groups, "failures": failures}
+@partition_function
+def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> SettleResult:
+    """Write the ledger of some parts with one row for each object."""
+    settled: list[PartInfo] = []
+    groups: list[Group] = []
+    failures: list[Failure] = []
+    for part in task.candidates:
+        rows = _best(run.folder, part)
+        settled.append(ledger.write_settled(run.folder, stem_of(part), rows))
+        groups.extend(_groups(rows))
+        failed = rows.filter(pc.equal(rows["outcome"], ledger.FAILED)).slice(0, config.failures_max)
+        failures.extend(Failure(**row) for row in failed.select(["address", "code", "message"]).to_pylist())
+    return SettleResult(settled=settled, groups=groups, failures=failures)
 
 
-def stem_of(part: PartInfo) -> str:
-    """What a part of the candidates is called in the ledger."""
-    return part.name.rpartition("/")[2].removesuffix(".parquet")
+def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
+    """The best outcome of each object of a part."""
+    rows = ledger.best(ledger.read_raw(folder, stem_of(part)))
+    candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
+    if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
+        raise FormatError(
+            f"the ledger of {part.name} names objects that were no candidates. Start a new run."
+        )
+    return rows
+
+
+def _groups(rows: pa.Table) -> list[Group]:
+    sums = rows.group_by(["reason", "outcome", "code"]).aggregate([("size", "count"), ("size", "sum")])
+    return [
+        Group(
+            reason=row["reason"],
+            outcome=row["outcome"],
+            code=row["code"] or "",
+            objects=row["size_count"],
+            size_bytes=row["size_sum"],
+        )
+        for row in sums.to_pylist()
+    ]

@@ -1,5 +1,5 @@
 """Step check_limits: every guard is asked, and what may go is told from what is held."""
 
-from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 
-__all__ = ["CheckLimitsOutput"]
+__all__ = ["CheckLimitsOutput", "HoldFiles"]

@@ -73,7 +73,7 @@ def sample(run: Run, seed: str) -> list[Canary]:
     """Take living objects of some branches from all over their key space.
 
     Args:
-        run: of the run.
+        run: this run.
         seed: makes the choice repeatable, together with the run's id.
     """
     plan = run.plan
@@ -117,10 +117,10 @@ def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random)
     keys = _keys(run, [item for _, item in chosen], chance)
     places = []
     for branch, item in chosen:
-        known = keys.get(item.id)
-        if known:
-            number = chance.randrange(len(known))
-            after = known[number - 1] if number else item.min_key[:-1]
+        in_range = keys.get(item.id)
+        if in_range:
+            number = chance.randrange(len(in_range))
+            after = in_range[number - 1] if number else item.min_key[:-1]
         else:
             after = _between(item.min_key, item.max_key, chance)
         places.append(_Place(branch.id, after.decode("utf-8", "ignore"), _FROM_A_PLACE))
@@ -232,7 +232,7 @@ def among(run: Run, canaries: list[Canary], hash_parts: list[PartInfo]) -> list[
     """Find the canaries that would be deleted.
 
     Args:
-        run: of the run.
+        run: this run.
         canaries: living objects.
         hash_parts: files with the hashes of what would be deleted.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from dredge.gc.list_committed import ListCommittedOutput
@@ -9,6 +10,22 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldFiles:
+    """What was proved about candidates that are held for their size; a payload. `Holds` reads it.
+
+    Attributes:
+        size_verdicts: rows of the sizes that were looked into, each with what holds objects of that size.
+        served: sorted hashes of the candidates that a branch reads.
+        cleared: sorted hashes of the candidates that may go.
+    """
+
+    size_verdicts: PartInfo
+    served: PartInfo
+    cleared: PartInfo
 
 
 class CheckLimitsOutput(StepOutput):
@@ -19,7 +36,7 @@ class CheckLimitsOutput(StepOutput):
 
     @property
     def verdict(self) -> str:
-        """Of all guards together."""
+        """Of all guards and limits together: passed, awaiting_approval or refused."""
         found: str = self.detail("verdict")
         return found
 
@@ -34,3 +51,18 @@ class CheckLimitsOutput(StepOutput):
         """Candidates that stay, by code: code, why, objects, bytes, examples."""
         found: list[dict[str, Any]] = self.detail("held")
         return found
+
+    @property
+    def would_delete(self) -> list[dict[str, Any]]:
+        """What may go, by the reason why it is garbage: reason, objects, bytes, examples."""
+        found: list[dict[str, Any]] = self.detail("would_delete")
+        return found
+
+    @property
+    def hold_files(self) -> HoldFiles:
+        """What was proved about candidates that are held."""
+        return HoldFiles(
+            size_verdicts=self.part("sizes-00000.parquet"),
+            served=self.part("served.u64"),
+            cleared=self.part("cleared.u64"),
+        )

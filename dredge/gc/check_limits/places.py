@@ -1,4 +1,4 @@
-"""Where branches could serve a suspect: the entries of branch heads that have its size.
+"""Where branches could serve a candidate: the entries of branch heads that have its size.
 
 A branch reads a copy that its changes do not show only where its head has an entry of the same size at the same
 path. The ranges of branch heads are searched for such entries, distributed; the committed index says which
@@ -17,27 +17,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
+from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.index.decoding import entries_of
 from dredge.gc.index.ranges import facts_of
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.files import read_hashes, write_hashes
 from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
-from dredge.runs.folder import RunFolder
+from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
-from dredge.runs.progress import Progress
-from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import Json, TaskRunner, in_chunks
-from dredge.storage import ObjectReader, open_reader
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, in_chunks
+from dredge.storage import ObjectReader
 
-STEP = "check_limits"
 SCHEMA = pa.schema(
     [("range_id", pa.string()), ("rank", pa.int64()), ("path", pa.large_binary()), ("size", pa.uint64())]
 )
 _PLACES_MAX = 1_000_000
 """Entries that the driver and each task hold at once; sizes that more entries have are left out."""
 _JOB_RANGES = 64
+_STEP = CheckLimitsOutput.STEP
 
 type Numbers = npt.NDArray[np.int64]
 
@@ -61,104 +62,140 @@ class Places:
     skipped: Hashes
 
 
-def find_places(
-    run: Run, runner: TaskRunner, record: StepRecord, committed: StepSummary, sizes: Hashes
-) -> Places:
+def find_places(run: Run, runner: TaskRunner, record: StepRecord, sizes: Hashes) -> Places:
     """Find every entry of a branch head that has one of some sizes.
 
     Args:
-        run: of the run.
+        run: this run.
         runner: spreads the search.
-        record: takes the files.
-        committed: the step that knows the ranges of branch heads.
+        record: of the step; takes the files.
         sizes: sorted and distinct.
     """
     folder = run.folder
-    table = folder.read_part(committed.part("list_committed/ranges-00000.parquet"))
-    counts = {range_id: found.count for range_id, found in facts_of(table) if found.head}
+    table = folder.read_part(record.input(ListCommittedOutput).ranges)
+    counts = {range_id: facts.count for range_id, facts in facts_of(table) if facts.head}
     jobs = _jobs(CommittedIndex.load(run.state, run.plan.namespace), counts)
-    config = {
-        "sizes": write_hashes(folder, f"{STEP}/sizes.u64", sizes).to_json(),
-        "places_max": _PLACES_MAX,
-    }
+    config = SearchConfig(sizes=write_hashes(folder, f"{_STEP}/sizes.u64", sizes), places_max=_PLACES_MAX)
     shares = in_chunks(jobs, run.num_tasks(runner, len(jobs)))
-    tasks = [{"index": number, "jobs": share} for number, share in enumerate(shares)]
-    results = run.spread_json(runner, STEP, search_ranges, config, tasks, "ranges", len(counts))
-    parts = [PartInfo.from_json(result["part"]) for result in results]
+    tasks = [SearchTask(index=index, jobs=share) for index, share in enumerate(shares)]
+    results = run.spread(runner, _STEP, search_ranges, config, tasks, "ranges", len(counts))
+    parts = [result.places for result in results]
     record.parts.extend(parts)
-    skipped = unite([read_hashes(folder, PartInfo.from_json(result["skipped"])) for result in results])
-    found = _Found(_PLACES_MAX, skipped)
+    found = _Found(_PLACES_MAX, unite([read_hashes(folder, result.skipped) for result in results]))
     for rows in folder.read_parts(parts):
         found.add(rows)
     return found.places()
 
 
-def _jobs(index: CommittedIndex, counts: dict[str, int]) -> list[Json]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeJob:
+    """Ranges of branch heads that one part of the committed index knows; a payload.
+
+    Attributes:
+        part: of the index; None for ranges that the index lacks.
+        counts: records of each range, by id.
+    """
+
+    part: IndexPart | None
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """What all tasks need; a payload.
+
+    Attributes:
+        sizes: file of the wanted ones.
+        places_max: entries that a task holds at once.
+    """
+
+    sizes: PartInfo
+    places_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTask:
+    """One task; a payload.
+
+    Attributes:
+        index: makes the names of its files.
+        jobs: what to search.
+    """
+
+    index: int
+    jobs: list[RangeJob]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """What a task found; a payload.
+
+    Attributes:
+        places: rows of `SCHEMA`.
+        skipped: file of the sizes that too many entries have.
+    """
+
+    places: PartInfo
+    skipped: PartInfo
+
+
+def _jobs(index: CommittedIndex, counts: dict[str, int]) -> list[RangeJob]:
     """Ranges of branch heads by the part of the index they lie in; what the index lacks is decoded."""
     groups: dict[str, list[str]] = defaultdict(list)
     lacking: list[str] = []
     for range_id, count in counts.items():
         name = index.part_of(range_id, count)
         (lacking if name is None else groups[name]).append(range_id)
-    named = [(index.parts[name].to_json(), ids) for name, ids in sorted(groups.items())]
     slices = [lacking[start : start + _JOB_RANGES] for start in range(0, len(lacking), _JOB_RANGES)]
     return [
-        {"part": part, "ranges": ids, "counts": [counts[range_id] for range_id in ids]}
-        for part, ids in [*named, *((None, ids) for ids in slices)]
+        *(_job(index.parts[name], ids, counts) for name, ids in sorted(groups.items())),
+        *(_job(None, ids, counts) for ids in slices),
     ]
 
 
-def search_ranges(config: Json, task: Json) -> Json:
-    """Search ranges for entries that have one of some sizes. A partition function.
-
-    Args:
-        config: doors, `sizes` (file), `places_max`, `progress`.
-        task: `index`, and `jobs`: ranges of branch heads, and the part of the committed index that knows them.
-
-    Returns:
-        `part` with the rows, and `skipped`: file of the sizes of which there are too many.
-    """
-    folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
-    progress = Progress(folder, config["progress"], f"paths-{task['index']:05d}")
-    reader, state = open_reader(config["namespace"]), open_reader(config["state_uri"])
-    sizes = read_hashes(folder, PartInfo.from_json(config["sizes"]))
-    found = _Found(config["places_max"], NONE)
-    for job in task["jobs"]:
-        counts = dict(zip(job["ranges"], job["counts"], strict=True))
-        part = None if job["part"] is None else IndexPart.from_json(job["part"])
-        for range_id in _with_size(state, part, counts, sizes):
-            key = METADATA + range_id
-            entries = entries_of(reader.get(key), key, counts[range_id])
-            ranks = np.flatnonzero(contains(sizes, entries.sizes))
-            found.add(
-                pa.table(
-                    [
-                        pa.array([range_id] * len(ranks), pa.string()),
-                        pa.array(ranks),
-                        entries.paths.take(pa.array(ranks)).cast(pa.large_binary()),
-                        pa.array(entries.sizes[ranks]),
-                    ],
-                    schema=SCHEMA,
-                )
-            )
-            progress.add(1)
-    index = task["index"]
-    skipped = write_hashes(folder, f"{STEP}/skipped-{index:05d}.u64", found.skipped)
-    part_written = folder.write_table(STEP, index, found.table(), "paths")
-    return {"part": part_written.to_json(), "skipped": skipped.to_json()}
+def _job(part: IndexPart | None, range_ids: list[str], counts: dict[str, int]) -> RangeJob:
+    return RangeJob(part=part, counts={range_id: counts[range_id] for range_id in range_ids})
 
 
-def _with_size(
-    state: ObjectReader, part: IndexPart | None, counts: dict[str, int], sizes: Hashes
-) -> Iterator[str]:
-    """The ranges of a part of the index that have some of the sizes; all of them where it cannot tell."""
+@partition_function
+def search_ranges(run: WorkerRun, config: SearchConfig, task: SearchTask) -> SearchResult:
+    """Search ranges for entries that have one of some sizes."""
+    reader, state = run.open_store(), run.open_state()
+    sizes = read_hashes(run.folder, config.sizes)
+    found = _Found(config.places_max, NONE)
+    for job in task.jobs:
+        for range_id in _with_size(state, job, sizes):
+            found.add(_places_in(reader, range_id, job.counts[range_id], sizes))
+            run.progress.add(1)
+    return SearchResult(
+        places=run.folder.write_table(_STEP, task.index, found.table(), "paths"),
+        skipped=write_hashes(run.folder, f"{_STEP}/skipped-{task.index:05d}.u64", found.skipped),
+    )
+
+
+def _places_in(reader: ObjectReader, range_id: str, count: int, sizes: Hashes) -> pa.Table:
+    """The entries of a range that have some of the sizes; rows of `SCHEMA`."""
+    key = METADATA + range_id
+    entries = entries_of(reader.get(key), key, count)
+    ranks = np.flatnonzero(contains(sizes, entries.sizes))
+    columns = [
+        pa.array([range_id] * len(ranks), pa.string()),
+        pa.array(ranks),
+        entries.paths.take(pa.array(ranks)).cast(pa.large_binary()),
+        pa.array(entries.sizes[ranks]),
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _with_size(state: ObjectReader, job: RangeJob, sizes: Hashes) -> Iterator[str]:
+    """The ranges of a job that have some of the sizes; all of them where the index cannot tell."""
     try:
-        ranges = [] if part is None else read_part(state, part, counts.__contains__)
+        ranges = [] if job.part is None else read_part(state, job.part, job.counts.__contains__)
     except FormatError:
         ranges = []
-    known = {item.range_id: item.sizes for item in ranges}
-    for range_id in counts:
-        if range_id not in known or contains(sizes, known[range_id]).any():
+    indexed = {item.range_id: item.sizes for item in ranges}
+    for range_id in job.counts:
+        if range_id not in indexed or contains(sizes, indexed[range_id]).any():
             yield range_id
 
 

@@ -1,11 +1,11 @@
 """Step list_committed: the active commits, their ranges, and the set of everything that is live.
 
-    step           the order, and what is noted
-    active         which commits; graph: the history they are found in
-    expired        ranges that only say why an object is garbage
-    roles          what each range is to this run
-    collect        ranges to live sets; its tasks: read_ranges, then merge_shards
-    tables         the rows that are written
+step           the order, and what is noted
+active         which commits; graph: the history they are found in
+expired        ranges that only say why an object is garbage
+roles          what each range is to this run
+collect        ranges to live sets; its tasks: read_ranges, then merge_shards
+tables         the rows that are written
 """
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads

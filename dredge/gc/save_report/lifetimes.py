@@ -38,9 +38,12 @@ from dredge.gc.list_committed import COUNTED
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.run import Run
+from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import OWN, OWN_RUNS, ROOT, OwnFilesDeleter
 from dredge.gc.state.model import RunState
+from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
+from dredge.gc.verify import VerifyOutput
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import read_json
 from dredge.runs.perform import StepRecord
@@ -49,7 +52,6 @@ from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
-STEP = "own_files"
 _FOLDERS_MAX = 200
 """Old run folders that one run looks into; what is left, the next runs remove."""
 _KEYS = 1000
@@ -83,14 +85,13 @@ def clean_up(run: Run) -> None:
     Whatever goes wrong is a warning: a run is none the worse for files that stay.
 
     Args:
-        run: of a complete run.
+        run: it is complete.
     """
     if run.plan.config.keep_runs_days is None:
         return
     try:
-        run.step_by_name(
-            STEP, ["verify" if run.plan.dry_run else "state"], lambda record: _clean_up(run, record)
-        )
+        inputs = (VerifyOutput,) if run.plan.dry_run else (StateOutput,)
+        run.step(OwnFilesOutput, lambda record: _clean_up(run, record), inputs)
     except DredgeError as error:
         log.warning("Dredge's own files were not cleaned up; a later run does it: %s", error)
 
@@ -122,9 +123,6 @@ def _clean_up(run: Run, record: StepRecord) -> None:
 
 def find_superseded(run: Run) -> Superseded:
     """Find what nothing needs any more; removes nothing.
-
-    Args:
-        run: of the run.
 
     Raises:
         RefusedError: the store's clock and this machine's differ too much.

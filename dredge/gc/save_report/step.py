@@ -9,23 +9,23 @@ import uuid
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import OPTIMIZED
 from dredge.gc.index.upkeep import compact
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.save_report.lifetimes import clean_up
 from dredge.gc.save_report.report import save_report
-from dredge.gc.state.advance import INPUTS, advance_state
+from dredge.gc.state.advance import advance_state
+from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs.summary import StepSummary
 
 log = logging.getLogger("dredge")
 
-_READ_THE_STATE = ("list_committed", "subtract")
+_READ_THE_STATE = (ListCommittedOutput, SubtractOutput)
 
 
 def finish_run(run: Run) -> StepSummary:
     """Let the state move on when the run is complete, and write the report.
-
-    Args:
-        run: of the run.
 
     Returns:
         The summary of the report.
@@ -52,7 +52,7 @@ def finish_run(run: Run) -> StepSummary:
 
 def _is_complete(run: Run) -> bool:
     try:
-        return all(run.folder.read_summary(step) is not None for step in INPUTS)
+        return all(run.folder.read_summary(item.STEP) is not None for item in StateOutput.INPUTS)
     except FormatError:
         return False
 
@@ -60,9 +60,9 @@ def _is_complete(run: Run) -> bool:
 def _compact_index(run: Run) -> None:
     """Unite small parts of the committed index now and then; a run that cannot is none the worse."""
     try:
-        committed = run.folder.read_summary("list_committed")
+        committed = run.folder.read_summary(ListCommittedOutput.STEP)
         if committed is not None:
-            ranges = run.folder.read_part(committed.part("list_committed/ranges-00000.parquet"), ["range_id"])
+            ranges = run.folder.read_part(ListCommittedOutput.of(committed).ranges, ["range_id"])
             ids = ranges["range_id"].to_pylist()
             plan = run.plan
             label = f"{plan.run_id}-{uuid.uuid4().hex[:8]}"  # whoever else ends this run writes other files
@@ -76,12 +76,12 @@ def _distrust(run: Run) -> None:
     plan = run.plan
     if plan.mode != OPTIMIZED or plan.state is None:
         return
-    for step in _READ_THE_STATE:
-        failure = run.folder.read_failure(step)
+    for output in _READ_THE_STATE:
+        failure = run.folder.read_failure(output.STEP)
         if (
             failure is not None
             and failure["kind"] == FormatError.kind
-            and run.folder.read_summary(step) is None
+            and run.folder.read_summary(output.STEP) is None
         ):
             log.error(
                 "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name

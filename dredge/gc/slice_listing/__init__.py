@@ -1,8 +1,8 @@
 """Step slice_listing: what the store holds below `data/`, written in full before anything else is read.
 
-    step      chooses what to list, and spreads it in rounds
-    slices    which slices, and how a long one is cut
-    items     what one task does
+step      chooses what to list, and spreads it in rounds
+slices    which slices, and how a long one is cut
+items     what one task does
 """
 
 from dredge.gc.slice_listing.output import LISTED, SliceListingOutput

@@ -17,26 +17,25 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.reconcile import stem_of
-from dredge.gc.chain import RUN
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.sharded import CountedSet
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState
+from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import Current, StateStore
-from dredge.gc.subtract.earlier_runs import YOUNG
+from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
-from dredge.runs.chain import check_chain
+from dredge.runs.chain import check_chain, links_of
 from dredge.runs.folder import RunFolder
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.storage import open_writer
 
-STEP = "state"
-INPUTS = tuple(RUN)
 SAVED = "_lakefs/retention/gc/uncommitted"
 """Where the design of uncommitted collection keeps what a run found, by the server's id of the scan."""
 
@@ -49,15 +48,15 @@ def advance_state(run: Run) -> StepSummary:
         ConflictError: another run has moved the state on.
         LeaseHeldError: another run has taken over.
     """
-    return run.step_by_name(STEP, INPUTS, lambda record: _advance(run, record))
+    return run.step(StateOutput, lambda record: _advance(run, record))
 
 
 def _advance(run: Run, record: StepRecord) -> None:
-    check_chain(run.folder, STEP, RUN, record.inputs)
+    check_chain(run.folder, StateOutput.STEP, links_of(StateOutput.INPUTS), record.inputs)
     plan, base = run.plan, base_of(run)
     carry = list(_carry(run, record))
     record.parts.extend(carry)
-    carry += record.inputs["subtract"].parts_below(YOUNG)
+    carry += record.input(SubtractOutput).young
     state = _state(plan, base, record, carry)
     before = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
@@ -71,19 +70,15 @@ def _advance(run: Run, record: StepRecord) -> None:
 
 
 def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartInfo]) -> RunState:
-    listing, staged, committed = (
-        record.inputs[name] for name in ("slice_listing", "mark_uncommitted", "list_committed")
-    )
+    listing, staged = record.input(SliceListingOutput), record.input(MarkUncommittedOutput)
+    committed = record.input(ListCommittedOutput)
     since = _since_clean(plan, base)
     begin, end = plan.window
     covered = (
         plan.covered.add(begin, min(end, plan.covers_until)) if begin < plan.covers_until else plan.covered
     )
 
-    def part(kind: str) -> PartInfo:
-        return committed.part(f"list_committed/{kind}-00000.parquet")
-
-    deleted = record.inputs[ledger.STEP].counts.get("deleted_objects", 0)
+    deleted = record.input(BulkDeleteOutput).counts.get("deleted_objects", 0)
     listed = listing.counts["old_objects"] + listing.counts["young_objects"]
     return RunState(
         repository=plan.repository,
@@ -97,20 +92,20 @@ def _state(plan: Plan, base: Base | None, record: StepRecord, carry: list[PartIn
         clean_run_id=since.run_id,
         clean_at=since.at,
         optimized_runs=since.runs,
-        all_commits=committed.details["all_commits"],
-        first_slice=listing.details["first_slice"],
+        all_commits=committed.all_commits,
+        first_slice=listing.first_slice,
         objects=listed - deleted if base is None else base.state.objects,
-        staged=tuple(staged.parts_below("mark_uncommitted/addresses-")),
-        commits=part("commits"),
-        ranges=part("ranges"),
-        named_ranges=part("named-ranges"),
-        named=part("metaranges"),
-        path_ranges=part("path-ranges"),
-        looked_at=part("files"),
+        staged=tuple(staged.addresses),
+        commits=committed.commits,
+        ranges=committed.ranges,
+        named_ranges=committed.named_ranges,
+        named=committed.metaranges,
+        path_ranges=committed.path_ranges,
+        looked_at=committed.files,
         carry=tuple(carry),
         covered=covered,
-        counted=CountedSet.from_json(committed.details["counted"]),
-        sizes=tuple(LocatedSet.from_json(value) for value in committed.details["sizes"]),
+        counted=committed.counted,
+        sizes=committed.sizes,
     )
 
 
@@ -130,15 +125,15 @@ def _since_clean(plan: Plan, base: Base | None) -> _SinceClean:
 def _carry(run: Run, record: StepRecord) -> Iterator[PartInfo]:
     """Candidates that were not deleted, whatever the reason, one file after the other."""
     folder = run.folder
-    settled = {part.name: part for part in record.inputs[ledger.STEP].parts}
+    swept = record.input(BulkDeleteOutput)
     gone = pa.array([ledger.DELETED, ledger.MISSING])
-    for index, part in enumerate(record.inputs["subtract"].parts_below("subtract/part-")):
+    for index, part in enumerate(record.input(SubtractOutput).candidates):
         rows = folder.read_part(part, ["address", "size", "last_modified", "etag", "reason"])
-        outcomes = folder.read_part(settled[f"{ledger.STEP}/{stem_of(part)}.parquet"], ["address", "outcome"])
+        outcomes = folder.read_part(swept.settled_of(part), ["address", "outcome"])
         deleted = outcomes.filter(pc.is_in(outcomes["outcome"], gone))["address"]
         left = rows.filter(pc.invert(pc.is_in(rows["address"], deleted.combine_chunks())))
         if left.num_rows:
-            yield folder.write_table(STEP, index, left, "carry")
+            yield folder.write_table(StateOutput.STEP, index, left, "carry")
 
 
 def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
@@ -153,7 +148,7 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "covered_slices": Coverage.to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    server_run = record.inputs["mark_uncommitted"].details["server_runs"][-1]
+    server_run = record.input(MarkUncommittedOutput).server_runs[-1]
     uri = f"{run.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
     RunFolder(open_writer(uri, run.options), state.run_id).writer.put(
         "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()

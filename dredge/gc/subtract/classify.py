@@ -1,160 +1,179 @@
-"""Describes objects that nothing live names: why each is garbage, and whether a branch may read it all the
-same."""
+"""Classifies objects that nothing live names: why each is garbage, and what holds it nevertheless."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
+from dredge.gc.config import GCConfig
 from dredge.gc.namespaces import DATA
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.sets.hashes import unite
-from dredge.gc.sets.live import LocatedSet, in_any
+from dredge.gc.sets.live import LiveSet, LocatedSet
 from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import reasons
+from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
+from dredge.gc.subtract.holds import Evidence, holds_of
+from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import Json
 
-STEP = "subtract"
-SIZE = "size"
-SCHEMA = pa.schema(
-    [
-        *LISTED,
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("suspect", pa.string(), nullable=False),
-    ]
+CANDIDATES = pa.schema(
+    [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]
 )
-"""`suspect` is "" (no branch can read it), `SIZE` (some entry of a branch head has its size, so that it may be
-an identical copy which a branch reads) or `reasons.UNREADABLE` (size and time are not known, the columns say
-nothing)."""
+"""Rows of candidates: `reason` is one of `REASONS`; `hold` is the code of what holds the object, null: nothing."""
 
 _SIGNED = r",[A-Za-z0-9_-]{43}$"
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """Tells reasons and suspects of rows that are not live.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtractConfig:
+    """What every task of this step needs; a payload.
 
     Attributes:
-        folder: of the run.
-        sizes: of the entries of branch heads, or more.
-        expired: addresses that only ranges of expired commits name.
+        settings: what the user asked for.
+        live: hashes of every address that is live.
+        head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
+        expired: hashes of the addresses that only ranges of expired commits name.
     """
 
-    folder: RunFolder
-    sizes: tuple[LocatedSet, ...]
+    settings: GCConfig
+    live: LiveSet
+    head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
 
-    @classmethod
-    def of(cls, folder: RunFolder, config: Json) -> Judge:
-        """Make one from a task's configuration: `sizes`, `expired`."""
-        sizes = tuple(LocatedSet.from_json(value) for value in config["sizes"])
-        return cls(folder, sizes, ShardedSet.from_json(config["expired"]))
 
-    def describe(self, rows: pa.Table, unreadable: bool = False) -> pa.Table:
-        """Describe rows of the listing's schema; gives rows of `SCHEMA`.
-
-        Args:
-            rows: not live.
-            unreadable: nothing but the addresses is known.
-
-        Raises:
-            FormatError: a row that can be no candidate.
-        """
-        addresses = rows["address"]
-        hashes = rows["hash"].to_numpy()
-        strays = pc.invert(pc.starts_with(addresses, DATA))
-        if pc.any(strays).as_py():
-            stray = addresses.filter(strays)[0].as_py()
-            raise FormatError(f"{stray!r} is not below {DATA} and can be no candidate. Nothing was deleted.")
-        if not np.array_equal(hash64(addresses), hashes):
-            raise FormatError(
-                "hashes of the listing do not fit its addresses. Nothing was deleted. Start a new run."
-            )
-        signed = pc.match_substring_regex(addresses, _SIGNED).to_numpy()
-        expired = self.expired.find(self.folder, [hashes])[0]
-        why = np.where(expired, reasons.EXPIRED, np.where(signed, reasons.NEVER_LINKED, reasons.UNREFERENCED))
-        if unreadable:
-            suspects = np.full(rows.num_rows, reasons.UNREADABLE)
-        else:
-            # Checksums are not compared: a link or an import may claim any, a copy keeps what was claimed, and
-            # the ETags of an encrypted store are not hashes of the content.
-            (same_size,) = in_any(self.sizes, [rows["size"].to_numpy().astype(np.uint64)])
-            suspects = np.where(same_size, SIZE, "")
-        columns = [rows[name] for name in LISTED.names]
-        columns += [pa.array(why, pa.string()), pa.array(suspects, pa.string())]
-        return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-@dataclass(slots=True)
-class Written:
-    """Candidates that a task wrote.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Candidates that a task wrote; a payload.
 
     Attributes:
-        parts: rows, and hashes of those that are not suspect.
-        counts: figures.
-        examples: a few addresses that are not suspect, by reason.
+        parts: rows, and hashes of those that nothing holds.
+        by_reason: figures of all of them; the examples are of those that nothing holds.
+        by_hold: figures of the held ones.
     """
 
     parts: list[PartInfo] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=dict)
+    by_reason: dict[str, Figures] = field(default_factory=dict)
+    by_hold: dict[str, Figures] = field(default_factory=dict)
 
-    def to_json(self) -> Json:
-        """As the result of a task: `parts`, `counts`, `examples`."""
-        parts = [part.to_json() for part in self.parts]
-        return {"parts": parts, "counts": dict(self.counts), "examples": self.examples}
+    def __add__(self, other: Candidates) -> Candidates:
+        return Candidates(
+            parts=[*self.parts, *other.parts],
+            by_reason=add_up([self.by_reason, other.by_reason]),
+            by_hold=add_up([self.by_hold, other.by_hold]),
+        )
+
+    @property
+    def objects(self) -> int:
+        """How many candidates there are."""
+        return sum(figures.objects for figures in self.by_reason.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """Their sizes together."""
+        return sum(figures.size_bytes for figures in self.by_reason.values())
+
+
+def classify(
+    folder: RunFolder, rows: pa.Table, config: SubtractConfig, undescribed: bool = False
+) -> pa.Table:
+    """Say of objects that are not live why each is garbage, and what holds it.
+
+    Args:
+        folder: the run folder.
+        rows: of the listing's schema.
+        config: of the step.
+        undescribed: the store refused to describe the objects; rows say nothing but the address.
+
+    Returns:
+        Rows of `CANDIDATES`.
+
+    Raises:
+        FormatError: a row that cannot be a candidate.
+    """
+    _check(rows)
+    evidence = Evidence(config=config.settings, head_sizes=config.head_sizes, undescribed=undescribed)
+    columns = [rows[name] for name in LISTED.names]
+    columns += [_reasons(folder, rows, config.expired), holds_of(rows, evidence)]
+    return pa.Table.from_arrays(columns, schema=CANDIDATES)
+
+
+def _check(rows: pa.Table) -> None:
+    addresses = rows["address"]
+    strays = pc.invert(pc.starts_with(addresses, DATA))
+    if pc.any(strays).as_py():
+        stray = addresses.filter(strays)[0].as_py()
+        raise FormatError(f"{stray!r} is not below {DATA} and can be no candidate. Nothing was deleted.")
+    if not np.array_equal(hash64(addresses), rows["hash"].to_numpy()):
+        raise FormatError(
+            "hashes of the listing do not fit its addresses. Nothing was deleted. Start a new run."
+        )
+
+
+def _reasons(folder: RunFolder, rows: pa.Table, expired: ShardedSet) -> pa.Array:
+    signed = pc.match_substring_regex(rows["address"], _SIGNED).to_numpy()
+    (found,) = expired.find(folder, [rows["hash"].to_numpy()])
+    why = np.where(found, reasons.EXPIRED, np.where(signed, reasons.NEVER_LINKED, reasons.UNREFERENCED))
+    return pa.array(why, pa.string())
 
 
 def write_candidates(
     folder: RunFolder,
-    judge: Judge,
+    config: SubtractConfig,
     tables: Iterable[pa.Table],
     name: str,
-    written: Written,
-    unreadable: bool = False,
-) -> None:
-    """Describe rows that are not live and write them as candidates.
+    undescribed: bool = False,
+) -> Candidates:
+    """Classify rows that are not live and write them as candidates.
 
     Args:
-        folder: of the run.
-        judge: describes.
+        folder: the run folder.
+        config: of the step.
         tables: rows of the listing's schema; each becomes a file.
         name: of the files; the same task must always give the same.
-        written: grows.
-        unreadable: nothing but the addresses is known.
+        undescribed: the store refused to describe the objects; rows say nothing but the address.
     """
+    written = Candidates()
     for index, table in enumerate(tables):
-        rows = judge.describe(table, unreadable)
-        plain = rows.filter(pc.equal(rows["suspect"], ""))
-        _count(rows, plain, written)
-        written.parts.append(folder.write_table(STEP, index, rows, f"part-{name}"))
-        hashes = unite([plain["hash"].to_numpy()])
-        written.parts.append(write_hashes(folder, f"{STEP}/hashes-{name}-{index:05d}.u64", hashes))
+        rows = classify(folder, table, config, undescribed)
+        free = rows.filter(pc.is_null(rows["hold"]))
+        part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}")
+        hashes_name = f"{SubtractOutput.STEP}/hashes-{name}-{index:05d}.u64"
+        hashes = write_hashes(folder, hashes_name, unite([free["hash"].to_numpy()]))
+        written += Candidates(parts=[part, hashes], by_reason=_by_reason(rows), by_hold=_by_hold(rows))
+    return written
 
 
-def _count(rows: pa.Table, plain: pa.Table, written: Written) -> None:
-    counts = written.counts
-    counts["objects"] += rows.num_rows
-    counts["bytes"] += pc.sum(rows["size"]).as_py()
-    suspects = rows.filter(pc.equal(rows["suspect"], SIZE))
-    counts["suspects"] += suspects.num_rows
-    counts["suspects_bytes"] += pc.sum(suspects["size"]).as_py() or 0
-    counts["unreadable"] += rows.num_rows - plain.num_rows - suspects.num_rows
-    for group in rows.group_by("reason").aggregate([("size", "count"), ("size", "sum")]).to_pylist():
-        reason = group["reason"]
-        counts[f"{reason}_objects"] += group["size_count"]
-        counts[f"{reason}_bytes"] += group["size_sum"]
-        found = written.examples.setdefault(reason, [])
-        if len(found) < reasons.EXAMPLES:
-            more = plain.filter(pc.equal(plain["reason"], reason))["address"]
-            found.extend(more.slice(0, reasons.EXAMPLES - len(found)).to_pylist())
+def _by_reason(rows: pa.Table) -> dict[str, Figures]:
+    found = {}
+    for group in _sums(rows, "reason"):
+        of_reason = rows.filter(pc.and_(pc.equal(rows["reason"], group["reason"]), pc.is_null(rows["hold"])))
+        examples = of_reason["address"].slice(0, EXAMPLES_MAX).to_pylist()
+        found[group["reason"]] = Figures(
+            objects=group["size_count"], size_bytes=group["size_sum"], examples=tuple(examples)
+        )
+    return found
+
+
+def _by_hold(rows: pa.Table) -> dict[str, Figures]:
+    return {
+        group["hold"]: Figures(objects=group["size_count"], size_bytes=group["size_sum"])
+        for group in _sums(rows, "hold")
+        if group["hold"] is not None
+    }
+
+
+def _sums(rows: pa.Table, column: str) -> list[dict[str, Any]]:
+    sums: list[dict[str, Any]] = (
+        rows.group_by(column).aggregate([("size", "count"), ("size", "sum")]).to_pylist()
+    )
+    return sums

@@ -18,24 +18,27 @@ import pyarrow as pa
 from dredge.errors import DredgeError
 from dredge.gc.config import CLEAN
 from dredge.gc.index.decoding import keys_of
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, unite
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.base import Base, open_base
+from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
 
 log = logging.getLogger("dredge")
 
-_SAMPLES = 20
+_EXAMPLES_MAX = 20
 
 
 def find_drift(run: Run, record: StepRecord) -> dict[str, Any] | None:
     """Compare the candidates of a clean run with what an optimized one would have looked at.
 
     Args:
-        run: of the run.
+        run: this run.
         record: of the subtract step, with its parts.
 
     Returns:
@@ -46,27 +49,12 @@ def find_drift(run: Run, record: StepRecord) -> dict[str, Any] | None:
         return None
     try:
         base = open_base(run, plan.state)
-        known = unite(list(_known(run, base, record)))
+        seen = unite(list(_looked_at(run, base, record)))
     except DredgeError as error:
         record.warn(f"what optimized runs may have missed cannot be told: {error}")
         return None
-    figures: dict[str, Any] = {"objects": 0, "bytes": 0, "late_objects": 0, "unexplained_objects": 0}
-    samples: list[str] = []
-    for part in record.parts:
-        if not part.name.startswith("subtract/part-"):
-            continue
-        rows = run.folder.read_part(part, ["address", "size", "last_modified", "hash"])
-        new = rows.filter(pa.array(~contains(known, rows["hash"].to_numpy())))
-        for row in new.to_pylist():
-            opened = slice_time(row["address"].rpartition("/")[0])
-            if opened is None or not base.state.covered.has(opened):
-                continue
-            late = row["last_modified"] - opened > timedelta(hours=plan.config.slice_margin_hours)
-            figures["objects"] += 1
-            figures["bytes"] += row["size"]
-            figures["late_objects" if late else "unexplained_objects"] += 1
-            if len(samples) < _SAMPLES:
-                samples.append(row["address"])
+    parts = [part for part in record.parts if part.name.startswith(f"{SubtractOutput.STEP}/part-")]
+    figures, samples = _missed(run, base, parts, seen)
     if figures["unexplained_objects"]:
         record.warn(
             f"{figures['unexplained_objects']:,} objects are garbage that the optimized runs since"
@@ -81,11 +69,32 @@ def find_drift(run: Run, record: StepRecord) -> dict[str, Any] | None:
     }
 
 
-def _known(run: Run, base: Base, record: StepRecord) -> Iterator[Hashes]:
+def _missed(run: Run, base: Base, parts: list[PartInfo], seen: Hashes) -> tuple[dict[str, int], list[str]]:
+    """Count the candidates in covered slices that no optimized run would have looked at."""
+    figures = {"objects": 0, "bytes": 0, "late_objects": 0, "unexplained_objects": 0}
+    samples: list[str] = []
+    margin = timedelta(hours=run.plan.config.slice_margin_hours)
+    for rows in run.folder.read_parts(parts, ["address", "size", "last_modified", "hash"]):
+        new = rows.filter(pa.array(~contains(seen, rows["hash"].to_numpy())))
+        for row in new.to_pylist():
+            opened = slice_time(row["address"].rpartition("/")[0])
+            if opened is None or not base.state.covered.has(opened):
+                continue
+            figures["objects"] += 1
+            figures["bytes"] += row["size"]
+            late = row["last_modified"] - opened > margin
+            figures["late_objects" if late else "unexplained_objects"] += 1
+            if len(samples) < _EXAMPLES_MAX:
+                samples.append(row["address"])
+    return figures, samples
+
+
+def _looked_at(run: Run, base: Base, record: StepRecord) -> Iterator[Hashes]:
+    """Hashes of the addresses that an optimized run would have looked at, whatever slice they lie in."""
     for part in (*base.state.staged, *base.state.carry):
         addresses = base.folder.read_part(part, ["address"])["address"]
         yield hash64(addresses.combine_chunks())
-    table = run.folder.read_part(record.inputs["list_committed"].part("list_committed/ranges-00000.parquet"))
+    table = run.folder.read_part(record.input(ListCommittedOutput).ranges, ["range_id"])
     now = set(table["range_id"].to_pylist())
     by_path = base.folder.read_part(base.state.path_ranges, ["range_id"])["range_id"].to_pylist()
     for range_id in {*base.ranges(), *by_path} - now:

@@ -28,6 +28,12 @@ class SubtractOutput(StepOutput):
         return self.parts("hashes-")
 
     @property
+    def with_holds(self) -> list[PartInfo]:
+        """Those of `candidates` in which something is held: their hashes are fewer than their rows."""
+        free = {_stem(part): part.rows for part in self.hashes}
+        return [part for part in self.candidates if free.get(_stem(part)) != part.rows]
+
+    @property
     def young(self) -> list[PartInfo]:
         """Rows of objects that nothing names and that are too young."""
         return self.parts("young-")
@@ -37,3 +43,8 @@ class SubtractOutput(StepOutput):
         """Objects, bytes and examples, by the reason why they are garbage."""
         found: dict[str, dict[str, Any]] = self.detail("reasons")
         return found
+
+
+def _stem(part: PartInfo) -> str:
+    """What the rows of candidates and their hashes have in common in their names."""
+    return part.name.partition("-")[2].partition(".")[0]

@@ -1,7 +1,7 @@
 """lakeFS's rules as a library: what the HTTP API does, without HTTP.
 
-Start at `Catalog`. Each call is named after its API call, raises an error of `dredge.graveler.errors` that
-knows its HTTP status, and answers with a value of `results`.
+Start at `Catalog`, which holds one service for each kind of call. A method has the name of its API call,
+raises errors of `dredge.graveler.errors`, which know their HTTP status, and returns values of `results`.
 """
 
 from __future__ import annotations

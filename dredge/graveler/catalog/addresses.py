@@ -1,34 +1,61 @@
-"""Calls for clients that write to the object store themselves."""
+"""API calls for clients that write to the object store themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
-from dredge.graveler.catalog.changes import ChangeCalls
-from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.entries import address_to_keep, entry_time, object_stats
 from dredge.graveler.catalog.handed_out import HandedOut
-from dredge.graveler.catalog.results import ExpiredRecords, ObjectStats
+from dredge.graveler.catalog.model import Clock, Refs
+from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.signing import sign_address, verify_address
+from dredge.graveler.catalog.slices import PathProvider
+from dredge.graveler.catalog.staged_writes import StagedWrites
 from dredge.graveler.committed import AddressType, Entry
 from dredge.graveler.refs.names import check_path
 
 
-class AddressCalls(ChangeCalls):
-    """Hand an address out, link what was written there; forget what was tracked long enough."""
+class AddressService:
+    """Hands addresses out, and links what was written there.
+
+    Args:
+        refs: records.
+        writes: stages entries.
+        paths: names of new objects.
+        handed_out: addresses that may be linked (profile `design`).
+        clock: the time that addresses are compared with.
+        settings: signing key, expiry, profile.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        writes: StagedWrites,
+        paths: PathProvider,
+        handed_out: HandedOut,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._refs = refs
+        self._writes = writes
+        self._paths = paths
+        self._handed_out = handed_out
+        self._clock = clock
+        self._settings = settings
 
     def get_physical_address(self, repository: str, branch: str, path: str) -> str:
-        """Hand out a signed address for one path. The branch is not looked at.
+        """Hand out a signed address for one path. The branch need not exist.
 
         Returns:
             Full URI `<namespace>/data/<slice>/<xid>,<signature>`; the signature is part of the object's key.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         check_path(path)
-        signed = sign_address(self.settings.signing_key, repository, branch, path, self._paths.new_address())
-        if self.settings.profile == "design":
-            HandedOut(self._kv).track(found, signed)
+        signed = sign_address(self._settings.signing_key, repository, branch, path, self._paths.new_address())
+        if self._settings.profile == "design":
+            self._handed_out.track(found, signed)
         return f"{found.storage_namespace.rstrip('/')}/{signed}"
 
     def link_physical_address(
@@ -47,32 +74,32 @@ class AddressCalls(ChangeCalls):
     ) -> ObjectStats:
         """Stage an entry for bytes written to a handed-out address, at most 24 h after it was handed out.
 
-        Whether the bytes are there is not checked, as on a real server. In profile `design` an address may be
-        linked once, and only one that was handed out: it is used up before the entry is staged, so a call that
-        fails between leaves an object that nothing references.
+        As on a real server, nothing checks that the bytes are there. In profile `design` only an address that
+        was handed out may be linked, and only once: it is used up before the entry is staged, so a call that
+        fails in between leaves an object that nothing references.
 
         Raises:
             LinkAddressError: 400, not signed, not for this path, too old, or (`design`) linked already.
         """
-        found = self._writable(repository, force)
+        found = self._refs.repositories.writable(repository, force)
         raw = check_path(path)
-        self._protection.require_writable(found, branch)
+        self._refs.protection.require_writable(found, branch)
         address, address_type = address_to_keep(found, physical_address)
-        now = self.clock()
-        single_use = self.settings.profile == "design"
+        now = self._clock()
+        single_use = self._settings.profile == "design"
         if address_type == AddressType.RELATIVE or single_use:
             verify_address(
-                self.settings.signing_key,
+                self._settings.signing_key,
                 repository,
                 branch,
                 path,
                 address,
                 now=now,
-                expiry=self.settings.link_expiry,
+                expiry=self._settings.link_expiry,
             )
         if single_use:
-            self._branches.current(found, branch)  # 404 while the address can still be linked elsewhere
-            HandedOut(self._kv).consume(found, address)
+            self._refs.branches.current(found, branch)  # 404 while the address can still be linked elsewhere
+            self._handed_out.consume(found, address)
         entry = Entry(
             address=address,
             address_type=address_type,
@@ -82,16 +109,5 @@ class AddressCalls(ChangeCalls):
             metadata=dict(metadata or {}),
             content_type=content_type,
         )
-        self._stage(found, branch, raw, entry)
+        self._writes.stage(found, branch, raw, entry)
         return object_stats(found, path, entry)
-
-    def expire_tracked(self) -> ExpiredRecords:
-        """Remove what is tracked for a limited time in all repositories: addresses that cannot be linked any
-        more, and copies older than any prepare run. For a periodic call; several servers may do it at once.
-        """
-        now = self.clock()
-        addresses = copies = 0
-        for found in self._repositories.listed():
-            addresses += HandedOut(self._kv).expire(found, now - self.settings.link_expiry)
-            copies += Copies(self._kv).expire(found, now - self.settings.copy_expiry)
-        return ExpiredRecords(addresses, copies)

@@ -1,13 +1,15 @@
-"""Calls on branches."""
+"""API calls on branches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.diffs import diff_page, staged_diffs
+from dredge.graveler.catalog.model import Namespaces, Refs, Staging
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
 from dredge.graveler.errors import (
@@ -20,22 +22,40 @@ from dredge.graveler.errors import (
 from dredge.graveler.refs.names import check_branch, check_path
 from dredge.graveler.refs.records import Branch, new_staging_token
 from dredge.graveler.staging.flows import read_branch
+from dredge.graveler.staging.reset import Resets
 
 ResetKind = Literal["reset", "object", "common_prefix"]
 
 
-class BranchCalls(CatalogCore):
-    """Create, get, list, delete, reset; what a branch has uncommitted."""
+class BranchService:
+    """Creates, gets, lists, deletes and resets branches; shows what is uncommitted on one.
+
+    Args:
+        refs: records.
+        staging: staged entries, and changes of branches.
+        namespaces: committed entries.
+        contents: looks committed values up.
+        write_tries: tries of one reset before 429.
+    """
+
+    def __init__(
+        self, refs: Refs, staging: Staging, namespaces: Namespaces, contents: Contents, write_tries: int
+    ) -> None:
+        self._refs = refs
+        self._staging = staging
+        self._namespaces = namespaces
+        self._contents = contents
+        self._write_tries = write_tries
 
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
     ) -> str:
-        """Make a branch at a commit; nothing staged is taken over.
+        """Create a branch at a commit, with nothing staged.
 
         Args:
             repository: its name.
             branch: name of the new branch.
-            source: ref expression of a commit.
+            source: ref expression of the commit.
             hidden: leave it out of the default listing.
             force: also in a read-only repository.
 
@@ -45,28 +65,28 @@ class BranchCalls(CatalogCore):
         Raises:
             BranchExistsError: 409; also for the name of a tag or a commit.
         """
-        found = self._writable(repository, force)
+        found = self._refs.repositories.writable(repository, force)
         check_branch(branch)
-        commit = self._resolver.commit(found, source)
-        if self._commits.exists(found, branch):
+        commit = self._refs.resolver.commit(found, source)
+        if self._refs.commits.exists(found, branch):
             raise BranchExistsError
         try:
-            self._tags.get(found, branch)
+            self._refs.tags.get(found, branch)
         except TagNotFoundError:
             pass
         else:
             raise BranchExistsError
         token = new_staging_token(repository, branch)
-        self._branches.create(found, Branch(branch, commit.id, token, hidden=hidden))
+        self._refs.branches.create(found, Branch(branch, commit.id, token, hidden=hidden))
         return commit.id
 
     def get_branch(self, repository: str, branch: str) -> Branch:
-        """Look a branch up.
+        """Look up a branch.
 
         Raises:
             BranchNotFoundError: 404.
         """
-        return self._branches.current(self._repositories.get(repository), branch).branch
+        return self._refs.branches.current(self._refs.repositories.get(repository), branch).branch
 
     def list_branches(
         self,
@@ -78,27 +98,29 @@ class BranchCalls(CatalogCore):
         show_hidden: bool = False,
     ) -> Page[Branch]:
         """List in name order. Without `show_hidden` some live branches are missing (L22)."""
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
 
         def scan(start: str) -> Iterator[Branch]:
             return (
-                branch for branch in self._branches.scan(found, start) if show_hidden or not branch.hidden
+                branch
+                for branch in self._refs.branches.scan(found, start)
+                if show_hidden or not branch.hidden
             )
 
         return named_page(scan, prefix, after, amount, lambda branch: branch.name)
 
     def delete_branch(self, repository: str, branch: str, *, force: bool = False) -> None:
-        """Remove a branch and queue its staged changes for dropping.
+        """Delete a branch, and queue its staging tokens for dropping.
 
         Raises:
             DefaultBranchError: 403.
         """
-        found = self._writable(repository, force)
+        found = self._refs.repositories.writable(repository, force)
         if branch == found.default_branch:
             raise DefaultBranchError
-        tokens = self._branches.current(found, branch).branch.tokens
-        self._branches.delete(found, branch)
-        self._dropper.queue(tokens)
+        tokens = self._refs.branches.current(found, branch).branch.tokens
+        self._refs.branches.delete(found, branch)
+        self._staging.dropper.queue(tokens)
 
     def reset_branch(
         self,
@@ -109,14 +131,21 @@ class BranchCalls(CatalogCore):
         path: str = "",
         force: bool = False,
     ) -> None:
-        """Throw uncommitted changes away: all, those of one path, or those below a prefix.
+        """Discard uncommitted changes: all, those of one path, or those below a prefix.
 
         Resetting an object whose staged identity equals the committed one does nothing, as on a real server:
-        the branch keeps reading the newer address (L45).
+        readers of the branch keep getting the newer address (L45).
         """
-        found = self._writable(repository, force)
-        self._protection.require_writable(found, branch)
-        resets = self._resets(found)
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_writable(found, branch)
+        resets = Resets(
+            self._refs.branches,
+            self._staging.areas,
+            self._staging.protocol,
+            self._staging.dropper,
+            partial(self._contents.committed_value, found),
+            self._write_tries,
+        )
         if kind == "reset":
             resets.everything(found, branch)
         elif kind == "object":
@@ -132,16 +161,16 @@ class BranchCalls(CatalogCore):
         Raises:
             DirtyBranchError: 400, a sealed token holds changes.
         """
-        found = self._writable(repository, force)
-        self._protection.require_writable(found, branch)
-        commit = self._resolver.commit(found, ref)
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_writable(found, branch)
+        commit = self._refs.resolver.commit(found, ref)
 
         def moved(present: Branch) -> Branch:
-            if any(next(self._areas.scan(token), None) for token in present.sealed_tokens):
+            if any(next(self._staging.areas.scan(token), None) for token in present.sealed_tokens):
                 raise DirtyBranchError
             return replace(present, commit_id=commit.id)
 
-        self._protocol.change(found, branch, moved)
+        self._staging.protocol.change(found, branch, moved)
 
     def diff_branch(
         self,
@@ -153,18 +182,18 @@ class BranchCalls(CatalogCore):
         after: str = "",
         amount: int = 100,
     ) -> Page[Diff]:
-        """What is staged, compared with the head. Entries of equal identity are no difference."""
-        found = self._repositories.get(repository)
-        ranges = self._namespace(found).ranges
+        """What is staged, compared with the head. Entries of equal identity do not differ."""
+        found = self._refs.repositories.get(repository)
+        ranges = self._namespaces.of(found).ranges
 
         def read(present: Branch) -> Page[Diff]:
-            head = self._commits.get(found, present.commit_id).metarange_id
+            head = self._refs.commits.get(found, present.commit_id).metarange_id
             return diff_page(
-                lambda start: staged_diffs(self._areas, present.tokens, ranges, head, start),
+                lambda start: staged_diffs(self._staging.areas, present.tokens, ranges, head, start),
                 prefix,
                 delimiter,
                 after,
                 amount,
             )
 
-        return read_branch(self._branches, found, branch, read)
+        return read_branch(self._refs.branches, found, branch, read)

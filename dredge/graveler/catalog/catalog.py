@@ -1,41 +1,147 @@
-"""The catalog: every call of the data model, put together from one module a noun.
+"""The catalog: one service for each kind of API call, and the model that they share.
 
-Calls on objects come in four layers: `objects` reads, `changes` adds writing, `addresses` adds linking,
-`multiparts` adds objects that come in parts, `presigned` those whose parts a client writes itself.
+    catalog.repositories   create, get, list, delete; metadata, branch protection    repositories.py
+           .branches       create, get, list, delete, reset, diff                    branches.py
+           .tags           create, get, list, delete                                 tags.py
+           .commits        commit, look up, log                                      commits.py
+           .merges         merge, revert, cherry-pick, diff of two refs              merges.py
+           .pulls          pull requests                                             pulls.py
+           .reading        stat, get and list objects at any ref                     reading.py
+           .objects        upload, stage, copy, delete objects of a branch           objects.py
+           .addresses      hand out an address, link what was written there          addresses.py
+           .multiparts     objects that are uploaded in parts                        multiparts.py
+           .presigned      the same, the client writes the parts to the store        presigned.py
+           .imports        make a commit of objects that lie elsewhere               imports.py
+           .garbage        rules, active commits, uncommitted addresses              garbage.py
+           .dumps          dump and restore refs                                     dumps.py
+
+A method has the name of its API call, so a handler of the server reads `catalog.branches.create_branch(…)`.
+
+    services                   each takes only the parts it works on
+    CommitWriter StagedWrites  a commit, a staged change: what several services write
+    Contents ObjectBytes       what a path holds, and its bytes
+    model.py                   records of refs, staging areas, storage namespaces
 """
 
 from __future__ import annotations
 
-from dredge.graveler.catalog.branches import BranchCalls
-from dredge.graveler.catalog.commits import CommitCalls
-from dredge.graveler.catalog.dumps import DumpCalls
-from dredge.graveler.catalog.garbage import GarbageCalls
-from dredge.graveler.catalog.imports import ImportCalls
-from dredge.graveler.catalog.presigned import PresignedCalls
-from dredge.graveler.catalog.pulls import PullCalls
-from dredge.graveler.catalog.repositories import RepositoryCalls
-from dredge.graveler.catalog.tags import TagCalls
+import logging
+import time
+from collections.abc import Callable
+
+from dredge.errors import DredgeError
+from dredge.graveler.catalog.addresses import AddressService
+from dredge.graveler.catalog.background import Background
+from dredge.graveler.catalog.branches import BranchService
+from dredge.graveler.catalog.commit_writer import CommitWriter
+from dredge.graveler.catalog.commits import CommitService
+from dredge.graveler.catalog.contents import Contents
+from dredge.graveler.catalog.copies import Copies
+from dredge.graveler.catalog.dumps import DumpService
+from dredge.graveler.catalog.garbage import GarbageService
+from dredge.graveler.catalog.handed_out import HandedOut
+from dredge.graveler.catalog.imports import ImportService
+from dredge.graveler.catalog.merges import MergeService
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs, Staging
+from dredge.graveler.catalog.multiparts import MultipartService
+from dredge.graveler.catalog.object_bytes import ObjectBytes
+from dredge.graveler.catalog.objects import ObjectService
+from dredge.graveler.catalog.presigned import PresignedService
+from dredge.graveler.catalog.pulls import PullService
+from dredge.graveler.catalog.reading import ReadingService
+from dredge.graveler.catalog.repositories import RepositoryService
+from dredge.graveler.catalog.results import ExpiredRecords
+from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.slices import PathProvider
+from dredge.graveler.catalog.staged_writes import StagedWrites
+from dredge.graveler.catalog.tags import TagService
+from dredge.graveler.catalog.tasks import Tasks
+from dredge.graveler.committed import SplitRule
+from dredge.graveler.xid import new_xid
+from dredge.kv import Store
+from dredge.storage import ObjectWriter
+
+log = logging.getLogger(__name__)
 
 
-class Catalog(
-    RepositoryCalls,
-    BranchCalls,
-    CommitCalls,
-    TagCalls,
-    PullCalls,
-    ImportCalls,
-    PresignedCalls,
-    GarbageCalls,
-    DumpCalls,
-):
+class Catalog:
     """lakeFS's data model on a key-value store and object storage.
 
     Safe for use from many threads; several catalogs, also in several processes, may share the stores.
 
     Args:
         kv: mutable metadata.
-        open_namespace: gives a writer for a storage namespace URI.
+        open_namespace: gives a writer for a storage namespace URI, or for the folder of an address outside
+            of it.
         clock: the time, aware UTC.
         settings: see Settings.
-        sleep: waits so many seconds between tries of a commit.
+        sleep: waits that many seconds between tries of a commit.
     """
+
+    def __init__(
+        self,
+        kv: Store,
+        open_namespace: Callable[[str], ObjectWriter],
+        clock: Clock,
+        settings: Settings | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings = settings or Settings()
+        self.clock = clock
+        self.refs = refs = Refs.open(kv, clock, settings)
+        self.staging = staging = Staging.open(kv, refs, settings, sleep)
+        self._background = Background(enabled=settings.background)
+        self._handed_out, self._copies = HandedOut(kv), Copies(kv)
+
+        namespaces = Namespaces(open_namespace)
+        rule = SplitRule(settings.range_bytes_min, settings.range_bytes_max, settings.range_raggedness)
+        paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
+        contents = Contents(refs, staging.areas, namespaces)
+        object_bytes = ObjectBytes(namespaces)
+        writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
+        commit_writer = CommitWriter(refs.commits, staging, contents, clock)
+        tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
+
+        self.repositories = RepositoryService(kv, refs, namespaces)
+        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
+        self.tags = TagService(refs)
+        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule)
+        self.merges = MergeService(refs, namespaces, commit_writer, rule)
+        self.pulls = PullService(kv, refs, self.merges, clock)
+        self.reading = ReadingService(refs, contents, object_bytes)
+        self.objects = ObjectService(
+            refs, contents, writes, object_bytes, paths, self._copies, clock, settings
+        )
+        self.addresses = AddressService(refs, writes, paths, self._handed_out, clock, settings)
+        self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
+        self.presigned = PresignedService(refs, namespaces, self.addresses, clock, settings)
+        self.imports = ImportService(kv, refs, namespaces, commit_writer, rule, self._background, clock)
+        self.garbage = GarbageService(refs, staging.areas, namespaces, self._copies, tasks, clock, settings)
+        self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
+
+    def resume(self) -> None:
+        """Finish what an earlier process left: repositories half created or half deleted, staging tokens to
+        drop.
+        """
+        try:
+            self.refs.repositories.settle()
+        except DredgeError as error:
+            log.warning("repositories half created or half deleted are left as they are: %s", error)
+        self.staging.dropper.wake()
+
+    def expire_tracked(self) -> ExpiredRecords:
+        """Remove what is tracked for a limited time in all repositories: addresses that cannot be linked any
+        more, and copies older than any prepare run. For a periodic call; several servers may do it at once.
+        """
+        now = self.clock()
+        addresses = copies = 0
+        for repository in self.refs.repositories.listed():
+            addresses += self._handed_out.expire(repository, now - self.settings.link_expiry)
+            copies += self._copies.expire(repository, now - self.settings.copy_expiry)
+        return ExpiredRecords(addresses, copies)
+
+    def close(self) -> None:
+        """Wait for background work; the stores stay open."""
+        self._background.join()
+        self.staging.dropper.close()

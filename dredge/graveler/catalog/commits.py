@@ -1,4 +1,4 @@
-"""Calls on commits."""
+"""API calls on commits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from datetime import datetime
 from functools import partial
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.graveler.catalog.core import CatalogCore, CommitWords
+from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
+from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import take_page
 from dredge.graveler.catalog.results import Page
-from dredge.graveler.committed import Change, apply, diff
+from dredge.graveler.committed import Change, SplitRule, apply, diff
 from dredge.graveler.errors import (
     DataNotFoundError,
     InvalidValueError,
@@ -22,12 +23,35 @@ from dredge.graveler.errors import (
 from dredge.graveler.refs.commits import expected_id
 from dredge.graveler.refs.history import walk
 from dredge.graveler.refs.records import Commit, Repository
+from dredge.graveler.staging.area import StagingAreas
 from dredge.graveler.staging.combined import staged_changes
 from dredge.graveler.staging.reset import same_identity
 
 
-class CommitCalls(CatalogCore):
-    """Commit, look up, log."""
+class CommitService:
+    """Commits, looks commits up, and lists them.
+
+    Args:
+        refs: records.
+        areas: staged entries.
+        namespaces: committed entries.
+        commit_writer: writes commits.
+        rule: where ranges end.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        areas: StagingAreas,
+        namespaces: Namespaces,
+        commit_writer: CommitWriter,
+        rule: SplitRule,
+    ) -> None:
+        self._refs = refs
+        self._areas = areas
+        self._namespaces = namespaces
+        self._commit_writer = commit_writer
+        self._rule = rule
 
     def commit(
         self,
@@ -47,59 +71,53 @@ class CommitCalls(CatalogCore):
         Args:
             repository: its name.
             branch: its name.
-            committer: who.
-            message: why.
-            metadata: kept with the commit.
-            date: creation date instead of now (aware; past and future alike).
+            committer: name of the user.
+            message: commit message.
+            metadata: user metadata.
+            date: creation date instead of now; aware, may be in the past or the future.
             source_metarange: commit this metarange instead of what is staged; nothing may be staged then.
             allow_empty: commit also when nothing changed.
             force: also in a read-only repository.
 
         Raises:
-            NoChangesError: 400; the staging token stays sealed on the branch.
-            TooManyTriesError: 429; nothing is lost, the changes stay on the branch.
+            NoChangesError: 400; the staging token remains sealed on the branch.
+            TooManyTriesError: 429; the changes stay on the branch.
         """
-        found = self._writable(repository, force)
-        self._protection.require_committable(found, branch)
-        words = CommitWords(committer, message, metadata or {}, date)
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_committable(found, branch)
+        info = CommitInfo(committer, message, metadata or {}, date)
         if source_metarange is None:
-            done = self._protocol.commit_staged(
+            return self._commit_writer.commit_staged(
                 found,
                 branch,
-                lambda head, tokens: self._commit_tokens(found, head, tokens, words, allow_empty),
+                lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty),
             )
-        else:
-            done = self._protocol.commit_tree(
-                found,
-                branch,
-                lambda head: self._commit_metarange(found, head, source_metarange, words),
-                lambda present: self._is_dirty(found, present),
-            )
-        self._dropper.queue(done.dropped)
-        return done.commit
+        return self._commit_writer.commit_tree(
+            found, branch, lambda head: self._commit_metarange(found, head, source_metarange, info)
+        )
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        """Look up the commit that an expression names.
+        """Look up the commit that an expression refers to.
 
         Raises:
             CommitNotFoundError: 404.
         """
-        return self._resolver.commit(self._repositories.get(repository), ref)
+        return self._refs.resolver.commit(self._refs.repositories.get(repository), ref)
 
     def create_commit_record(self, repository: str, commit: Commit, *, force: bool = False) -> None:
-        """Write a commit record as it is (any date, any version); its id must be its hash.
+        """Write a commit record as given, with any date and version; its id must be its hash.
 
         Raises:
             InvalidValueError: 400, the id is not the hash.
             NotUniqueError: 409, another record has the id.
         """
-        found = self._writable(repository, force)
+        found = self._refs.repositories.writable(repository, force)
         expected = expected_id(commit)
         if commit.id != expected:
             raise InvalidValueError(f"commit id {commit.id} is not the hash {expected}: invalid value")
-        if self._commits.exists(found, commit.id):
+        if self._refs.commits.exists(found, commit.id):
             raise NotUniqueError
-        self._commits.add(found, commit)
+        self._refs.commits.add(found, commit)
 
     def log(
         self,
@@ -115,23 +133,23 @@ class CommitCalls(CatalogCore):
         after: str = "",
         amount: int = 100,
     ) -> Page[Commit]:
-        """Commits that a ref leads to, newest first along the graph.
+        """A commit and its ancestors, newest first along the graph.
 
         Args:
             repository: its name.
             ref: where to start.
             objects: only commits that changed one of these paths.
             prefixes: only commits that changed something below one of these.
-            limit: `amount` bounds the whole answer; there is no next page.
+            limit: `amount` limits the whole result; there is no next page.
             first_parent: follow first parents only.
-            since: leave out commits older than this.
-            stop_at: ref of the last commit to show.
-            after: commit id of the last result of the page before.
-            amount: results a page, at most 1000.
+            since: stop at the first commit older than this.
+            stop_at: ref of the last commit to list.
+            after: id of the last commit of the previous page.
+            amount: maximum number of results, at most 1000.
         """
-        found = self._repositories.get(repository)
-        start = self._resolver.commit(found, ref)
-        last = None if stop_at is None else self._resolver.commit(found, stop_at).id
+        found = self._refs.repositories.get(repository)
+        start = self._refs.resolver.commit(found, ref)
+        last = None if stop_at is None else self._refs.resolver.commit(found, stop_at).id
         commits = self._walk(found, start.id, first_parent=first_parent, since=since, last=last)
         if after:
             commits = _behind(commits, after)
@@ -146,30 +164,32 @@ class CommitCalls(CatalogCore):
         Raises:
             DataNotFoundError: 410.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         try:
-            return self._namespace(found).objects.get(f"_lakefs/{object_id}")
+            return self._namespaces.of(found).objects.get(f"_lakefs/{object_id}")
         except (NotFoundError, FormatError):
             raise DataNotFoundError from None
 
     def _commit_tokens(
-        self, repository: Repository, head: str, tokens: Sequence[str], words: CommitWords, allow_empty: bool
+        self, repository: Repository, head: str, tokens: Sequence[str], info: CommitInfo, allow_empty: bool
     ) -> Commit:
-        parent = self._commits.get(repository, head)
+        parent = self._refs.commits.get(repository, head)
         changes = (Change(staged.path, staged.value) for staged in staged_changes(self._areas, tokens))
-        applied = apply(self._namespace(repository).ranges, parent.metarange_id, changes, self._rule)
+        applied = apply(self._namespaces.of(repository).ranges, parent.metarange_id, changes, self._rule)
         if not applied.anything and not allow_empty:
             raise NoChangesError("commit: no changes")
-        return self._add_commit(repository, words, applied.metarange_id, (parent,))
+        return self._commit_writer.add(repository, info, applied.metarange_id, (parent,))
 
     def _commit_metarange(
-        self, repository: Repository, head: str, metarange_id: str, words: CommitWords
+        self, repository: Repository, head: str, metarange_id: str, info: CommitInfo
     ) -> Commit:
         try:
-            self._namespace(repository).ranges.get_metarange(metarange_id)
+            self._namespaces.of(repository).ranges.get_metarange(metarange_id)
         except NotFoundError:
             raise MissingError("metarange not found") from None
-        return self._add_commit(repository, words, metarange_id, (self._commits.get(repository, head),))
+        return self._commit_writer.add(
+            repository, info, metarange_id, (self._refs.commits.get(repository, head),)
+        )
 
     def _walk(
         self,
@@ -180,7 +200,7 @@ class CommitCalls(CatalogCore):
         since: datetime | None,
         last: str | None,
     ) -> Iterator[Commit]:
-        for commit in walk(partial(self._commits.get, repository), start, first_parent=first_parent):
+        for commit in walk(partial(self._refs.commits.get, repository), start, first_parent=first_parent):
             if since is not None and commit.creation_date < since:
                 return
             yield commit
@@ -190,12 +210,12 @@ class CommitCalls(CatalogCore):
     def _changes_any(
         self, repository: Repository, commit: Commit, objects: Sequence[str], prefixes: Sequence[str]
     ) -> bool:
-        """Say whether a commit differs from its main parent at a path or below a prefix."""
+        """Whether a commit differs from its main parent at one of some paths or below one of some prefixes."""
         parent = commit.main_parent
-        before = "" if parent is None else self._commits.get(repository, parent).metarange_id
+        before = "" if parent is None else self._refs.commits.get(repository, parent).metarange_id
         if before == commit.metarange_id:
             return False
-        ranges = self._namespace(repository).ranges
+        ranges = self._namespaces.of(repository).ranges
         for path in map(path_bytes, objects):
             if not same_identity(ranges.get_entry(before, path), ranges.get_entry(commit.metarange_id, path)):
                 return True
@@ -206,7 +226,7 @@ class CommitCalls(CatalogCore):
 
 
 def _behind(commits: Iterator[Commit], after: str) -> Iterator[Commit]:
-    """What comes after a commit."""
+    """The commits that follow a given one."""
     for commit in commits:
         if commit.id == after:
             return commits

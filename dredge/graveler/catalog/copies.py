@@ -1,19 +1,19 @@
-"""Copies that share their bytes with a staged object, and why a collection does not lose them (profile `design`).
+"""Copies that share their bytes with a staged object, and why garbage collection keeps them (profile `design`).
 
-A rename is a copy and a deletion. A collector that reads staged paths one after the other can pass the new
-path before the copy and the old one after the deletion, and then sees neither. So the copy is written down
-first, and prepare reads what is written down after all staged data:
+A rename is a copy and a deletion. A collector that reads staged paths one after the other may read the new
+path before the copy and the old path after the deletion, and so see neither. Therefore a copy is recorded
+first, and prepare reads these records after all staged data:
 
-    copy     write `copies/<xid>` → look again that the source is staged → stage the new path
+    copy     write `copies/<xid>` → check again that the source is staged → stage the new path
     prepare  every branch's staged data → `copies/`
 
-If prepare missed the source, the deletion was before it looked, so the record was there before it read `copies/`.
-The second look at the source is what makes an address safe that a collection under way may have found dead
-already: its bytes were live after the record was written, or they are copied for real.
+If prepare missed the source, the source was deleted before prepare read it, so the record was there before
+prepare read `copies/`. The second check protects an address that a collection under way may have found
+unreferenced: either its bytes were live after the record was written, or they are really copied.
 
-    <repository partition>   copies/<xid of the copy>   Entry: the shared address, when it was copied
+    <repository partition>   copies/<xid of the copy>   Entry: the shared address, and when it was copied
 
-Records go after `Settings.copy_expiry`, and a prepare run that has lasted for half of that is refused.
+Records expire after `Settings.copy_expiry`; a prepare run that has lasted half as long is refused.
 
 Source: design "Uncommitted garbage collector", Track copied objects in ref-store.
 """
@@ -35,7 +35,7 @@ PREFIX = b"copies/"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One copy that was written down.
+    """One recorded copy.
 
     Args:
         id: ascending xid; later copies sort later.
@@ -50,17 +50,17 @@ class Copies:
     """The tracked copies of all repositories.
 
     Args:
-        kv: where they are.
+        kv: holds the records.
     """
 
     def __init__(self, kv: Store) -> None:
         self._kv = kv
 
     def track(self, repository: Repository, address: str, now: datetime) -> str:
-        """Write down that an address is about to be shared; gives the record's id.
+        """Record that an address is about to be shared; returns the record's id.
 
         Args:
-            repository: whose.
+            repository: the repository.
             address: relative to its namespace.
             now: aware UTC.
         """
@@ -74,14 +74,14 @@ class Copies:
         return copy_id
 
     def forget(self, repository: Repository, copy_id: str) -> None:
-        """Take back a record whose copy was not made."""
+        """Remove the record of a copy that was not made."""
         self._kv.delete(repository.partition, _key(copy_id))
 
     def scan(self, repository: Repository, start: str = "") -> Iterator[Copied]:
         """Copies in the order of their ids, from an id on.
 
         Raises:
-            FormatError: a record cannot be read; what it kept would be lost.
+            FormatError: a record cannot be read; without it the bytes of a copy would be collected.
         """
         for row in self._kv.scan(repository.partition, _key(start)):
             if not row.key.startswith(PREFIX):
@@ -90,10 +90,10 @@ class Copies:
             yield Copied(copy_id, messages.decode(messages.Entry, row.value, f"tracked copy {copy_id}"))
 
     def expire(self, repository: Repository, before: datetime) -> int:
-        """Remove copies made before a moment; a record whose time cannot be told stays.
+        """Remove records of copies made before a time; a record whose time cannot be read stays.
 
         Returns:
-            How many went.
+            Number of records removed.
         """
         return expire_rows(self._kv, repository.partition, PREFIX, ascending_time, before)
 

@@ -1,4 +1,4 @@
-"""Differences as answers show them."""
+"""Differences as the API shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dredge.graveler.staging.combined import staged_changes
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What happened to a path, and what it holds now (None: nothing)."""
+    """What happened to a path, and its new value (None if it has none)."""
 
     type: DiffType
     value: Value | None
@@ -26,14 +26,14 @@ def staged_diffs(
 ) -> Iterator[tuple[bytes, Changed]]:
     """What is staged and differs from a commit, in path order.
 
-    An entry of the committed identity is no difference, whatever its address (L6).
+    An entry of the committed identity does not differ, whatever its address (L6).
 
     Args:
         areas: staging areas.
         tokens: newest first.
         ranges: committed content.
         head: metarange id of the commit.
-        start: the first path that counts.
+        start: the first path to compare.
     """
     for staged in staged_changes(areas, tokens, start):
         below = ranges.get_entry(head, staged.path)
@@ -47,7 +47,7 @@ def staged_diffs(
 
 
 def committed_diffs(differences: Iterator[Difference], start: bytes) -> Iterator[tuple[bytes, Changed]]:
-    """Differences of two contents from a path on."""
+    """Differences between two contents, from a path on."""
     for difference in differences:
         if difference.key >= start:
             yield difference.key, Changed(difference.kind.value, difference.right)
@@ -60,7 +60,7 @@ def diff_page(
     after: str,
     amount: int,
 ) -> Page[Diff]:
-    """Cut one page off differences; arguments as for `list_page`."""
+    """One page of differences; arguments as for `list_page`."""
     page = list_page(seek, prefix, delimiter, after, amount)
     return Page([_answer(*result) for result in page.results], page.has_more, page.next_offset)
 

@@ -1,12 +1,12 @@
 """Dumps of refs: commits, branches and tags as tables, byte for byte as a server writes them.
 
     _lakefs/<id>                   ranges and metaranges with the properties `entity`, `schema_name`,
-                                   `schema_definition`; they share the ids' space with those of objects
+                                   `schema_definition`; stored beside the tables of objects
     _lakefs/refs_manifest.json     {"branches_meta_range_id", "commits_meta_range_id", "tags_meta_range_id"}
 
     key: branch name, tag name, or commit id · identity: the commit id, as text · data: the record
 
-Of a branch only its name and its head are dumped: neither what is staged nor whether it is hidden.
+Of a branch only the name and the head are dumped: not what is staged, nor whether it is hidden.
 
 Source: lakeFS pkg/graveler/serde.go, graveler.go; files of a real server in tests/fixtures/lakefs/tables.
 """
@@ -64,18 +64,18 @@ class RefsDump:
 
 
 def commit_record(commit_id: str, raw: bytes) -> tuple[bytes, Value]:
-    """A commit as a dump has it: its record as it is stored, to the last nanosecond."""
+    """A commit as a record of a dump: exactly as it is stored, nanoseconds included."""
     return commit_id.encode(), Value(commit_id.encode(), raw)
 
 
 def branch_record(branch: Branch) -> tuple[bytes, Value]:
-    """A branch as a dump has it."""
+    """A branch as a record of a dump."""
     data = messages.BranchData(id=branch.name, commit_id=branch.commit_id)
     return branch.name.encode(), Value(branch.commit_id.encode(), messages.encode(data))
 
 
 def tag_record(tag: Tag) -> tuple[bytes, Value]:
-    """A tag as a dump has it."""
+    """A tag as a record of a dump."""
     return tag.name.encode(), Value(tag.commit_id.encode(), tag.encode())
 
 
@@ -92,7 +92,7 @@ class DumpFiles:
         self._rule = rule
 
     def write(self, entity: str, records: Iterable[tuple[bytes, Value]]) -> str:
-        """Write one kind of refs, its metarange last; gives the metarange's id.
+        """Write one kind of refs, its metarange last; returns the metarange's id.
 
         Args:
             entity: `commit`, `branch` or `tag`.
@@ -113,15 +113,15 @@ class DumpFiles:
         return self._put(write_table(rows, METARANGES, properties)).id
 
     def write_manifest(self, dump: RefsDump) -> None:
-        """Say which dump is the newest."""
+        """Write the manifest, which names the newest dump."""
         self._objects.put(MANIFEST_KEY, dump.manifest())
 
     def read(self, entity: str, metarange_id: str) -> Iterator[tuple[bytes, bytes]]:
-        """Key and record of each ref of one kind, verified.
+        """Keys and records of all refs of one kind, verified.
 
         Raises:
             NotFoundError: a file of the dump is not there.
-            FormatError: damaged, incomplete, or not such a dump.
+            FormatError: damaged, incomplete, or a dump of another kind.
         """
         for key, raw in self._records(entity, METARANGES, metarange_id, None):
             name = f"metarange {metarange_id} of a refs dump"
@@ -161,7 +161,7 @@ def _properties(entity: str) -> dict[str, str]:
 
 
 def _schema(kind: Descriptor) -> dict[str, Any]:
-    """A message's own description, as protobuf's JSON form of a DescriptorProto has it."""
+    """A message's descriptor, in the JSON form of a DescriptorProto."""
     shape: dict[str, Any] = {"name": kind.name, "field": [_field(field, kind) for field in kind.fields]}
     if kind.nested_types:
         shape["nestedType"] = [_schema(nested) for nested in kind.nested_types]

@@ -1,8 +1,8 @@
-"""Calls that dump refs to the storage namespace, and restore them into a bare repository.
+"""API calls that dump refs to the storage namespace, and restore them into a bare repository.
 
-A dump reads branches and tags before commits: commits are only ever added, so every head that it names is in
-it. A restore reads and checks all of a dump before it writes anything, then writes commits, tags and branches in this
-order; one that was interrupted may be repeated.
+A dump reads branches and tags before commits. Commits are only ever added, so it contains every head that it
+names. A restore reads and checks the whole dump before it writes anything, then writes commits, tags and
+branches, in this order; an interrupted one may be repeated.
 
 Source: lakeFS pkg/api/controller.go (DumpRefs, RestoreRefs, DumpSubmit, RestoreSubmit; behaviour only).
 """
@@ -23,38 +23,39 @@ from dredge.graveler.catalog.dump_files import (
     commit_record,
     tag_record,
 )
-from dredge.graveler.catalog.tasks import Status, TaskCalls
-from dredge.graveler.committed import Value
+from dredge.graveler.catalog.model import Namespaces, Refs
+from dredge.graveler.catalog.tasks import Status, Tasks
+from dredge.graveler.committed import SplitRule, Value
 from dredge.graveler.errors import BadRequestError, BranchExistsError, MissingError, TagExistsError
 from dredge.graveler.refs.commits import expected_id
 from dredge.graveler.refs.records import Branch, Commit, Repository, Tag, commit_key, new_staging_token
-from dredge.kv import PredicateFailedError
+from dredge.kv import PredicateFailedError, Store
 
 DUMP_PREFIX, RESTORE_PREFIX = "DR", "RR"
 
 
 class NotBareError(BadRequestError):
-    """Refs are restored into a repository that has some of its own."""
+    """Refs cannot be restored into a repository that has refs of its own."""
 
     default = "refs can only be restored into a bare repository: invalid value"
 
 
 class InvalidDumpError(BadRequestError):
-    """A dump that cannot be restored as it is."""
+    """The dump cannot be restored."""
 
     default = "invalid refs dump"
 
 
 @dataclass(frozen=True, slots=True)
 class RefsTask:
-    """How far an asynchronous dump or restore is.
+    """The progress of an asynchronous dump or restore.
 
     Args:
-        id: of the task.
-        done: it ended, well or with an error.
-        updated: aware UTC.
-        refs: of a dump that ended well.
-        error: why it failed.
+        id: id of the task.
+        done: whether it has ended, with or without an error.
+        updated: time of the last change, aware UTC.
+        refs: the result of a successful dump.
+        error: why it failed, if it did.
     """
 
     id: str
@@ -66,38 +67,53 @@ class RefsTask:
 
 @dataclass(frozen=True, slots=True)
 class _Refs:
-    """A dump's content; of commits the records by id."""
+    """The content of a dump; commit records by commit id."""
 
     commits: dict[str, bytes]
     tags: list[Tag]
     branches: list[Branch]
 
 
-class DumpCalls(TaskCalls):
-    """Dump and restore, at once or as tasks."""
+class DumpService:
+    """Dumps and restores refs, at once or as tasks.
+
+    Args:
+        kv: commit records as they are stored.
+        refs: records.
+        namespaces: where dumps are.
+        tasks: dumps and restores in the background.
+        rule: where ranges end.
+    """
+
+    def __init__(self, kv: Store, refs: Refs, namespaces: Namespaces, tasks: Tasks, rule: SplitRule) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
+        self._tasks = tasks
+        self._rule = rule
 
     def dump_refs(self, repository: str) -> RefsDump:
         """Write all commits, branches and tags to the namespace, and a manifest that names them."""
-        return self._dump(self._repositories.get(repository))
+        return self._dump(self._refs.repositories.get(repository))
 
     def restore_refs(self, repository: str, dump: RefsDump, *, force: bool = False) -> None:
-        """Make the commits, branches and tags of a dump in a bare repository.
+        """Restore the commits, branches and tags of a dump into a bare repository.
 
         Args:
             repository: its name; its namespace has the dump's files.
-            dump: what a dump answered.
+            dump: result of a dump.
             force: also in a read-only repository.
 
         Raises:
             NotBareError: 400.
             InvalidDumpError: 400, damaged, or a ref without its commit.
-            MissingError: 404, a file is not there.
+            MissingError: 404, a file of the dump is missing.
         """
-        self._restore(self._writable(repository, force), dump)
+        self._restore(self._refs.repositories.writable(repository, force), dump)
 
     def dump_submit(self, repository: str) -> str:
-        """Begin a dump; gives the task's id."""
-        found = self._repositories.get(repository)
+        """Begin a dump; returns the task's id."""
+        found = self._refs.repositories.get(repository)
         status = messages.RepositoryDumpStatus()
 
         def work() -> None:
@@ -106,16 +122,16 @@ class DumpCalls(TaskCalls):
             status.info.tags_meta_range_id = made.tags
             status.info.branches_meta_range_id = made.branches
 
-        return self._submit(found, status, DUMP_PREFIX, "dump_refs", work)
+        return self._tasks.submit(found, status, DUMP_PREFIX, "dump_refs", work)
 
     def dump_status(self, repository: str, task_id: str) -> RefsTask:
-        """How far a dump is.
+        """The progress of a dump.
 
         Raises:
             TaskNotFoundError: 404.
         """
-        found = self._repositories.get(repository)
-        status = self._known_tasks().get(found, task_id, DUMP_PREFIX, messages.RepositoryDumpStatus)
+        found = self._refs.repositories.get(repository)
+        status = self._tasks.get(found, task_id, DUMP_PREFIX, messages.RepositoryDumpStatus)
         answer = _refs_task(status)
         if not answer.done or answer.error is not None:
             return answer
@@ -124,26 +140,26 @@ class DumpCalls(TaskCalls):
         return replace(answer, refs=refs)
 
     def restore_submit(self, repository: str, dump: RefsDump, *, force: bool = False) -> str:
-        """Begin a restore; gives the task's id."""
-        found = self._writable(repository, force)
+        """Begin a restore; returns the task's id."""
+        found = self._refs.repositories.writable(repository, force)
         status = messages.RepositoryRestoreStatus()
-        return self._submit(found, status, RESTORE_PREFIX, "restore_refs", lambda: self._restore(found, dump))
+        return self._tasks.submit(
+            found, status, RESTORE_PREFIX, "restore_refs", lambda: self._restore(found, dump)
+        )
 
     def restore_status(self, repository: str, task_id: str) -> RefsTask:
-        """How far a restore is.
+        """The progress of a restore.
 
         Raises:
             TaskNotFoundError: 404.
         """
-        found = self._repositories.get(repository)
-        return _refs_task(
-            self._known_tasks().get(found, task_id, RESTORE_PREFIX, messages.RepositoryRestoreStatus)
-        )
+        found = self._refs.repositories.get(repository)
+        return _refs_task(self._tasks.get(found, task_id, RESTORE_PREFIX, messages.RepositoryRestoreStatus))
 
     def _dump(self, found: Repository) -> RefsDump:
         files = self._dump_files(found)
-        branches = files.write("branch", map(branch_record, self._branches.scan(found)))
-        tags = files.write("tag", map(tag_record, self._tags.scan(found)))
+        branches = files.write("branch", map(branch_record, self._refs.branches.scan(found)))
+        tags = files.write("tag", map(tag_record, self._refs.tags.scan(found)))
         commits = files.write("commit", self._commit_rows(found))
         dump = RefsDump(commits, tags, branches)
         files.write_manifest(dump)
@@ -157,11 +173,11 @@ class DumpCalls(TaskCalls):
                 self._kv.set_if(found.partition, commit_key(commit_id), raw, None)
         for tag in refs.tags:
             with suppress(TagExistsError):
-                self._tags.create(found, tag)
+                self._refs.tags.create(found, tag)
         for branch in refs.branches:
             with suppress(BranchExistsError):
-                self._branches.create(found, branch)
-        self._require_room(found, refs)  # somebody else may have restored another dump meanwhile
+                self._refs.branches.create(found, branch)
+        self._require_room(found, refs)  # another dump may have been restored meanwhile
 
     def _read_dump(self, found: Repository, dump: RefsDump) -> _Refs:
         files = self._dump_files(found)
@@ -186,9 +202,11 @@ class DumpCalls(TaskCalls):
         wanted_tags = {each.name: each.commit_id for each in refs.tags}
         wanted_branches = {each.name: each.commit_id for each in refs.branches}
         if (
-            any(each.id not in refs.commits for each in self._commits.all(found))
-            or any(wanted_tags.get(each.name) != each.commit_id for each in self._tags.scan(found))
-            or any(wanted_branches.get(each.name) != each.commit_id for each in self._branches.scan(found))
+            any(each.id not in refs.commits for each in self._refs.commits.all(found))
+            or any(wanted_tags.get(each.name) != each.commit_id for each in self._refs.tags.scan(found))
+            or any(
+                wanted_branches.get(each.name) != each.commit_id for each in self._refs.branches.scan(found)
+            )
         ):
             raise NotBareError
 
@@ -200,7 +218,7 @@ class DumpCalls(TaskCalls):
             yield commit_record(row.key.removeprefix(prefix).decode(), row.value)
 
     def _dump_files(self, found: Repository) -> DumpFiles:
-        return DumpFiles(self._namespace(found).objects, self._rule)
+        return DumpFiles(self._namespaces.of(found).objects, self._rule)
 
 
 def _refs_task(status: Status) -> RefsTask:
@@ -211,7 +229,7 @@ def _refs_task(status: Status) -> RefsTask:
 
 
 def _commit_id(raw: bytes) -> str:
-    """The id of a commit's record.
+    """The id of a commit record.
 
     Raises:
         InvalidDumpError: 400, the id is not the hash.
@@ -224,7 +242,7 @@ def _commit_id(raw: bytes) -> str:
 
 
 def _check_heads(commits: Container[str], tags: Iterable[Tag], branches: Iterable[Branch]) -> None:
-    """Refuse refs without their commit: a real server dies of such a branch (L41)."""
+    """Refuse refs whose commit is missing: a real server crashes on such a branch (L41)."""
     heads = [(tag.name, tag.commit_id) for tag in tags]
     heads += [(branch.name, branch.commit_id) for branch in branches]
     for name, commit_id in heads:

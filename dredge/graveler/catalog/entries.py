@@ -1,4 +1,4 @@
-"""Entries: from what a request says to what is kept, and back to what an answer shows."""
+"""Entries: from what a request contains to what is stored, and back to what a response shows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NO_URI = re.compile("[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
 
 
 def path_bytes(text: str) -> bytes:
-    """A path, prefix or offset as staging areas and ranges spell it."""
+    """A path, prefix or offset as staging areas and ranges hold it."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def path_text(path: bytes) -> str:
-    """A kept path as answers spell it; what is no UTF-8 survives the way there and back."""
+    """A stored path as the API spells it; `path_bytes` turns it back, even if it is not valid UTF-8."""
     return path.decode("utf-8", "surrogateescape")
 
 
@@ -31,13 +31,13 @@ def decode_entry(path: bytes, value: Value) -> Entry:
     """Read the entry of a path.
 
     Raises:
-        FormatError: it is none.
+        FormatError: the value is not an entry.
     """
     return Entry.decode(value.data, f"entry of {path!r}")
 
 
 def full_address(repository: Repository, entry: Entry) -> str:
-    """The URI of an entry's bytes, below the namespace as the repository spells it where it is inside."""
+    """The URI of an entry's bytes; inside the namespace it begins with the namespace as the repository spells it."""
     uri = repository.storage_namespace
     key = canonical_address(entry.address, entry.address_type, uri)
     if entry.address_type == AddressType.FULL or key is None:
@@ -46,7 +46,7 @@ def full_address(repository: Repository, entry: Entry) -> str:
 
 
 def object_stats(repository: Repository, path: str, entry: Entry) -> ObjectStats:
-    """What an answer shows of an entry."""
+    """What a response shows of an entry."""
     return ObjectStats(
         path=path,
         physical_address=full_address(repository, entry),
@@ -59,17 +59,17 @@ def object_stats(repository: Repository, path: str, entry: Entry) -> ObjectStats
 
 
 def prefix_stats(path: str) -> ObjectStats:
-    """What an answer shows of a common prefix."""
+    """What a response shows of a common prefix."""
     return ObjectStats(path=path, path_type="common_prefix")
 
 
 def address_to_keep(repository: Repository, address: str) -> tuple[str, AddressType]:
-    """How a given URI is kept: relative when it is below the namespace's `data/`, else full, as given.
+    """How the URI of an object is stored: relative if it is below the namespace's `data/`, else full, as given.
 
-    The comparison is on the text, as a server does it: `s3a://` is another place than `s3://` here.
+    As on a real server the strings are compared: `s3a://` and `s3://` are different places here.
 
     Raises:
-        InvalidValueError: 400, no URI.
+        InvalidValueError: 400, not a URI.
     """
     if "://" not in address or _NO_URI.search(address):
         raise InvalidValueError(f"could not parse URI {address!r}: invalid value")
@@ -88,10 +88,10 @@ def locate(
     """Find the store and the key of an entry's bytes.
 
     Args:
-        repository: whose entry it is.
+        repository: the repository of the entry.
         entry: the entry.
         objects: the repository's namespace.
-        open_folder: opens the folder of an address outside it.
+        open_folder: opens the folder of an address outside the namespace.
     """
     key = canonical_address(entry.address, entry.address_type, repository.storage_namespace)
     if key is not None:
@@ -101,5 +101,5 @@ def locate(
 
 
 def entry_time(now: datetime, mtime: datetime | None) -> datetime:
-    """The time an entry gets: the caller's, if there is one."""
+    """The time of a new entry: the caller's if given, else now."""
     return now if mtime is None else mtime.astimezone(UTC)

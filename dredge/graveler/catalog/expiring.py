@@ -1,4 +1,4 @@
-"""Records that are kept for a while only, and tell by their key when they were made."""
+"""Records that are kept for a limited time, and whose key says when they were made."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dredge.kv import PredicateFailedError, Store
 def expire_rows(
     kv: Store, partition: bytes, prefix: bytes, made_at: Callable[[str], datetime], before: datetime
 ) -> int:
-    """Remove the records below a prefix that were made before a moment; one whose time cannot be told stays.
+    """Remove the records below a prefix that were made before a time; one whose time cannot be read stays.
 
     Args:
         kv: the store.
-        partition: of the records.
-        prefix: of their keys.
-        made_at: tells the time from the rest of a key; raises FormatError when it cannot.
-        before: the moment.
+        partition: partition of the records.
+        prefix: prefix of their keys.
+        made_at: reads the time from the rest of a key; raises FormatError when it cannot.
+        before: aware UTC.
 
     Returns:
-        How many went.
+        Number of records removed.
     """
     removed = 0
     for row in kv.scan(partition, prefix):

@@ -1,25 +1,56 @@
-"""Calls that garbage collection makes."""
+"""API calls that garbage collection makes."""
 
 from __future__ import annotations
 
 from dredge.graveler import messages
 from dredge.graveler.catalog.copies import Copies
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus
-from dredge.graveler.catalog.tasks import TaskCalls
+from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.tasks import Tasks
 from dredge.graveler.catalog.uncommitted import Mark, PageFile, UncommittedPage
 from dredge.graveler.errors import RulesNotFoundError
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.retention.active import active_commits
 from dredge.graveler.retention.prepared import ADDRESSES_KEY, commits_csv, commits_key, uncommitted_key
 from dredge.graveler.retention.rules import Rules, delete_rules, read_rules, write_rules
+from dredge.graveler.staging.area import StagingAreas
 from dredge.graveler.xid import new_descending_xid, new_xid
 
 OPERATION = "gc_prepare_commits"
 _TASK_PREFIX = "GCPC"
 
 
-class GarbageCalls(TaskCalls):
-    """Rules, active commits, uncommitted addresses."""
+class GarbageService:
+    """Keeps the rules, and prepares a run: active commits, uncommitted addresses.
+
+    Args:
+        refs: records.
+        areas: staged entries.
+        namespaces: where rules and prepared files are.
+        copies: tracked copies (profile `design`).
+        tasks: preparations in the background.
+        clock: the time of a run.
+        settings: limits and defects of a prepare run.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        areas: StagingAreas,
+        namespaces: Namespaces,
+        copies: Copies,
+        tasks: Tasks,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._refs = refs
+        self._areas = areas
+        self._namespaces = namespaces
+        self._copies = copies
+        self._tasks = tasks
+        self._clock = clock
+        self._settings = settings
 
     def get_gc_rules(self, repository: str) -> Rules:
         """Read the rules.
@@ -27,15 +58,15 @@ class GarbageCalls(TaskCalls):
         Raises:
             RulesNotFoundError: 404.
         """
-        return read_rules(self._namespace(self._repositories.get(repository)).objects)
+        return read_rules(self._namespaces.of(self._refs.repositories.get(repository)).objects)
 
     def set_gc_rules(self, repository: str, rules: Rules) -> None:
         """Replace the rules."""
-        write_rules(self._namespace(self._writable(repository)).objects, rules)
+        write_rules(self._namespaces.of(self._refs.repositories.writable(repository)).objects, rules)
 
     def delete_gc_rules(self, repository: str) -> None:
         """Remove the rules (an empty file stays)."""
-        delete_rules(self._namespace(self._writable(repository)).objects)
+        delete_rules(self._namespaces.of(self._refs.repositories.writable(repository)).objects)
 
     def prepare_commits(self, repository: str) -> PreparedCommits:
         """Write the active commits to a CSV.
@@ -44,15 +75,15 @@ class GarbageCalls(TaskCalls):
             RulesNotFoundError: 404 with the text `get gc rules: not found`.
             CommitNotFoundError: 404, a branch's head has no record.
         """
-        return self._prepare_commits(self._writable(repository))
+        return self._prepare_commits(self._refs.repositories.writable(repository))
 
     def prepare_commits_async(self, repository: str) -> str:
-        """Begin the same in the background, rules or not.
+        """Begin the same in the background, whether or not there are rules.
 
         Returns:
             Task id, `GCPC` and 20 characters.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         status = messages.GarbageCollectionPrepareStatus()
 
         def work() -> None:
@@ -61,24 +92,22 @@ class GarbageCalls(TaskCalls):
             status.info.gc_commits_location = result.commits_location
             status.info.gc_addresses_location = result.addresses_location
 
-        return self._submit(found, status, _TASK_PREFIX, OPERATION, work)
+        return self._tasks.submit(found, status, _TASK_PREFIX, OPERATION, work)
 
     def prepare_commits_status(self, repository: str, task_id: str) -> PrepareStatus:
-        """How far a task is.
+        """The progress of `prepare_commits_async`.
 
         Raises:
             TaskNotFoundError: 404, never made or older than 24 h.
         """
-        found = self._repositories.get(repository)
-        status = self._known_tasks().get(
-            found, task_id, _TASK_PREFIX, messages.GarbageCollectionPrepareStatus
-        )
+        found = self._refs.repositories.get(repository)
+        status = self._tasks.get(found, task_id, _TASK_PREFIX, messages.GarbageCollectionPrepareStatus)
         task, info = status.task, status.info
         updated = messages.from_timestamp(task.updated_at)
         result = None
         if task.done and not task.error_msg:
             result = PreparedCommits(info.run_id, info.gc_commits_location, info.gc_addresses_location)
-        return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None, task.status_code)
+        return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None)
 
     def prepare_uncommitted(
         self, repository: str, continuation_token: str | None = None
@@ -93,46 +122,46 @@ class GarbageCalls(TaskCalls):
             ContinuationTokenError: 400.
             CommitNotFoundError: 404, a branch's head has no record.
         """
-        found = self._writable(repository)
-        objects = self._namespace(found).objects
-        mark = Mark(new_descending_xid(self.clock()))
+        found = self._refs.repositories.writable(repository)
+        objects = self._namespaces.of(found).objects
+        mark = Mark(new_descending_xid(self._clock()))
         if continuation_token:
             mark = Mark.decode(continuation_token)
         folder = uncommitted_key(mark.run_id)
         location = f"{found.storage_namespace.rstrip('/')}/{folder}"
-        if continuation_token and self.settings.defect("repeated_token"):
-            objects.put(folder + new_xid(self.clock()), PageFile(1).finish())
+        if continuation_token and self._settings.defect("repeated_token"):
+            objects.put(folder + new_xid(self._clock()), PageFile(1).finish())
             return PreparedUncommitted(mark.run_id, location, continuation_token)
         page = UncommittedPage(
-            self._branches,
-            self._commits,
+            self._refs.branches,
+            self._refs.commits,
             self._areas,
-            self._namespace(found).ranges,
-            Copies(self._kv),
+            self._namespaces.of(found).ranges,
+            self._copies,
             found,
-            self.clock,
-            self.settings,
+            self._clock,
+            self._settings,
         ).write(mark)
         following = None if page.next is None else page.next.encode()
         if page.data is None:
             return PreparedUncommitted(mark.run_id, "", following)
-        if not self.settings.defect("page_missing"):
-            objects.put(folder + new_xid(self.clock()), page.data)
+        if not self._settings.defect("page_missing"):
+            objects.put(folder + new_xid(self._clock()), page.data)
         return PreparedUncommitted(mark.run_id, location, following)
 
     def _prepare_commits(self, repository: Repository) -> PreparedCommits:
-        objects = self._namespace(repository).objects
+        objects = self._namespaces.of(repository).objects
         try:
             rules = read_rules(objects)
         except RulesNotFoundError:
             raise RulesNotFoundError("get gc rules: not found") from None
-        now = self.clock()
+        now = self._clock()
         active = active_commits(
-            self._commits.all(repository),
-            self._branches.scan(repository),
+            self._refs.commits.all(repository),
+            self._refs.branches.scan(repository),
             rules,
             now,
-            early_stop=self.settings.defect("active_walk_early_stop"),
+            early_stop=self._settings.defect("active_walk_early_stop"),
         )
         run_id = new_descending_xid(now)
         objects.put(commits_key(run_id), commits_csv(active.values()))

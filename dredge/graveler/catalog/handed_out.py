@@ -2,12 +2,11 @@
 
     <repository partition>   link-addresses/<signed address>   LinkAddressData
 
-A record is there from handing out until linking: whoever removes it may link, and nobody else. The time is
-the xid's inside the address, as in profile `lakefs`, so an address that was never linked needs no clock but
-that of the server that looks. Records that are too old to link are removed by a scan.
+A record exists from handing out until linking: whoever removes it may link, and nobody else. As in profile
+`lakefs` the age of an address is that of its xid, so only the clock of the server that checks it matters. A
+scan removes records that are too old to link.
 
-Source: design "Uncommitted garbage collector", [Get/Link]PhysicalAddress; the message is that of servers
-before 1.0.
+Source: design "Uncommitted garbage collector", [Get/Link]PhysicalAddress; the message of servers before 1.0.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ class HandedOut:
     """The tracked addresses of all repositories.
 
     Args:
-        kv: where they are.
+        kv: holds the records.
     """
 
     def __init__(self, kv: Store) -> None:
         self._kv = kv
 
     def track(self, repository: Repository, signed: str) -> None:
-        """Write down a signed address before anybody gets it."""
+        """Record a signed address before it is handed out."""
         self._kv.set(repository.partition, _key(signed), _value(signed))
 
     def consume(self, repository: Repository, signed: str) -> None:
-        """Use an address up; of several calls at once one succeeds.
+        """Use up an address; of several concurrent calls one succeeds.
 
         Raises:
-            LinkAddressError: 400, it was used, or it expired, or it was never handed out.
+            LinkAddressError: 400, the address has been used, has expired, or was never handed out.
         """
         try:
             self._kv.delete_if(repository.partition, _key(signed), _value(signed))
@@ -50,10 +49,10 @@ class HandedOut:
             raise LinkAddressError("link address not found: link address invalid") from None
 
     def expire(self, repository: Repository, before: datetime) -> int:
-        """Remove addresses handed out before a moment; one whose time cannot be told stays.
+        """Remove addresses handed out before a time; one whose time cannot be read stays.
 
         Returns:
-            How many went.
+            Number of records removed.
         """
         return expire_rows(self._kv, repository.partition, PREFIX, handed_out_at, before)
 

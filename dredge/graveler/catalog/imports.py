@@ -1,9 +1,9 @@
-"""Imports: objects that lie elsewhere become a commit, where they lie.
+"""Imports: a commit is made of objects that stay where they are, outside the repository.
 
     status record → sources listed → ranges and metarange → commit on the branch → status completed
 
-No byte is copied: entries have the full address of what they were made from. A folder that is imported
-replaces the folder on the branch; everything else stays as it is.
+Nothing is copied: entries have the full addresses of the objects. An imported folder replaces the folder on
+the branch; everything else stays as it is.
 
 Source: lakeFS pkg/catalog/catalog.go (Import, importAsync), pkg/catalog/import.go.
 """
@@ -19,10 +19,12 @@ from typing import Literal
 from dredge.errors import DredgeError
 from dredge.graveler import messages
 from dredge.graveler.addresses import AddressType
-from dredge.graveler.catalog.core import CatalogCore, CommitWords
+from dredge.graveler.catalog.background import Background
+from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
 from dredge.graveler.catalog.merges import STRATEGY_KEY
-from dredge.graveler.committed import Entry, Strategy, Value
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
+from dredge.graveler.committed import Entry, SplitRule, Strategy, Value
 from dredge.graveler.committed.replace import replace_below
 from dredge.graveler.errors import (
     InvalidValueError,
@@ -32,7 +34,7 @@ from dredge.graveler.errors import (
 )
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.xid import new_xid
-from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.storage import ObjectReader
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class ImportPath:
 
 @dataclass(frozen=True, slots=True)
 class ImportStatus:
-    """How far an import is. A completed one has a commit; one with an error has none and never will."""
+    """The progress of an import. A completed one has a commit; a failed one has an error and no commit."""
 
     id: str
     completed: bool
@@ -73,7 +75,7 @@ class ImportStatus:
 
 
 class ImportCanceledError(MergeConflictError):
-    """Somebody cancelled the import while it ran."""
+    """The import was cancelled while it ran."""
 
     default = CANCELED
 
@@ -84,8 +86,36 @@ class ImportCompletedError(NotUniqueError):
     default = "conflict found"
 
 
-class ImportCalls(CatalogCore):
-    """Start, watch, cancel."""
+class ImportService:
+    """Starts, watches and cancels imports.
+
+    Args:
+        kv: status records.
+        refs: records of repositories, branches and commits.
+        namespaces: committed entries.
+        commit_writer: writes commits.
+        rule: where ranges end.
+        background: runs the imports.
+        clock: the time in status records.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        refs: Refs,
+        namespaces: Namespaces,
+        commit_writer: CommitWriter,
+        rule: SplitRule,
+        background: Background,
+        clock: Clock,
+    ) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
+        self._commit_writer = commit_writer
+        self._rule = rule
+        self._background = background
+        self._clock = clock
 
     def import_start(
         self,
@@ -103,59 +133,56 @@ class ImportCalls(CatalogCore):
 
         Args:
             repository: its name.
-            branch: takes the commit; nothing may be uncommitted on it when the import ends.
-            paths: what to import; a path that comes from two sources is the later one's.
+            branch: branch to commit to; it must have no uncommitted changes when the import ends.
+            paths: what to import; of two sources for one path the later one wins.
             open_source: gives a reader for a folder URI.
-            committer: who.
-            message: why; "" gives a sentence of its own.
-            metadata: kept with the commit.
+            committer: name of the user.
+            message: commit message; "" for a generated one.
+            metadata: user metadata.
             force: also in a read-only repository.
 
         Returns:
             Id of the import.
 
         Raises:
-            InvalidValueError: 400; a source is in the namespace of a repository, or holds it. A real server
-                looks at the same repository only; but collecting another one's garbage would delete what
-                was imported from it.
+            InvalidValueError: 400; a source is inside the namespace of a repository, or contains it. A real
+                server checks only the same repository; but a collection of another one's garbage would
+                delete what was imported from it.
             ProtectedBranchError: 403.
         """
-        found = self._writable(repository, force)
-        self._branches.current(found, branch)
-        self._protection.require_committable(found, branch)
-        others = [each for each in self._repositories.listed("") if each.name != found.name]
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.branches.current(found, branch)
+        self._refs.protection.require_committable(found, branch)
+        others = [each for each in self._refs.repositories.listed("") if each.name != found.name]
         for each in paths:
             for owner in (found, *others):
                 _check(owner, each)
-        words = CommitWords(
+        info = CommitInfo(
             committer,
             message or DEFAULT_MESSAGE,
             {**(metadata or {}), STRATEGY_KEY: Strategy.SOURCE_WINS.value},
         )
-        status = messages.ImportStatusData(id=new_xid(self.clock()))
+        status = messages.ImportStatusData(id=new_xid(self._clock()))
         self._put_status(found, status)
 
         def work() -> None:
             try:
-                self._import(found, branch, paths, open_source, words, status)
+                self._import(found, branch, paths, open_source, info, status)
             except Exception as error:
                 log.warning("import %s of %s failed: %s", status.id, found.name, error)
                 status.error = str(error) if isinstance(error, DredgeError) else "internal error"
                 self._put_status(found, status)
 
-        if self.settings.background:
-            self._start(work)
-        else:
-            work()
+        self._background.start(work)
         return status.id
 
     def import_status(self, repository: str, import_id: str) -> ImportStatus:
-        """How far an import is.
+        """The progress of an import.
 
         Raises:
             TaskNotFoundError: 404.
         """
-        status, _ = self._status(self._repositories.get(repository), import_id)
+        status, _ = self._status(self._refs.repositories.get(repository), import_id)
         commit = None
         if status.HasField("commit"):
             commit = Commit.decode(messages.encode(status.commit))
@@ -170,19 +197,19 @@ class ImportCalls(CatalogCore):
         )
 
     def import_cancel(self, repository: str, import_id: str) -> None:
-        """Ask an import to end without a commit.
+        """Cancel an import: it will end without a commit.
 
         Raises:
             TaskNotFoundError: 404.
             ImportCompletedError: 409.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         while True:
             status, raw = self._status(found, import_id)
             if status.completed:
                 raise ImportCompletedError
             status.error = CANCELED
-            status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+            status.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
             try:
                 self._kv.set_if(found.partition, _key(import_id), messages.encode(status), raw)
             except PredicateFailedError:
@@ -195,7 +222,7 @@ class ImportCalls(CatalogCore):
         branch: str,
         paths: Sequence[ImportPath],
         open_source: OpenSource,
-        words: CommitWords,
+        info: CommitInfo,
         status: messages.ImportStatusData,
     ) -> None:
         records: dict[bytes, Value] = {}
@@ -203,45 +230,44 @@ class ImportCalls(CatalogCore):
             for path, entry in _entries(each, open_source):
                 records[path_bytes(path)] = entry.value()
                 if len(records) % _PROGRESS_EVERY == 0:
-                    self._go_on(repository, status, len(records))
-        self._go_on(repository, status, len(records))
+                    self._record_progress(repository, status, len(records))
+        self._record_progress(repository, status, len(records))
         ordered = sorted(records.items())
         replaced = [_folder(each.destination).encode() for each in paths if each.type == "common_prefix"]
 
         def build(head: str) -> Commit:
-            parent = self._commits.get(repository, head)
-            ranges = self._namespace(repository).ranges
+            parent = self._refs.commits.get(repository, head)
+            ranges = self._namespaces.of(repository).ranges
             made = replace_below(ranges, parent.metarange_id, replaced, ordered, self._rule)
-            self._go_on(repository, status, len(ordered))
-            return self._add_commit(repository, words, made.id, (parent,))
+            self._record_progress(repository, status, len(ordered))
+            return self._commit_writer.add(repository, info, made.id, (parent,))
 
-        done = self._protocol.commit_tree(
-            repository, branch, build, lambda present: self._is_dirty(repository, present)
-        )
-        self._dropper.queue(done.dropped)
+        commit = self._commit_writer.commit_tree(repository, branch, build)
         status.completed = True
-        status.metarange_id = done.commit.metarange_id
-        status.commit.ParseFromString(done.commit.encode())
+        status.metarange_id = commit.metarange_id
+        status.commit.ParseFromString(commit.encode())
         self._put_status(repository, status)
 
-    def _go_on(self, repository: Repository, status: messages.ImportStatusData, progress: int) -> None:
-        """Write down the progress, unless somebody cancelled.
+    def _record_progress(
+        self, repository: Repository, status: messages.ImportStatusData, progress: int
+    ) -> None:
+        """Record the progress, unless the import has been cancelled.
 
         Raises:
-            ImportCanceledError: somebody did.
+            ImportCanceledError: it has been cancelled.
         """
         before, raw = self._status(repository, status.id)
         if before.error:
             raise ImportCanceledError
         status.progress = progress
-        status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+        status.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
         try:
             self._kv.set_if(repository.partition, _key(status.id), messages.encode(status), raw)
         except PredicateFailedError:
             raise ImportCanceledError from None
 
     def _put_status(self, repository: Repository, status: messages.ImportStatusData) -> None:
-        status.updated_at.CopyFrom(messages.to_timestamp(self.clock()))
+        status.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
         self._kv.set(repository.partition, _key(status.id), messages.encode(status))
 
     def _status(self, repository: Repository, import_id: str) -> tuple[messages.ImportStatusData, bytes]:
@@ -253,10 +279,10 @@ class ImportCalls(CatalogCore):
 
 
 def _check(repository: Repository, source: ImportPath) -> None:
-    """Refuse what would make a repository's files into content, its own or another one's."""
+    """Refuse a source that would make files of a repository, of this or another one, content of the branch."""
     namespace = repository.storage_namespace.rstrip("/") + "/"
     if "://" not in source.path:
-        raise InvalidValueError(f"import path {source.path!r} is no URI: invalid import source")
+        raise InvalidValueError(f"import path {source.path!r} is not a URI: invalid import source")
     if source.path.startswith(namespace) or source.path == namespace[:-1]:
         raise InvalidValueError(
             f"import path ({source.path}) in repository namespace ({repository.storage_namespace}) is "
@@ -272,7 +298,7 @@ def _check(repository: Repository, source: ImportPath) -> None:
 
 
 def _entries(source: ImportPath, open_source: OpenSource) -> Iterator[tuple[str, Entry]]:
-    """The entries of a source, by path on the branch. What looks like a folder's marker is no object."""
+    """Paths on the branch and entries of a source. Markers of folders (`dir/`) are left out."""
     folder, _, rest = source.path.rpartition("/")
     reader = open_source(folder)
     if source.type == "object":
@@ -298,7 +324,7 @@ def _entry(address: str, size: int, etag: str | None, last_modified: datetime) -
 
 
 def _folder(destination: str) -> str:
-    """A destination as the beginning of paths: `dir` means `dir/`, never `directory`."""
+    """A destination as a prefix of paths: `dir` means `dir/` and does not match `directory`."""
     return f"{destination}/" if destination and not destination.endswith("/") else destination
 
 

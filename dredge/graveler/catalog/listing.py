@@ -15,15 +15,15 @@ from dredge.graveler.catalog.results import Page
 def list_page[T](
     seek: Callable[[bytes], Iterator[tuple[bytes, T]]], prefix: str, delimiter: str, after: str, amount: int
 ) -> Page[tuple[str, T | None]]:
-    """Cut one page off a listing.
+    """One page of a listing.
 
     Args:
-        seek: (path, thing) in path order, from a path on.
+        seek: gives (path, item) pairs in path order, from a path on.
         prefix: only paths that begin with it.
-        delimiter: paths that hold it after the prefix are folded: all that share the part up to it are one
-            result, with None for the thing. "" folds nothing.
-        after: last result of the page before.
-        amount: results wanted.
+        delimiter: paths that contain it after the prefix are folded: all that are equal up to it become one
+            result, with None as the item. "" folds nothing.
+        after: last result of the previous page.
+        amount: maximum number of results.
     """
     folded = fold(seek, path_bytes(prefix), path_bytes(delimiter), path_bytes(after))
     items = ((path_text(path), thing) for path, thing in folded)
@@ -33,7 +33,7 @@ def list_page[T](
 def fold[T](
     seek: Callable[[bytes], Iterator[tuple[bytes, T]]], prefix: bytes, delimiter: bytes, after: bytes
 ) -> Iterator[tuple[bytes, T | None]]:
-    """Yield the results of a listing; what lies behind a folded prefix is skipped by seeking, not read."""
+    """Yield the results of a listing; paths below a folded prefix are skipped by seeking, not read."""
     start: bytes | None = max(prefix, after)
     while start is not None:
         found, start = seek(start), None
@@ -53,6 +53,6 @@ def fold[T](
 
 
 def _behind(prefix: bytes) -> bytes | None:
-    """The first path after all that begin with a prefix; None when there can be none."""
+    """The first path after all that begin with a prefix; None when there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

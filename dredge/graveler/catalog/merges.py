@@ -1,15 +1,16 @@
-"""Calls that bring changes of one line to another, and comparisons of commits."""
+"""API calls that bring changes from one branch to another, and that compare commits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from dredge.graveler import committed
-from dredge.graveler.catalog.core import CatalogCore, CommitWords
+from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.diffs import Changed, committed_diffs, diff_page
+from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.results import CommitOverrides, Diff, MergeBase, Page
-from dredge.graveler.committed import Strategy
+from dredge.graveler.committed import SplitRule, Strategy
 from dredge.graveler.errors import (
     InvalidValueError,
     MergeConflictError,
@@ -25,8 +26,23 @@ STRATEGY_KEY = ".lakefs.merge.strategy"
 _STRATEGIES = {"": Strategy.DEFAULT} | {strategy.value: strategy for strategy in Strategy}
 
 
-class MergeCalls(CatalogCore):
-    """Merge, revert, cherry-pick, diff. All need a branch without uncommitted changes."""
+class MergeService:
+    """Merges, reverts, cherry-picks: all need a branch without uncommitted changes. Compares refs.
+
+    Args:
+        refs: records.
+        namespaces: committed entries.
+        commit_writer: writes commits.
+        rule: where ranges end.
+    """
+
+    def __init__(
+        self, refs: Refs, namespaces: Namespaces, commit_writer: CommitWriter, rule: SplitRule
+    ) -> None:
+        self._refs = refs
+        self._namespaces = namespaces
+        self._commit_writer = commit_writer
+        self._rule = rule
 
     def merge(
         self,
@@ -48,9 +64,9 @@ class MergeCalls(CatalogCore):
             repository: its name.
             source: ref expression.
             destination: branch.
-            committer: who.
-            message: "" for a generated one.
-            metadata: kept with the commit, beside the strategy.
+            committer: name of the user.
+            message: commit message; "" for a generated one.
+            metadata: user metadata; the strategy is added to it.
             strategy: "" (conflicts fail), "dest-wins" or "source-wins".
             squash: record the destination as the only parent.
             allow_empty: merge also when nothing changes.
@@ -61,34 +77,34 @@ class MergeCalls(CatalogCore):
             DirtyBranchError: 400.
             NoChangesError: 400.
         """
-        found = self._writable(repository, force)
+        found = self._refs.repositories.writable(repository, force)
         if strategy not in _STRATEGIES:
             raise InvalidValueError(f"unknown merge strategy {strategy!r}: invalid value")
         chosen = _STRATEGIES[strategy]
-        head = self._resolver.commit(found, source)
-        words = CommitWords(
+        head = self._refs.resolver.commit(found, source)
+        info = CommitInfo(
             committer,
             message or f"Merge '{source}' into '{destination}'",
             {**(metadata or {}), STRATEGY_KEY: chosen.value},
         )
 
         def build(destination_head: str) -> Commit:
-            target = self._commits.get(found, destination_head)
+            target = self._refs.commits.get(found, destination_head)
             base = self._base(found, head.id, target.id)
             merged = self._merge_trees(
                 found, base.metarange_id, head.metarange_id, target.metarange_id, chosen
             )
             if merged == target.metarange_id and not allow_empty:
                 raise NoChangesError("merge: no changes")
-            return self._add_commit(found, words, merged, (target,) if squash else (target, head))
+            return self._commit_writer.add(found, info, merged, (target,) if squash else (target, head))
 
-        return self._commit_clean(found, destination, build)
+        return self._commit_writer.commit_tree(found, destination, build)
 
     def find_merge_base(self, repository: str, source: str, destination: str) -> MergeBase:
-        """Where a source ref and a destination branch parted."""
-        found = self._repositories.get(repository)
-        left = self._resolver.commit(found, source)
-        right = self._resolver.commit(found, destination)
+        """The merge base of a source ref and a destination branch."""
+        found = self._refs.repositories.get(repository)
+        left = self._refs.resolver.commit(found, source)
+        right = self._refs.resolver.commit(found, destination)
         return MergeBase(left.id, right.id, self._base(found, left.id, right.id).id)
 
     def revert(
@@ -103,38 +119,38 @@ class MergeCalls(CatalogCore):
         allow_empty: bool = False,
         force: bool = False,
     ) -> Commit:
-        """Commit the opposite of a commit.
+        """Commit the inverse of a commit.
 
         Args:
             repository: its name.
-            branch: where.
-            ref: the commit to undo.
-            committer: who.
-            parent_number: towards which parent, counted from 1; needed for merges, 0 otherwise.
+            branch: branch to commit to.
+            ref: the commit to revert.
+            committer: name of the user.
+            parent_number: parent to revert to, counted from 1; required for merges, else 0.
             overrides: message and metadata instead of the generated ones.
             allow_empty: commit also when nothing changes.
             force: also in a read-only repository.
 
         Raises:
-            RevertParentError: 409, a merge and no parent number.
+            RevertParentError: 409, a merge without a parent number.
             MergeConflictError: 409.
         """
-        found = self._writable(repository, force)
-        self._protection.require_committable(found, branch)
-        commit = self._resolver.commit(found, ref)
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_committable(found, branch)
+        commit = self._refs.resolver.commit(found, ref)
         if parent_number <= 0 and len(commit.parents) > 1:
             raise RevertParentError
         parent = self._parent(found, commit, max(parent_number, 1))
-        words = _overridden(CommitWords(committer, f"Revert {commit.id}", {}), overrides)
+        info = _overridden(CommitInfo(committer, f"Revert {commit.id}", {}), overrides)
 
         def build(head: str) -> Commit:
-            target = self._commits.get(found, head)
+            target = self._refs.commits.get(found, head)
             reverted = self._merge_trees(found, commit.metarange_id, parent.metarange_id, target.metarange_id)
             if reverted == target.metarange_id and not allow_empty:
                 raise NoChangesError("revert: no changes")
-            return self._add_commit(found, words, reverted, (target,))
+            return self._commit_writer.add(found, info, reverted, (target,))
 
-        return self._commit_clean(found, branch, build)
+        return self._commit_writer.commit_tree(found, branch, build)
 
     def cherry_pick(
         self,
@@ -147,29 +163,29 @@ class MergeCalls(CatalogCore):
         overrides: CommitOverrides | None = None,
         force: bool = False,
     ) -> Commit:
-        """Commit a copy of a commit's changes on a branch.
+        """Commit the changes of a commit to another branch.
 
         Raises:
-            ParentNumberError: 400, a merge and no parent number, or no such parent.
+            ParentNumberError: 400, a merge without a parent number, or no such parent.
             MergeConflictError: 409.
         """
-        found = self._writable(repository, force)
-        self._protection.require_committable(found, branch)
-        commit = self._resolver.commit(found, ref)
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_committable(found, branch)
+        commit = self._refs.resolver.commit(found, ref)
         if parent_number is None and len(commit.parents) > 1:
             raise ParentNumberError("must specify 1-based parent number for cherry-picking merge commit")
         parent = self._parent(found, commit, 1 if parent_number is None else parent_number)
         origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
-        words = _overridden(CommitWords(committer, commit.message, {**commit.metadata, **origin}), overrides)
+        info = _overridden(CommitInfo(committer, commit.message, {**commit.metadata, **origin}), overrides)
 
         def build(head: str) -> Commit:
-            target = self._commits.get(found, head)
+            target = self._refs.commits.get(found, head)
             picked = self._merge_trees(found, parent.metarange_id, commit.metarange_id, target.metarange_id)
             if picked == target.metarange_id:
                 raise NoChangesError("cherry-pick: no changes")
-            return self._add_commit(found, words, picked, (target,))
+            return self._commit_writer.add(found, info, picked, (target,))
 
-        return self._commit_clean(found, branch, build)
+        return self._commit_writer.commit_tree(found, branch, build)
 
     def diff_refs(
         self,
@@ -183,23 +199,23 @@ class MergeCalls(CatalogCore):
         after: str = "",
         amount: int = 100,
     ) -> Page[Diff]:
-        """What changed from `left` to `right`.
+        """The changes from `left` to `right`.
 
         Args:
             repository: its name.
             left: ref expression.
             right: ref expression.
-            two_dot: compare the two directly; otherwise `right` with its merge base with `left`, paths that
-                changed on both sides being conflicts.
+            two_dot: compare the two directly; otherwise compare `right` with the merge base of both, where
+                paths that changed on both sides are conflicts.
             prefix: only paths that begin with it.
             delimiter: fold paths after it into one `prefix_changed`.
-            after: last path of the page before.
-            amount: results a page, at most 1000.
+            after: last path of the previous page.
+            amount: maximum number of results, at most 1000.
         """
-        found = self._repositories.get(repository)
-        ranges = self._namespace(found).ranges
-        from_commit = self._resolver.commit(found, left)
-        to_commit = self._resolver.commit(found, right)
+        found = self._refs.repositories.get(repository)
+        ranges = self._namespaces.of(found).ranges
+        from_commit = self._refs.resolver.commit(found, left)
+        to_commit = self._refs.resolver.commit(found, right)
 
         def seek(start: bytes) -> Iterator[tuple[bytes, Changed]]:
             if two_dot:
@@ -214,7 +230,7 @@ class MergeCalls(CatalogCore):
         return diff_page(seek, prefix, delimiter, after, amount)
 
     def _base(self, repository: Repository, left: str, right: str) -> Commit:
-        base = merge_base(partial(self._commits.get, repository), left, right)
+        base = merge_base(partial(self._refs.commits.get, repository), left, right)
         if base is None:
             raise NoMergeBaseError
         return base
@@ -222,7 +238,7 @@ class MergeCalls(CatalogCore):
     def _parent(self, repository: Repository, commit: Commit, number: int) -> Commit:
         if not 1 <= number <= len(commit.parents):
             raise ParentNumberError
-        return self._commits.get(repository, commit.parents[number - 1])
+        return self._refs.commits.get(repository, commit.parents[number - 1])
 
     def _merge_trees(
         self,
@@ -232,26 +248,18 @@ class MergeCalls(CatalogCore):
         destination: str,
         strategy: Strategy = Strategy.DEFAULT,
     ) -> str:
-        ranges = self._namespace(repository).ranges
+        ranges = self._namespaces.of(repository).ranges
         try:
             return committed.merge(ranges, base, source, destination, strategy, self._rule)
         except committed.MergeConflictError:
             raise MergeConflictError from None
 
-    def _commit_clean(self, repository: Repository, branch: str, build: Callable[[str], Commit]) -> Commit:
-        """Commit on a branch that must have nothing uncommitted."""
-        done = self._protocol.commit_tree(
-            repository, branch, build, lambda present: self._is_dirty(repository, present)
-        )
-        self._dropper.queue(done.dropped)
-        return done.commit
 
-
-def _overridden(words: CommitWords, overrides: CommitOverrides | None) -> CommitWords:
+def _overridden(info: CommitInfo, overrides: CommitOverrides | None) -> CommitInfo:
     if overrides is None:
-        return words
-    return CommitWords(
-        words.committer,
-        words.message if overrides.message is None else overrides.message,
-        words.metadata if overrides.metadata is None else overrides.metadata,
+        return info
+    return CommitInfo(
+        info.committer,
+        info.message if overrides.message is None else overrides.message,
+        info.metadata if overrides.metadata is None else overrides.metadata,
     )

@@ -1,9 +1,9 @@
-"""Calls for objects that come in parts.
+"""API calls for objects that are uploaded in parts.
 
-What is known of an upload is one record under `multiparts/<upload id>`, as a real server keeps it, with two
-fields of our own: which repository and branch it is for. The parts are the store's own (see
-`dredge.storage.uploads`). Order of completion: the object, then the staged entry, then the record goes; a
-process that dies between leaves an object that nothing references and a record that names no upload any more.
+An upload has one record under `multiparts/<upload id>`, as on a real server, with two more fields: its
+repository and its branch. The object store keeps the parts (see `dredge.storage.uploads`). On completion the
+object is made, then the entry is staged, then the record is removed; a process that dies in between leaves an
+object that nothing references, and a record of an upload that no longer exists.
 
 Source: lakeFS pkg/gateway/multipart (tracker.go), pkg/gateway/operations/postobject.go.
 """
@@ -16,21 +16,24 @@ from datetime import datetime
 
 from dredge.errors import NotFoundError
 from dredge.graveler import messages
-from dredge.graveler.catalog.addresses import AddressCalls
+from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.entries import object_stats
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.slices import PathProvider
+from dredge.graveler.catalog.staged_writes import StagedWrites
 from dredge.graveler.committed import Entry
 from dredge.graveler.errors import MissingError, PreconditionError
 from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Repository
-from dredge.kv import KeyNotFoundError
+from dredge.kv import KeyNotFoundError, Store
 from dredge.storage.uploads import Part, Uploads, open_uploads
 
 PARTITION = b"multiparts"
 
 
 class UploadNotFoundError(MissingError):
-    """No such multipart upload of this path: never begun, completed or aborted."""
+    """No such multipart upload of this path: never begun, or completed or aborted."""
 
     default = "multipart upload not found"
 
@@ -40,9 +43,9 @@ class MultipartUpload:
     """An open upload.
 
     Attributes:
-        upload_id: the store's.
-        branch: where it shall become visible; "" when another server began it.
-        path: as what.
+        upload_id: id given by the object store.
+        branch: branch of the object to be; "" when a real server began the upload.
+        path: path of the object to be.
         begun: aware UTC.
     """
 
@@ -52,8 +55,36 @@ class MultipartUpload:
     begun: datetime
 
 
-class MultipartCalls(AddressCalls):
-    """Begin, write parts, complete, abort, list."""
+class MultipartService:
+    """Begins, completes, aborts and lists uploads in parts.
+
+    Args:
+        kv: records of uploads.
+        refs: records of repositories and branches.
+        namespaces: where the parts are.
+        contents: what paths hold.
+        writes: stages entries.
+        paths: names of new objects.
+        clock: the time an upload began.
+    """
+
+    def __init__(
+        self,
+        kv: Store,
+        refs: Refs,
+        namespaces: Namespaces,
+        contents: Contents,
+        writes: StagedWrites,
+        paths: PathProvider,
+        clock: Clock,
+    ) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
+        self._contents = contents
+        self._writes = writes
+        self._paths = paths
+        self._clock = clock
 
     def create_multipart(
         self,
@@ -69,10 +100,10 @@ class MultipartCalls(AddressCalls):
         Returns:
             Its id.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         check_path(path)
-        self._protection.require_writable(found, branch)
-        self._branches.current(found, branch)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
         address = self._paths.new_address()
         upload_id = self._uploads(found).begin(address)
         record = messages.UploadData(
@@ -84,19 +115,19 @@ class MultipartCalls(AddressCalls):
             repository=repository,
             branch=branch,
         )
-        record.creation_date.FromDatetime(self.clock())
+        record.creation_date.FromDatetime(self._clock())
         self._kv.set(PARTITION, upload_id.encode(), messages.encode(record))
         return upload_id
 
     def put_multipart_part(
         self, repository: str, branch: str, path: str, upload_id: str, number: int, chunks: Iterable[bytes]
     ) -> Part:
-        """Write one part, from pieces.
+        """Write one part.
 
         Raises:
             UploadNotFoundError: 404.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
             return self._uploads(found).put_part(record.physical_address, upload_id, number, chunks)
@@ -104,12 +135,12 @@ class MultipartCalls(AddressCalls):
             raise UploadNotFoundError from None
 
     def list_multipart_parts(self, repository: str, branch: str, path: str, upload_id: str) -> list[Part]:
-        """The parts that are there, by number.
+        """The parts uploaded so far, by number.
 
         Raises:
             UploadNotFoundError: 404.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
             return self._uploads(found).parts(record.physical_address, upload_id)
@@ -131,25 +162,25 @@ class MultipartCalls(AddressCalls):
         Args:
             repository: its name.
             branch: its name.
-            path: of the object.
-            upload_id: of the upload.
-            parts: number and etag of each, ascending.
+            path: path of the object.
+            upload_id: id of the upload.
+            parts: number and ETag of each part, ascending.
             if_none_match: refuse when the path exists; the upload stays open.
 
         Returns:
-            The object, and the etag of an object in parts; the entry keeps what is before its dash.
+            The object, and its multipart ETag; the entry keeps the part of the ETag before the dash.
 
         Raises:
             UploadNotFoundError: 404.
             PreconditionError: 412.
-            UploadRefusedError: the parts are not these.
+            UploadRefusedError: the parts do not match those uploaded.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         raw = check_path(path)
-        self._protection.require_writable(found, branch)
-        present = self._branches.current(found, branch).branch
+        self._refs.protection.require_writable(found, branch)
+        present = self._refs.branches.current(found, branch).branch
         record = self._upload_record(repository, branch, path, upload_id)
-        if if_none_match and self._value_on(found, present, raw):
+        if if_none_match and self._contents.value_on(found, present, raw):
             raise PreconditionError
         try:
             done = self._uploads(found).complete(record.physical_address, upload_id, parts)
@@ -163,17 +194,17 @@ class MultipartCalls(AddressCalls):
             metadata=dict(record.metadata),
             content_type=record.content_type,
         )
-        self._stage(found, branch, raw, entry, if_absent=if_none_match)
+        self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
         self._kv.delete(PARTITION, upload_id.encode())
         return object_stats(found, path, entry), done.etag
 
     def abort_multipart(self, repository: str, branch: str, path: str, upload_id: str) -> None:
-        """Give an upload up, with all its parts.
+        """Abort an upload and discard its parts.
 
         Raises:
             UploadNotFoundError: 404.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         record = self._upload_record(repository, branch, path, upload_id)
         try:
             self._uploads(found).abort(record.physical_address, upload_id)
@@ -182,8 +213,8 @@ class MultipartCalls(AddressCalls):
         self._kv.delete(PARTITION, upload_id.encode())
 
     def list_multiparts(self, repository: str) -> list[MultipartUpload]:
-        """Open uploads of a repository, by branch, path and id: those that have both parts and a record."""
-        found = self._repositories.get(repository)
+        """Open uploads of a repository that have a record, in order of branch, path and id."""
+        found = self._refs.repositories.get(repository)
         listed: list[MultipartUpload] = []
         for upload in self._uploads(found).open():
             try:
@@ -194,7 +225,7 @@ class MultipartCalls(AddressCalls):
         return sorted(listed, key=lambda each: (each.branch, each.path, each.upload_id))
 
     def _uploads(self, repository: Repository) -> Uploads:
-        return open_uploads(self._namespace(repository).objects)
+        return open_uploads(self._namespaces.of(repository).objects)
 
     def _read_upload(self, upload_id: str) -> messages.UploadData:
         try:
@@ -204,8 +235,8 @@ class MultipartCalls(AddressCalls):
         return messages.decode(messages.UploadData, raw, f"upload {upload_id!r}")
 
     def _upload_record(self, repository: str, branch: str, path: str, upload_id: str) -> messages.UploadData:
-        """The record of an upload, which must be for exactly this path. One begun by a real server names
-        neither repository nor branch; then the store says whether it is of this namespace.
+        """The record of an upload of exactly this path. An upload begun by a real server names neither
+        repository nor branch; then the object store tells whether it is in this namespace.
         """
         record = self._read_upload(upload_id)
         asked, kept = (repository, branch), (record.repository, record.branch)

@@ -1,142 +1,276 @@
-"""Calls that read objects."""
+"""API calls that change the objects of a branch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
-from dredge.errors import NotFoundError
-from dredge.graveler.catalog.core import CatalogCore
-from dredge.graveler.catalog.entries import decode_entry, locate, object_stats, path_bytes, prefix_stats
-from dredge.graveler.catalog.listing import list_page
-from dredge.graveler.catalog.results import ObjectContent, ObjectStats, Page
-from dredge.graveler.committed import Entry, Value
-from dredge.graveler.errors import DataNotFoundError, PathNotFoundError
+from dredge.graveler.catalog.contents import Contents
+from dredge.graveler.catalog.copies import Copies
+from dredge.graveler.catalog.entries import (
+    address_to_keep,
+    decode_entry,
+    entry_time,
+    object_stats,
+)
+from dredge.graveler.catalog.model import Clock, Refs
+from dredge.graveler.catalog.object_bytes import Content, ObjectBytes
+from dredge.graveler.catalog.results import DeleteError, ObjectStats
+from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.slices import PathProvider
+from dredge.graveler.catalog.staged_writes import StagedWrites
+from dredge.graveler.committed import AddressType, Entry
+from dredge.graveler.errors import (
+    GravelerError,
+    InvalidValueError,
+    PreconditionError,
+    UnsupportedError,
+)
 from dredge.graveler.refs.names import check_path
-from dredge.graveler.refs.records import Branch, Repository
-from dredge.graveler.staging.combined import overlay, staged_changes, staged_value
-from dredge.graveler.staging.flows import read_branch
-from dredge.storage import ObjectStream
+from dredge.graveler.refs.records import Repository
+from dredge.graveler.staging.reset import same_identity
+
+DELETE_PATHS_MAX = 1000
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
-class ObjectCalls(CatalogCore):
-    """Stat, read, list, at any ref."""
+class ObjectService:
+    """Uploads, stages, copies and deletes objects of a branch, and changes their metadata.
 
-    def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
-        """Look a path up.
+    Args:
+        refs: records.
+        contents: what paths hold.
+        writes: stages entries.
+        object_bytes: writes and copies bytes.
+        paths: names of new objects.
+        copies: tracked copies (profile `design`).
+        clock: the time of new entries.
+        settings: the profile.
+    """
 
-        Raises:
-            PathNotFoundError: 404.
-        """
-        found = self._repositories.get(repository)
-        return object_stats(found, path, self._entry(found, ref, check_path(path)))
+    def __init__(
+        self,
+        refs: Refs,
+        contents: Contents,
+        writes: StagedWrites,
+        object_bytes: ObjectBytes,
+        paths: PathProvider,
+        copies: Copies,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._refs = refs
+        self._contents = contents
+        self._writes = writes
+        self._bytes = object_bytes
+        self._paths = paths
+        self._copies = copies
+        self._clock = clock
+        self._settings = settings
 
-    def get_object(self, repository: str, ref: str, path: str) -> ObjectContent:
-        """Look a path up to read its bytes.
-
-        Raises:
-            PathNotFoundError: 404. A missing object raises only when it is read.
-        """
-        found = self._repositories.get(repository)
-        entry = self._entry(found, ref, check_path(path))
-        objects, key = locate(found, entry, self._namespace(found).objects, self._open_namespace)
-
-        def read(start: int, length: int | None) -> bytes:
-            try:
-                if length is None and start == 0:
-                    return objects.get(key)
-                return objects.get_range(key, start, entry.size - start if length is None else length)
-            except NotFoundError:
-                raise DataNotFoundError from None
-
-        def stream(start: int, length: int | None) -> ObjectStream:
-            try:
-                return objects.open_read(key, start, length)
-            except NotFoundError:
-                raise DataNotFoundError from None
-
-        return ObjectContent(object_stats(found, path, entry), read, stream)
-
-    def list_entries(
+    def upload_object(
         self,
         repository: str,
-        ref: str,
+        branch: str,
+        path: str,
+        content: Content,
         *,
-        prefix: str = "",
-        delimiter: str = "",
-        after: str = "",
-        amount: int = 100,
-    ) -> Page[ObjectStats]:
-        """List paths in byte order.
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        if_none_match: bool = False,
+        force: bool = False,
+    ) -> ObjectStats:
+        """Store bytes under a fresh address and stage the entry.
 
         Args:
             repository: its name.
-            ref: expression; a branch shows what is staged, `branch@` does not.
-            prefix: only paths that begin with it.
-            delimiter: fold what follows it into one common prefix.
-            after: last path or common prefix of the page before.
-            amount: results a page, at most 1000.
-        """
-        found = self._repositories.get(repository)
-        resolved = self._resolver.resolve(found, ref)
-
-        def page(seek: Callable[[bytes], Iterator[tuple[bytes, Value]]]) -> Page[ObjectStats]:
-            listed = list_page(seek, prefix, delimiter, after, amount)
-            return Page(
-                [
-                    prefix_stats(name)
-                    if value is None
-                    else object_stats(found, name, decode_entry(path_bytes(name), value))
-                    for name, value in listed.results
-                ],
-                listed.has_more,
-                listed.next_offset,
-            )
-
-        if resolved.branch is None:
-            return page(lambda start: self._committed(found, resolved.commit_id, start))
-        return read_branch(
-            self._branches,
-            found,
-            resolved.branch,
-            lambda branch: page(lambda start: self._combined(found, branch, start, resolved.staging_only)),
-        )
-
-    def _entry(self, repository: Repository, ref: str, path: bytes) -> Entry:
-        """The entry that a path of a ref reads as.
+            branch: its name.
+            path: 1 to 1024 bytes.
+            content: the bytes, a file opened for reading, or chunks.
+            content_type: stored in the entry.
+            metadata: user metadata.
+            if_none_match: refuse when the path exists (If-None-Match: *).
+            force: also in a read-only repository.
 
         Raises:
-            PathNotFoundError: 404.
+            PreconditionError: 412, the path exists. The bytes may have been stored; nothing references them.
         """
-        resolved = self._resolver.resolve(repository, ref)
-        if resolved.branch is None:
-            value = self._committed_value(repository, resolved.commit_id, path)
-        elif resolved.staging_only:
-            value = read_branch(
-                self._branches, repository, resolved.branch, lambda branch: self._staged_only(branch, path)
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.cached(found, branch)  # 404 before the body is read
+        if if_none_match and self._contents.value_on(
+            found, self._refs.branches.current(found, branch).branch, raw
+        ):
+            raise PreconditionError
+        address = self._paths.new_address()
+        checksum, size = self._bytes.write(found, address, content)
+        entry = Entry(
+            address=address,
+            size=size,
+            etag=checksum,
+            last_modified=self._clock(),
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+        )
+        self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
+        return object_stats(found, path, entry)
+
+    def stage_object(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        *,
+        physical_address: str,
+        checksum: str,
+        size_bytes: int,
+        mtime: datetime | None = None,
+        metadata: Mapping[str, str] | None = None,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        force: bool = False,
+    ) -> ObjectStats:
+        """Stage an entry for bytes that have been stored somewhere; nothing is checked about them.
+
+        Raises:
+            InvalidValueError: 400, not a URI; in profile `design` also any address inside the namespace.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        address, address_type = address_to_keep(found, physical_address)
+        inside = physical_address.startswith(found.storage_namespace.rstrip("/") + "/")
+        if inside and self._settings.profile == "design":
+            raise InvalidValueError(
+                f"{physical_address} lies in the repository's own namespace: only an address that was "
+                "handed out may be used there, by linking it: invalid value"
             )
+        entry = Entry(
+            address=address,
+            address_type=address_type,
+            size=size_bytes,
+            etag=checksum,
+            last_modified=entry_time(self._clock(), mtime),
+            metadata=dict(metadata or {}),
+            content_type=content_type,
+        )
+        self._writes.stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)
+
+    def delete_object(
+        self, repository: str, branch: str, path: str, *, no_tombstone: bool = False, force: bool = False
+    ) -> None:
+        """Delete a path, whether or not it exists. The bytes stay.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: path to delete.
+            no_tombstone: remove the staged entry itself when older tokens and the head do not have the path.
+            force: also in a read-only repository.
+        """
+        found = self._refs.repositories.writable(repository, force)
+        self._refs.protection.require_writable(found, branch)
+        self._writes.delete(found, branch, check_path(path), no_tombstone=no_tombstone)
+
+    def delete_objects(
+        self, repository: str, branch: str, paths: Sequence[str], *, force: bool = False
+    ) -> list[DeleteError]:
+        """Delete many paths (at most 1000) and say which failed."""
+        found = self._refs.repositories.writable(repository, force)
+        if len(paths) > DELETE_PATHS_MAX:
+            raise InvalidValueError(f"at most {DELETE_PATHS_MAX} paths in one request: invalid value")
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
+        failed = []
+        for path in paths:
+            try:
+                self._writes.delete(found, branch, check_path(path), no_tombstone=False)
+            except GravelerError as error:
+                failed.append(DeleteError(path, error.status, str(error)))
+        return failed
+
+    def copy_object(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        source_path: str,
+        *,
+        source_ref: str | None = None,
+        shallow: bool = False,
+        force: bool = False,
+    ) -> ObjectStats:
+        """Copy an object to a path of a branch.
+
+        The bytes are copied as well, with one exception: in profile `design` a copy of an object that is
+        staged on the same branch shares its address, and is recorded for garbage collection (see `copies`).
+
+        Args:
+            repository: its name.
+            branch: destination branch.
+            path: destination path.
+            source_path: path to copy.
+            source_ref: ref to copy from; None for the branch itself.
+            shallow: refused (501) in profile `lakefs`; ignored in profile `design`.
+            force: also in a read-only repository.
+        """
+        is_design = self._settings.profile == "design"
+        if shallow and not is_design:
+            raise UnsupportedError
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
+        raw_source = check_path(source_path)
+        source = self._contents.find_entry(found, source_ref or branch, raw_source)
+        is_here = is_design and self._refs.resolver.resolve(found, source_ref or branch).branch == branch
+        if is_here and self._share(found, branch, raw_source, source):
+            address = source.address
         else:
-            value = read_branch(
-                self._branches,
-                repository,
-                resolved.branch,
-                lambda branch: self._value_on(repository, branch, path),
-            )
-        if value is None:
-            raise PathNotFoundError
-        return decode_entry(path, value)
+            address = self._paths.new_address()
+            self._bytes.copy(found, source, address)
+        entry = replace(
+            source,
+            address=address,
+            address_type=AddressType.RELATIVE,
+            last_modified=self._clock(),
+            nanoseconds=0,
+        )
+        self._writes.stage(found, branch, raw, entry)
+        return object_stats(found, path, entry)
 
-    def _staged_only(self, branch: Branch, path: bytes) -> Value | None:
-        staged = staged_value(self._areas, branch.tokens, path)
-        return None if staged is None else staged.value
+    def update_user_metadata(
+        self, repository: str, branch: str, path: str, metadata: Mapping[str, str], *, force: bool = False
+    ) -> None:
+        """Replace an object's user metadata: the same address is staged again under the same path."""
+        found = self._refs.repositories.writable(repository, force)
+        raw = check_path(path)
+        self._refs.protection.require_writable(found, branch)
+        self._writes.replace(found, branch, raw, lambda entry: replace(entry, metadata=dict(metadata)))
 
-    def _committed(
-        self, repository: Repository, commit_id: str, start: bytes
-    ) -> Iterator[tuple[bytes, Value]]:
-        metarange_id = self._commits.get(repository, commit_id).metarange_id
-        return self._namespace(repository).ranges.list_entries(metarange_id, start=start)
+    def _share(self, repository: Repository, branch: str, path: bytes, source: Entry) -> bool:
+        """Whether a copy may share a source's bytes: the source is staged on the branch before and after the copy
+        is recorded. If it is no longer staged, a collection may already have found it unreferenced.
+        """
+        if source.address_type != AddressType.RELATIVE or not self._is_staged(
+            repository, branch, path, source
+        ):
+            return False
+        tracked = self._copies.track(repository, source.address, self._clock())
+        if self._is_staged(repository, branch, path, source):
+            return True
+        self._copies.forget(repository, tracked)
+        return False
 
-    def _combined(
-        self, repository: Repository, branch: Branch, start: bytes, staging_only: bool
-    ) -> Iterator[tuple[bytes, Value]]:
-        below = iter(()) if staging_only else self._committed(repository, branch.commit_id, start)
-        return overlay(staged_changes(self._areas, branch.tokens, start), below)
+    def _is_staged(self, repository: Repository, branch: str, path: bytes, entry: Entry) -> bool:
+        """Whether a path of a branch is staged with an entry's address and listed by prepare, which leaves out
+        entries of the committed identity (L6, L45).
+        """
+        present = self._refs.branches.current(repository, branch).branch
+        staged = self._contents.staged_value(present, path)
+        if staged is None or decode_entry(path, staged).address != entry.address:
+            return False
+        committed = self._contents.committed_value(repository, present.commit_id, path)
+        return not same_identity(staged, committed)

@@ -11,17 +11,17 @@ AMOUNT_MAX = 1000
 
 
 def page_size(amount: int) -> int:
-    """The number of results that a request gets: 0 and less mean the default, and there is a largest one."""
+    """The page size for a request: the default for 0 or less, and never more than the maximum."""
     return min(amount, AMOUNT_MAX) if amount > 0 else AMOUNT_DEFAULT
 
 
 def take_page[T](items: Iterable[T], amount: int, name: Callable[[T], str]) -> Page[T]:
-    """Cut one page off a sequence that begins where the page begins.
+    """The first page of a sequence.
 
     Args:
-        items: in order; one more than a page is looked at.
-        amount: results wanted, see `page_size`.
-        name: what the next page is asked to go on after.
+        items: in order; one more than the page is read.
+        amount: maximum number of results, see `page_size`.
+        name: gives the offset after which the next page begins.
     """
     size = page_size(amount)
     results: list[T] = []
@@ -35,14 +35,14 @@ def take_page[T](items: Iterable[T], amount: int, name: Callable[[T], str]) -> P
 def named_page[T](
     scan: Callable[[str], Iterator[T]], prefix: str, after: str, amount: int, name: Callable[[T], str]
 ) -> Page[T]:
-    """Cut one page off records that are kept in name order.
+    """One page of records that are in name order.
 
     Args:
         scan: records from a name on.
         prefix: only names that begin with it.
         after: only names greater than it.
-        amount: results wanted.
-        name: a record's name.
+        amount: maximum number of results.
+        name: gives a record's name.
     """
 
     def wanted() -> Iterator[T]:

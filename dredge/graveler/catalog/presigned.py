@@ -1,7 +1,7 @@
-"""Objects in parts that a client writes to the store itself, by URLs that are signed for it.
+"""API calls for objects whose parts a client writes to the object store itself, with presigned URLs.
 
-The address is a handed-out one, as for any upload of a client's own (see `addresses`), and is linked at the end: the
-same signature, the same age, in profile `design` the same single use. Nothing else is kept.
+The object's address is handed out and finally linked as for any direct upload (see `addresses`): with the same
+signature, the same maximum age and, in profile `design`, the same single use. No other state is kept.
 
 Source: lakeFS pkg/api/controller.go (CreatePresignMultipartUpload and its companions; behaviour only).
 """
@@ -12,27 +12,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dredge.errors import NotFoundError
+from dredge.graveler.catalog.addresses import AddressService
 from dredge.graveler.catalog.entries import address_to_keep
-from dredge.graveler.catalog.multiparts import MultipartCalls, UploadNotFoundError
+from dredge.graveler.catalog.model import Clock, Namespaces, Refs
+from dredge.graveler.catalog.multiparts import UploadNotFoundError
 from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.signing import verify_address
 from dredge.graveler.committed import AddressType
 from dredge.graveler.errors import InvalidValueError, LinkAddressError, UnsupportedError
 from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Repository
-from dredge.storage.uploads import PART_NUMBER_MAX, PartSigner, UploadRefusedError, Uploads, check_part_number
+from dredge.storage.uploads import (
+    PART_NUMBER_MAX,
+    PartSigner,
+    UploadRefusedError,
+    Uploads,
+    check_part_number,
+    open_uploads,
+)
 
 URL_SECONDS = 15 * 60
 
 
 @dataclass(frozen=True, slots=True)
 class PresignedUpload:
-    """An upload that was begun.
+    """An upload that has begun.
 
     Args:
-        upload_id: the store's.
-        physical_address: full URI, to be given back with every further call.
-        urls: one a part, to PUT it to.
+        upload_id: id given by the object store.
+        physical_address: full URI, to be passed to every further call.
+        urls: one per part, to PUT the part to.
     """
 
     upload_id: str
@@ -40,8 +50,30 @@ class PresignedUpload:
     urls: list[str]
 
 
-class PresignedCalls(MultipartCalls):
-    """Begin, sign one more part, complete, abort."""
+class PresignedService:
+    """Begins uploads in parts, signs the URLs of parts, completes and aborts.
+
+    Args:
+        refs: records.
+        namespaces: where the parts are.
+        addresses: hands out the object's address, and links it.
+        clock: the time that addresses are compared with.
+        settings: signing key, expiry, and whether URLs are signed at all.
+    """
+
+    def __init__(
+        self,
+        refs: Refs,
+        namespaces: Namespaces,
+        addresses: AddressService,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._refs = refs
+        self._namespaces = namespaces
+        self._addresses = addresses
+        self._clock = clock
+        self._settings = settings
 
     def create_presigned_multipart(
         self, repository: str, branch: str, path: str, *, parts: int = 0
@@ -51,20 +83,20 @@ class PresignedCalls(MultipartCalls):
         Args:
             repository: its name.
             branch: its name.
-            path: of the object to be.
-            parts: how many URLs to sign at once.
+            path: path of the object to be.
+            parts: number of URLs to sign.
 
         Raises:
-            UnsupportedError: 501, the store signs no URLs.
+            UnsupportedError: 501, the store cannot sign URLs, or the server does not offer it.
             InvalidValueError: 400, more parts than an upload can have.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         if not 0 <= parts <= PART_NUMBER_MAX:
             raise InvalidValueError(f"parts must be between 0 and {PART_NUMBER_MAX}: invalid value")
         check_path(path)
-        self._branches.current(found, branch)
+        self._refs.branches.current(found, branch)
         uploads, signer = self._signer(found)
-        address = self.get_physical_address(repository, branch, path)
+        address = self._addresses.get_physical_address(repository, branch, path)
         key, _ = address_to_keep(found, address)
         upload_id = uploads.begin(key)
         urls = [signer.presign_part(key, upload_id, number, URL_SECONDS) for number in range(1, parts + 1)]
@@ -76,10 +108,10 @@ class PresignedCalls(MultipartCalls):
         """Sign the URL of one part.
 
         Raises:
-            LinkAddressError: 400, not an address of this path.
+            LinkAddressError: 400, not an address for this path.
             InvalidValueError: 400, no such part number.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         _, signer = self._signer(found)
         key = self._own_key(found, branch, path, physical_address)
         try:
@@ -105,22 +137,22 @@ class PresignedCalls(MultipartCalls):
         Args:
             repository: its name.
             branch: its name.
-            path: of the object.
-            upload_id: of the upload.
-            parts: number and etag of each, ascending.
-            physical_address: as it was handed out.
-            metadata: the user's.
-            content_type: kept with the entry.
+            path: path of the object.
+            upload_id: id of the upload.
+            parts: number and ETag of each part, ascending.
+            physical_address: address that was handed out.
+            metadata: user metadata.
+            content_type: stored in the entry.
 
         Raises:
-            LinkAddressError: 400, not an address of this path, or too old.
+            LinkAddressError: 400, not an address for this path, or expired.
             UploadNotFoundError: 404.
-            InvalidValueError: 400, the parts are not these.
+            InvalidValueError: 400, the parts do not match those uploaded.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         uploads, _ = self._signer(found)
-        self._protection.require_writable(found, branch)
-        self._branches.current(found, branch)
+        self._refs.protection.require_writable(found, branch)
+        self._refs.branches.current(found, branch)
         key = self._own_key(found, branch, path, physical_address)
         try:
             done = uploads.complete(key, upload_id, parts)
@@ -128,7 +160,7 @@ class PresignedCalls(MultipartCalls):
             raise UploadNotFoundError from None
         except UploadRefusedError as error:
             raise InvalidValueError(f"{error}: invalid value") from None
-        return self.link_physical_address(
+        return self._addresses.link_physical_address(
             repository,
             branch,
             path,
@@ -146,10 +178,10 @@ class PresignedCalls(MultipartCalls):
         """Give an upload up, with all its parts.
 
         Raises:
-            LinkAddressError: 400, not an address of this path.
+            LinkAddressError: 400, not an address for this path.
             UploadNotFoundError: 404.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         uploads, _ = self._signer(found)
         key = self._own_key(found, branch, path, physical_address)
         try:
@@ -158,24 +190,24 @@ class PresignedCalls(MultipartCalls):
             raise UploadNotFoundError from None
 
     def _signer(self, found: Repository) -> tuple[Uploads, PartSigner]:
-        uploads = self._uploads(found)
-        if not self.settings.presign_multipart or not isinstance(uploads, PartSigner):
+        uploads = open_uploads(self._namespaces.of(found).objects)
+        if not self._settings.presign_multipart or not isinstance(uploads, PartSigner):
             raise UnsupportedError("presign multipart upload API is not supported")
         return uploads, uploads
 
     def _own_key(self, found: Repository, branch: str, path: str, physical_address: str) -> str:
-        """The key of an address that was handed out for a path."""
+        """The key of an address that was handed out for a path; refuses any other address."""
         check_path(path)
         key, address_type = address_to_keep(found, physical_address)
         if address_type != AddressType.RELATIVE:
             raise LinkAddressError
         verify_address(
-            self.settings.signing_key,
+            self._settings.signing_key,
             found.name,
             branch,
             path,
             key,
-            now=self.clock(),
-            expiry=self.settings.link_expiry,
+            now=self._clock(),
+            expiry=self._settings.link_expiry,
         )
         return key

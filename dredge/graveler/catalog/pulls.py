@@ -1,11 +1,11 @@
-"""Pull requests: a wish to merge one branch into another, and what became of it.
+"""Pull requests: proposals to merge one branch into another.
 
     <repository partition>   pulls/<id>                                        PullRequestData
     pulls                    repos/<repository partition>/<source>/<dest>      SecondaryIndex: id of the open one
 
-The record is written before its index entry, which decides: of two that are opened at once for the same branches one
-takes its record back. An entry whose pull request is gone or not open any more is replaced. Pull requests keep
-no commit from being collected (L18).
+The record is written before its index entry, and the entry decides: of two that are opened for the same branches
+at once, one removes its record again. An entry whose pull request is gone or no longer open is replaced. Pull
+requests do not keep commits from being collected (L18).
 
 Source: lakeFS pkg/catalog/catalog.go (pull requests; behaviour only); rows of a real server.
 """
@@ -18,17 +18,18 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from dredge.graveler import messages
-from dredge.graveler.catalog.merges import MergeCalls
+from dredge.graveler.catalog.merges import MergeService
+from dredge.graveler.catalog.model import Clock, Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
 from dredge.graveler.errors import BadRequestError, InvalidValueError, MissingError, NotUniqueError
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.xid import new_xid
-from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 
 PREFIX = b"pulls/"
 INDEX_PARTITION = b"pulls"
-_ID_EPOCH = 32_500_915_200  # ids count the seconds left until then, so newer ones sort first
+_ID_EPOCH = 32_500_915_200  # ids contain the seconds left until then, so newer ones sort first
 
 PullStatus = Literal["open", "closed", "merged"]
 _STATUSES: dict[messages.PullRequestStatus, PullStatus] = {
@@ -52,7 +53,7 @@ class PullExistsError(NotUniqueError):
 
 
 class PullStateError(BadRequestError):
-    """A pull request that is not open was to be merged, or one that was merged to be changed."""
+    """The operation is not possible in the pull request's state: merged, closed, or still open."""
 
     default = "wrong pull request status"
 
@@ -64,14 +65,14 @@ class PullRequest:
     Args:
         id: newer ones sort first.
         status: open, closed, or merged.
-        title: by its author.
-        description: by its author.
-        author: user.
+        title: title.
+        description: description.
+        author: name of the user.
         created: aware UTC.
         source: branch to be merged.
         destination: branch to merge into.
-        commit_id: of the merge; "" before.
-        closed: when it was closed or merged; None before.
+        commit_id: id of the merge commit; "" until it is merged.
+        closed: when it was closed or merged; None while it is open.
     """
 
     id: str
@@ -86,8 +87,21 @@ class PullRequest:
     closed: datetime | None = None
 
 
-class PullCalls(MergeCalls):
-    """Open, look up, list, change, merge."""
+class PullService:
+    """Opens, gets, lists, updates and merges pull requests.
+
+    Args:
+        kv: where they are.
+        refs: records of repositories and branches.
+        merges: merges their branches.
+        clock: the time they are created and closed.
+    """
+
+    def __init__(self, kv: Store, refs: Refs, merges: MergeService, clock: Clock) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._merges = merges
+        self._clock = clock
 
     def create_pull_request(
         self,
@@ -106,25 +120,25 @@ class PullCalls(MergeCalls):
             title: not empty.
             source: branch to be merged.
             destination: branch to merge into.
-            author: user.
-            description: more words.
+            author: name of the user.
+            description: description.
 
         Returns:
             Its id.
 
         Raises:
-            InvalidValueError: 400, no title, or both branches are one.
+            InvalidValueError: 400, no title, or both branches are the same.
             BranchNotFoundError: 404.
             PullExistsError: 409.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         if not title:
             raise InvalidValueError("pull request title must not be empty: invalid value")
         if source == destination:
             raise InvalidValueError("source and destination branches are the same: invalid value")
         for branch in (source, destination):
-            self._branches.current(found, branch)
-        now = self.clock()
+            self._refs.branches.current(found, branch)
+        now = self._clock()
         record = messages.PullRequestData(
             id=new_xid(datetime.fromtimestamp(_ID_EPOCH - int(now.timestamp()), UTC)),
             status=messages.PullRequestStatus.OPEN,
@@ -142,12 +156,12 @@ class PullCalls(MergeCalls):
         return record.id
 
     def get_pull_request(self, repository: str, pull_id: str) -> PullRequest:
-        """Look a pull request up.
+        """Look up a pull request.
 
         Raises:
             PullNotFoundError: 404.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
         return _pull(self._read_pull(found, pull_id)[0])
 
     def list_pull_requests(
@@ -164,11 +178,11 @@ class PullCalls(MergeCalls):
         Args:
             repository: its name.
             status: only open ones, or only those that are closed or merged (`closed`); None: all.
-            prefix: of ids.
-            after: last id of the page before.
-            amount: results a page, at most 1000.
+            prefix: only ids that begin with it.
+            after: last id of the previous page.
+            amount: maximum number of results, at most 1000.
         """
-        found = self._repositories.get(repository)
+        found = self._refs.repositories.get(repository)
 
         def scan(start: str) -> Iterator[PullRequest]:
             for row in self._kv.scan(found.partition, _key(start)):
@@ -189,14 +203,14 @@ class PullCalls(MergeCalls):
         title: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Change what is given; close or open again.
+        """Change the given fields; may close or reopen.
 
         Raises:
             PullNotFoundError: 404.
-            PullStateError: 400, it was merged, or is to be merged this way.
-            PullExistsError: 409, opened again while another one is open for the same branches.
+            PullStateError: 400, it has been merged, or `status` is "merged".
+            PullExistsError: 409, reopened while another one is open for the same branches.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         if title == "":
             raise InvalidValueError("pull request title must not be empty: invalid value")
         record, raw = self._read_pull(found, pull_id)
@@ -218,7 +232,7 @@ class PullCalls(MergeCalls):
                 if not self._take_index(found, record):
                     raise PullExistsError
             else:
-                record.closed_at.CopyFrom(messages.to_timestamp(self.clock()))
+                record.closed_at.CopyFrom(messages.to_timestamp(self._clock()))
         self._replace_pull(found, record, raw)
         if record.status != messages.PullRequestStatus.OPEN:
             self._free_index(found, record)
@@ -229,13 +243,13 @@ class PullCalls(MergeCalls):
         Raises:
             PullNotFoundError: 404.
             PullStateError: 400, not open.
-            MergeConflictError: 409; it stays open.
+            MergeConflictError: 409; it remains open.
         """
-        found = self._writable(repository)
+        found = self._refs.repositories.writable(repository)
         record, raw = self._read_pull(found, pull_id)
         if record.status != messages.PullRequestStatus.OPEN:
             raise PullStateError("the pull request is not open: wrong pull request status")
-        commit = self.merge(
+        commit = self._merges.merge(
             repository,
             record.source_branch,
             record.destination_branch,
@@ -244,7 +258,7 @@ class PullCalls(MergeCalls):
         )
         record.status = messages.PullRequestStatus.MERGED
         record.commit_id = commit.id
-        record.closed_at.CopyFrom(messages.to_timestamp(self.clock()))
+        record.closed_at.CopyFrom(messages.to_timestamp(self._clock()))
         self._replace_pull(found, record, raw)
         self._free_index(found, record)
         return commit
@@ -265,7 +279,7 @@ class PullCalls(MergeCalls):
             ) from None
 
     def _take_index(self, found: Repository, record: messages.PullRequestData) -> bool:
-        """Enter a pull request as the open one for its branches; False when another is."""
+        """Index a pull request as the open one for its branches; False when another one is open."""
         key = _index_key(found, record)
         entry = messages.encode(messages.SecondaryIndex(primary_key=record.id.encode()))
         try:
@@ -295,7 +309,7 @@ class PullCalls(MergeCalls):
         try:
             self._kv.delete_if(INDEX_PARTITION, _index_key(found, record), entry)
         except PredicateFailedError:
-            return  # it names another one, or nothing does
+            return  # there is no entry, or it is another one's
 
 
 def _pull(record: messages.PullRequestData) -> PullRequest:

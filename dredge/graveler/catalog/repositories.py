@@ -1,4 +1,4 @@
-"""Calls on repositories."""
+"""API calls on repositories."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from dredge.errors import ConflictError, NotFoundError
 from dredge.graveler import messages
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
 from dredge.graveler.errors import NamespaceInUseError, ReadOnlyError
 from dredge.graveler.refs.names import check_branch, check_namespace, check_repository
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.refs.repositories import METADATA_KEY
-from dredge.kv import KeyNotFoundError, PredicateFailedError
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 from dredge.storage import ObjectWriter
 
 CLAIM_KEY = "_lakefs/dummy"
@@ -22,8 +22,19 @@ _CLAIM_KEYS = ("dummy", CLAIM_KEY)  # the first is where very old servers wrote 
 _CLAIM = b"This object says that the storage namespace belongs to a repository."
 
 
-class RepositoryCalls(CatalogCore):
-    """Create, get, list, delete; metadata and branch protection."""
+class RepositoryService:
+    """Creates, gets, lists and deletes repositories; their metadata and branch protection.
+
+    Args:
+        kv: the repositories' own metadata.
+        refs: records.
+        namespaces: claimed by repositories.
+    """
+
+    def __init__(self, kv: Store, refs: Refs, namespaces: Namespaces) -> None:
+        self._kv = kv
+        self._refs = refs
+        self._namespaces = namespaces
 
     def create_repository(
         self,
@@ -40,24 +51,24 @@ class RepositoryCalls(CatalogCore):
         Args:
             repository: its name.
             storage_namespace: URI of a folder that no other repository uses.
-            default_branch: made with it, unless bare.
-            bare: make the record only; to be filled by a restore of refs.
-            read_only: refuse writes from then on.
-            storage_id: kept as given.
+            default_branch: created with it, unless bare.
+            bare: create only the record; a restore of refs fills it.
+            read_only: refuse writes.
+            storage_id: stored as given.
 
         Raises:
             NotUniqueError: 409, the name is taken.
-            RepositoryInDeletionError: 410, a deletion of that name has not ended.
+            RepositoryInDeletionError: 410, a repository of that name is being deleted.
             NamespaceInUseError: 400.
             InvalidValueError: 400, a malformed name.
         """
-        self._repositories.refuse_early(repository)
+        self._refs.repositories.refuse_early(repository)
         check_repository(repository)
         check_branch(default_branch)
         check_namespace(storage_namespace)
         if not bare and not read_only:
-            _claim(self._open_namespace(storage_namespace))
-        return self._repositories.create(
+            _claim(self._namespaces.open(storage_namespace))
+        return self._refs.repositories.create(
             repository,
             storage_namespace,
             default_branch,
@@ -67,42 +78,42 @@ class RepositoryCalls(CatalogCore):
         )
 
     def get_repository(self, repository: str) -> Repository:
-        """Look a repository up.
+        """Look up a repository.
 
         Raises:
             RepositoryNotFoundError: 404.
             RepositoryInDeletionError: 410.
         """
-        return self._repositories.get(repository)
+        return self._refs.repositories.get(repository)
 
     def list_repositories(
         self, *, prefix: str = "", search: str = "", after: str = "", amount: int = 100
     ) -> Page[Repository]:
-        """List in name order: in both steps of the design those in use, else every record (a real server does
-        not filter those in deletion).
+        """List in name order. Repositories in deletion are left out in both steps of the design; a real server
+        lists them.
         """
 
         def scan(start: str) -> Iterator[Repository]:
-            return (found for found in self._repositories.listed(start) if search in found.name)
+            return (found for found in self._refs.repositories.listed(start) if search in found.name)
 
         return named_page(scan, prefix, after, amount, lambda found: found.name)
 
     def delete_repository(self, repository: str, *, force: bool = False) -> None:
-        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2
-        of the design the records stay too, out of reach, until the trash cleaner comes.
+        """Delete the records of a repository; staged entries and all objects stay. Can be retried. In step 2 of
+        the design the records stay too, unreachable, until the trash cleaner removes them.
 
         Args:
             repository: its name.
-            force: also when it is read only.
+            force: also when it is read-only.
         """
-        found = self._repositories.peek(repository)
+        found = self._refs.repositories.peek(repository)
         if found is not None and found.read_only and not force:
             raise ReadOnlyError
-        self._repositories.delete(repository)
+        self._refs.repositories.delete(repository)
 
     def get_repository_metadata(self, repository: str) -> Mapping[str, str]:
-        """Metadata of the repository itself."""
-        partition = self._repositories.get(repository).partition
+        """The metadata of a repository."""
+        partition = self._refs.repositories.get(repository).partition
         try:
             raw = self._kv.get(partition, METADATA_KEY)
         except KeyNotFoundError:
@@ -117,9 +128,9 @@ class RepositoryCalls(CatalogCore):
         Args:
             repository: its name; also a read-only one.
             put: keys to add or replace.
-            remove: keys to drop, there or not.
+            remove: keys to remove, whether or not they exist.
         """
-        partition = self._repositories.get(repository).partition
+        partition = self._refs.repositories.get(repository).partition
         while True:
             try:
                 raw = self._kv.get(partition, METADATA_KEY)
@@ -129,13 +140,13 @@ class RepositoryCalls(CatalogCore):
             for key in remove:
                 kept.pop(key, None)
             changed = messages.encode(messages.RepoMetadata(metadata={**kept, **(put or {})}))
-            with suppress(PredicateFailedError):  # somebody else was faster: look again
+            with suppress(PredicateFailedError):  # it was changed meanwhile: read it again
                 self._kv.set_if(partition, METADATA_KEY, changed, raw)
                 return
 
     def get_branch_protection(self, repository: str) -> tuple[list[str], str]:
-        """Patterns of protected branches, and an ETag of them."""
-        return self._protection.patterns(self._repositories.get(repository))
+        """The patterns of protected branches, and their ETag."""
+        return self._refs.protection.patterns(self._refs.repositories.get(repository))
 
     def set_branch_protection(
         self, repository: str, patterns: Sequence[str], *, if_match: str | None = None
@@ -143,13 +154,13 @@ class RepositoryCalls(CatalogCore):
         """Replace the patterns.
 
         Raises:
-            PreconditionError: 412, `if_match` is not the present ETag.
+            PreconditionError: 412, `if_match` is not the current ETag.
         """
-        self._protection.replace(self._writable(repository), patterns, if_match)
+        self._refs.protection.replace(self._refs.repositories.writable(repository), patterns, if_match)
 
 
 def _claim(objects: ObjectWriter) -> None:
-    """Take a storage namespace, once and for ever: the claim stays when the repository is deleted."""
+    """Claim a storage namespace for good: the claim stays when the repository is deleted."""
     for key in _CLAIM_KEYS:
         try:
             objects.get(key)

@@ -1,4 +1,4 @@
-"""What the catalog's calls answer with."""
+"""What the catalog's calls return."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Page[T]:
 
     Args:
         results: in order.
-        has_more: there is something after the last result.
-        next_offset: give it as `after` for the next page; "" when there is none.
+        has_more: whether there are more results after the last one.
+        next_offset: `after` of the next page; "" when there is none.
     """
 
     results: list[T]
@@ -30,16 +30,16 @@ class Page[T]:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStats:
-    """A path of a ref. Of a common prefix only `path` and `path_type` are set.
+    """An object, or a common prefix, of which only `path` and `path_type` are set.
 
     Args:
-        path: logical name.
+        path: path in the repository.
         path_type: object, or common prefix of a listing with a delimiter.
         physical_address: full URI of the bytes.
         checksum: the entry's ETag (hex MD5 of the content for uploads).
-        size_bytes: size.
-        mtime: the entry's time, aware UTC; may be the caller's, so it proves nothing about age.
-        metadata: the user's.
+        size_bytes: size in bytes.
+        mtime: the entry's time, aware UTC; may be supplied by the caller, so it proves nothing about age.
+        metadata: user metadata.
         content_type: as given at upload.
     """
 
@@ -55,13 +55,13 @@ class ObjectStats:
 
 @dataclass(frozen=True, slots=True)
 class ObjectContent:
-    """A path's stats and a way to its bytes.
+    """An object's stats, and access to its bytes.
 
     Args:
-        stats: of the object.
-        read: `read(start, length)` gives that part of the bytes; `read(0, None)` all of them.
-        stream: the same in pieces of bounded size; to be closed.
-            Both raise DataNotFoundError (410) when the store has no such object.
+        stats: the object's stats.
+        read: `read(start, length)` returns that part of the bytes, `read(0, None)` all of them.
+        stream: the same in chunks of bounded size; must be closed. Both raise DataNotFoundError (410) when the
+            store has no such object.
     """
 
     stats: ObjectStats
@@ -71,7 +71,7 @@ class ObjectContent:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One changed path between two things."""
+    """One path that differs."""
 
     type: DiffType
     path: str
@@ -81,7 +81,7 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class DeleteError:
-    """A path that a bulk delete could not remove."""
+    """A path that `delete_objects` could not delete."""
 
     path: str
     status_code: int
@@ -90,11 +90,11 @@ class DeleteError:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredRecords:
-    """What a scan for tracked records removed.
+    """How many expired records `expire_tracked` removed.
 
     Args:
-        addresses: handed out, never linked.
-        copies: shared bytes, written down longer than any prepare run takes.
+        addresses: addresses that were handed out and never linked.
+        copies: records of copies, older than any prepare run.
     """
 
     addresses: int
@@ -103,7 +103,7 @@ class ExpiredRecords:
 
 @dataclass(frozen=True, slots=True)
 class MergeBase:
-    """Where two refs parted."""
+    """The merge base of two refs."""
 
     source_commit_id: str
     destination_commit_id: str
@@ -112,7 +112,7 @@ class MergeBase:
 
 @dataclass(frozen=True, slots=True)
 class CommitOverrides:
-    """What a revert or a cherry-pick writes instead of its own message and metadata."""
+    """Message and metadata of a revert or cherry-pick, instead of the generated ones; None keeps those."""
 
     message: str | None = None
     metadata: Mapping[str, str] | None = None
@@ -123,7 +123,7 @@ class PreparedCommits:
     """Where the active commits of a repository were written.
 
     Args:
-        run_id: descending xid of this preparation.
+        run_id: descending xid.
         commits_location: full URI of the CSV.
         addresses_location: full URI of a folder that stays empty.
     """
@@ -135,14 +135,13 @@ class PreparedCommits:
 
 @dataclass(frozen=True, slots=True)
 class PrepareStatus:
-    """How far an asynchronous preparation is. A completed one has a result or an error."""
+    """The progress of an asynchronous preparation. A completed one has a result or an error."""
 
     task_id: str
     completed: bool
     update_time: datetime
     result: PreparedCommits | None = None
     error: str | None = None
-    error_status: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +150,8 @@ class PreparedUncommitted:
 
     Args:
         run_id: the same for all pages of a run.
-        location: folder of the run's files; "" when this page wrote none, whatever others wrote.
-        continuation_token: give it for the next page; None when this was the last.
+        location: URI of the folder of the run's files; "" when this page wrote no file, even if others did.
+        continuation_token: token of the next page; None after the last page.
     """
 
     run_id: str

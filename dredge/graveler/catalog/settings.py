@@ -1,4 +1,4 @@
-"""What a catalog can be told about itself."""
+"""The settings of a catalog."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Literal, get_args
 from dredge.errors import ConfigError
 from dredge.graveler.refs.life_cycle import LifeCycle
 
-# Faults of real servers that tests provoke on purpose. All are off unless named; none is ever on in
-# production.
+# Faults of real servers that tests switch on. All are off by default, and stay off in production.
 CATALOG_DEFECTS = frozenset(
     {
-        "rows_lost_on_branch_delete",  # a branch that vanishes during prepare throws away its page's rows
+        "rows_lost_on_branch_delete",  # a branch deleted during prepare makes its page lose rows
         "empty_last_page",  # the last page of a prepare run has no rows, hence no location
-        "repeated_token",  # prepare gives back the token it was given, for ever
-        "page_missing",  # prepare names a location and leaves out a file of it
-        "active_walk_early_stop",  # the walk over commits stops before it marks
+        "repeated_token",  # prepare returns the token it was given, for ever
+        "page_missing",  # prepare returns a location that lacks a file
+        "active_walk_early_stop",  # the walk over commits stops before marking a commit
     }
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a catalog behaves; the defaults are a real server's.
+    """How a catalog behaves; the defaults are those of a real server.
 
     Args:
         profile: `lakefs` for today's server, `design` for the stricter rules of the first design.
@@ -32,8 +31,8 @@ class Settings:
             `step-2` of the design (refs/life_cycle.py).
         signing_key: secret of the signatures on handed-out addresses.
         link_expiry: how long a handed-out address may be linked.
-        copy_expiry: how long a copy that shares its bytes is written down (profile `design`); a prepare run
-            may take half of it.
+        copy_expiry: how long a copy that shares its bytes is recorded (profile `design`); a prepare run may
+            take half as long.
         slice_names_max: names in one slice below `data/`.
         slice_age_max: age at which a slice is closed.
         prepare_file_bytes_max: flushed parquet bytes after which a prepare page ends.
@@ -41,15 +40,14 @@ class Settings:
         prepare_flush_rows: rows between two flushes of a prepare page.
         range_bytes_min: a range smaller than this is not closed (estimated size).
         range_bytes_max: a range is closed at this size (estimated size).
-        range_raggedness: one key of so many closes a range.
+        range_raggedness: one key in this many closes a range.
         branch_cache: how long a branch record may be reused for the first read of a request.
-        write_tries: tries of a write before 429.
-        commit_tries: tries of the last step of a commit before 429.
+        write_tries: tries of a write before it fails with 429.
+        commit_tries: tries of the last step of a commit before it fails with 429.
         task_expiry: how long the status of an asynchronous task is kept.
-        presign: whether pre-signed URLs are handed out (never, here).
-        presign_multipart: whether URLs for the parts of an upload are handed out, where the store can sign.
-        background: do tasks and token drops in threads; False does them before the call returns.
-        defects: names of CATALOG_DEFECTS to switch on; others are ignored here (the server has its own).
+        presign_multipart: whether to sign URLs for the parts of an upload, where the store can.
+        background: run tasks and drop tokens in threads; False does so before a call returns.
+        defects: names from CATALOG_DEFECTS to switch on; others are ignored (the server has its own).
     """
 
     profile: Literal["lakefs", "design"] = "lakefs"
@@ -69,7 +67,6 @@ class Settings:
     write_tries: int = 3
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
-    presign: bool = False
     presign_multipart: bool = False
     background: bool = True
     defects: frozenset[str] = frozenset()
@@ -84,5 +81,5 @@ class Settings:
                 raise ConfigError(f"{name} must be at least 1")
 
     def defect(self, name: str) -> bool:
-        """Say whether a defect is switched on."""
+        """Whether a defect is switched on."""
         return name in self.defects

@@ -5,7 +5,7 @@
     signature = HMAC-SHA256(secret, JSON of repository, branch, path and the address before the comma),
                 URL-safe base64 without padding, 43 characters
 
-Nothing is stored: the signature proves that the address was handed out for this path, the xid says when.
+Nothing is stored: the signature proves that the address was handed out for this path, and the xid when.
 
 Source: lakeFS pkg/catalog/catalog.go (VerifyLinkAddress; behaviour only).
 """
@@ -36,7 +36,7 @@ def sign_address(secret: str, repository: str, branch: str, path: str, address: 
         secret: the server's signing key.
         repository: name.
         branch: name.
-        path: the only path that it may be linked to.
+        path: the only path that the address may be linked to.
         address: relative, `data/<slice>/<xid>`.
 
     Returns:
@@ -48,16 +48,16 @@ def sign_address(secret: str, repository: str, branch: str, path: str, address: 
 def verify_address(
     secret: str, repository: str, branch: str, path: str, signed: str, *, now: datetime, expiry: timedelta
 ) -> None:
-    """Refuse an address that was not handed out for a path, or too long ago.
+    """Refuse an address that was not handed out for a path, or has expired.
 
     Args:
         secret: the server's signing key.
         repository: name.
         branch: name.
-        path: where it is to be linked.
+        path: path to link it to.
         signed: relative address with signature.
         now: aware UTC.
-        expiry: largest age of the xid inside the address.
+        expiry: maximum age of the xid in the address.
 
     Raises:
         LinkAddressError: 400.
@@ -77,10 +77,10 @@ def verify_address(
 
 
 def handed_out_at(signed: str) -> datetime:
-    """Tell when an address was made, to the second.
+    """The time at which an address was made, to the second.
 
     Raises:
-        FormatError: it holds no xid.
+        FormatError: it does not contain an xid.
     """
     return ascending_time(signed.partition(_SEPARATOR)[0].rpartition("/")[2])
 

@@ -1,7 +1,7 @@
 """Names of new objects: `data/<slice>/<name>`.
 
-A slice is a descending xid, so newer slices sort first; a name is an ascending one. A slice ends after so
-many names or so much time, whichever comes first, and one path provider writes one slice at a time: listings
+A slice is a descending xid, so newer slices sort first; a name is an ascending one. A slice is closed after a
+number of names or a time, whichever comes first, and a path provider has one open slice at a time. So listings
 can go slice by slice, and an old slice gets no new names.
 
 Source: design "Uncommitted garbage collector", objects path conventions; lakeFS pkg/upload/path_provider.go.
@@ -19,12 +19,12 @@ DATA_PREFIX = "data/"
 
 
 class PathProvider:
-    """Makes names; safe for many threads.
+    """Makes names of new objects; safe for use from many threads.
 
     Args:
         clock: aware UTC time.
-        names_max: names in one slice.
-        age_max: age at which a slice ends.
+        names_max: maximum number of names in one slice.
+        age_max: age at which a slice is closed.
     """
 
     def __init__(self, clock: Callable[[], datetime], names_max: int, age_max: timedelta) -> None:
@@ -37,7 +37,7 @@ class PathProvider:
         self._names = 0
 
     def new_address(self) -> str:
-        """Make an address, relative to the storage namespace, that nobody else gets."""
+        """Make a unique address, relative to the storage namespace."""
         now = self._clock()
         with self._lock:
             if self._began is None or self._names >= self._names_max or now - self._began >= self._age_max:

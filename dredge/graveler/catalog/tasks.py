@@ -1,6 +1,6 @@
 """Records of long-running work: `tasks/<prefix><20 characters>` in the repository's partition.
 
-Each kind of work has a message of its own; all begin with a Task, which says how far the work is.
+Each kind of task has a message of its own; all begin with a Task, which records the progress.
 
 Source: lakeFS pkg/catalog/catalog.go, pkg/kv tasks (behaviour only).
 """
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import DredgeError
 from dredge.graveler import messages
-from dredge.graveler.catalog.core import CatalogCore
+from dredge.graveler.catalog.background import Background
 from dredge.graveler.errors import GravelerError, TaskNotFoundError
 from dredge.graveler.refs.records import Repository
 from dredge.kv import KeyNotFoundError, Store
@@ -32,51 +32,50 @@ class Tasks:
     """The tasks of all repositories.
 
     Args:
-        kv: where they are.
+        kv: holds their records.
         clock: aware UTC time.
-        expiry: how long a task that does not change is known.
-        instance_id: of this process, for the records.
+        expiry: how long a task is kept after its last change.
+        instance_id: id of this process, for the records.
+        background: runs the tasks.
     """
 
-    def __init__(self, kv: Store, clock: Callable[[], datetime], expiry: timedelta, instance_id: str) -> None:
+    def __init__(
+        self,
+        kv: Store,
+        clock: Callable[[], datetime],
+        expiry: timedelta,
+        instance_id: str,
+        background: Background,
+    ) -> None:
         self._kv = kv
         self._clock = clock
         self._expiry = expiry
         self._instance_id = instance_id
+        self._background = background
 
-    def begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
-        """Write a new task down, and forget old ones of its kind; gives its id.
+    def submit(
+        self,
+        repository: Repository,
+        status: Status,
+        prefix: str,
+        operation: str,
+        work: Callable[[], None],
+    ) -> str:
+        """Begin a new task and run its work.
 
         Args:
-            repository: whose.
-            status: a fresh message; its task is filled.
-            prefix: of the id: the kind.
+            repository: whose task it is.
+            status: a fresh message; `work` may add results to it.
+            prefix: of the task's id, by kind of task.
             operation: the kind in words.
-        """
-        self._purge(repository, prefix, type(status))
-        task = status.task
-        task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
-        task.operation = operation
-        task.owner_instance_id = self._instance_id
-        self._put(repository, status)
-        return task.id
+            work: what to do; its DredgeErrors end up in the record.
 
-    def run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
-        """Do the work of a task and write down how it ended.
-
-        Args:
-            repository: whose.
-            status: as `begin` left it; `work` may add results to it.
-            work: what may fail with a DredgeError.
+        Returns:
+            The task's id.
         """
-        task = status.task
-        try:
-            work()
-        except DredgeError as error:
-            task.error_msg = str(error)
-            task.status_code = error.status if isinstance(error, GravelerError) else 500
-        task.done = True
-        self._put(repository, status)
+        task_id = self._begin(repository, status, prefix, operation)
+        self._background.start(lambda: self._run(repository, status, work))
+        return task_id
 
     def get[
         S: (
@@ -88,7 +87,7 @@ class Tasks:
         """Read a task.
 
         Raises:
-            TaskNotFoundError: 404, never made, of another kind, or not changed for too long.
+            TaskNotFoundError: 404, there is no such task, it is of another kind, or it has expired.
         """
         if not task_id.startswith(prefix):
             raise TaskNotFoundError
@@ -100,6 +99,27 @@ class Tasks:
         if self._is_old(status):
             raise TaskNotFoundError
         return status
+
+    def _begin(self, repository: Repository, status: Status, prefix: str, operation: str) -> str:
+        """Write a new task, and remove expired ones of its kind; gives its id."""
+        self._purge(repository, prefix, type(status))
+        task = status.task
+        task.id = prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+        task.operation = operation
+        task.owner_instance_id = self._instance_id
+        self._put(repository, status)
+        return task.id
+
+    def _run(self, repository: Repository, status: Status, work: Callable[[], None]) -> None:
+        """Do the work of a task and record how it ended."""
+        task = status.task
+        try:
+            work()
+        except DredgeError as error:
+            task.error_msg = str(error)
+            task.status_code = error.status if isinstance(error, GravelerError) else 500
+        task.done = True
+        self._put(repository, status)
 
     def _put(self, repository: Repository, status: Status) -> None:
         status.task.updated_at.CopyFrom(messages.to_timestamp(self._clock()))
@@ -118,25 +138,6 @@ class Tasks:
 
     def _is_old(self, status: Status) -> bool:
         return self._clock() - messages.from_timestamp(status.task.updated_at) > self._expiry
-
-
-class TaskCalls(CatalogCore):
-    """What calls share that begin work and return."""
-
-    def _submit(
-        self, found: Repository, status: Status, prefix: str, operation: str, work: Callable[[], None]
-    ) -> str:
-        """Do the work of a new task, in the background where the settings say so; gives its id."""
-        tasks = self._known_tasks()
-        task_id = tasks.begin(found, status, prefix, operation)
-        if self.settings.background:
-            self._start(lambda: tasks.run(found, status, work))
-        else:
-            tasks.run(found, status, work)
-        return task_id
-
-    def _known_tasks(self) -> Tasks:
-        return Tasks(self._kv, self.clock, self.settings.task_expiry, self._instance_id)
 
 
 def _key(task_id: str) -> bytes:

@@ -1,19 +1,19 @@
 """One page of the addresses that a repository has uncommitted.
 
-All branches in name order, hidden ones too; of each, what is staged (current token and all sealed tokens,
-newest wins) and differs from the head. Left out, as a real server leaves them out:
+It lists all branches in name order, including hidden ones, and of each what is staged (current token and all
+sealed tokens, newest wins) and differs from the head. Like a real server it leaves out:
 
     tombstones                                   nothing is live there
-    entries of the committed identity            live on the branch all the same (L6, L45)
+    entries of the committed identity            though live on the branch (L6, L45)
     addresses outside the namespace              not this namespace's objects
-    type 0 entries with a relative address       live on the branch all the same (L14)
+    type 0 entries with a relative address       though live on the branch (L14)
 
-After all branches come the copies that are written down because they share their bytes (profile `design`, see
-`copies`); read earlier they would miss a rename made while the branches are read.
+After all branches come the recorded copies that share their bytes (profile `design`, see `copies`); if they were
+read earlier, a rename made while the branches are read would be missed.
 
-A page ends when the parquet bytes flushed so far pass a limit, or after an interval; its token names the next
-item: a branch, and the path to go on from inside it, or a copy. Each page moves at least one item, so a run always ends
-(a real server's need not: defect `repeated_token`).
+A page ends when the parquet bytes flushed so far exceed a limit, or after an interval. Its token names the next
+item: a branch and the path to continue at, or a copy. Each page gets past at least one item, so a run always
+ends (a real server's need not: defect `repeated_token`).
 
 Source: lakeFS pkg/catalog/gc_write_uncommitted.go, pkg/catalog/catalog.go (behaviour only).
 """
@@ -58,10 +58,10 @@ class Mark:
     """Where a page begins.
 
     Args:
-        run_id: of the whole run.
-        branch: go on with this branch, or the next one if it is gone.
-        path: and in it with this path, inclusive.
-        key: all branches are done; go on with this copy.
+        run_id: id of the whole run.
+        branch: continue with this branch, or with the next one if it is gone.
+        path: within the branch continue at this path, inclusive.
+        key: all branches are done; continue at this copy.
     """
 
     run_id: str
@@ -70,14 +70,14 @@ class Mark:
     key: str = ""
 
     def encode(self) -> str:
-        """Write the continuation token."""
+        """Encode the continuation token."""
         members = {"branch": self.branch, "path": self.path, "run_id": self.run_id, "key": self.key}
         text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
         return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
     @classmethod
     def decode(cls, token: str) -> Mark:
-        """Read a continuation token.
+        """Decode a continuation token.
 
         Raises:
             ContinuationTokenError: 400.
@@ -114,7 +114,7 @@ class PageFile:
 
     @property
     def flushed_bytes(self) -> int:
-        """Bytes written so far, without what waits for the next flush."""
+        """Bytes written so far, without rows that wait for the next flush."""
         return self._sink.tell()
 
     def add(self, address: str, date: int) -> None:
@@ -126,7 +126,7 @@ class PageFile:
             self._flush()
 
     def finish(self) -> bytes:
-        """Close the file and give its bytes."""
+        """Close the file and return its bytes."""
         self._flush()
         self._writer.close()
         return self._sink.getvalue()
@@ -139,7 +139,7 @@ class PageFile:
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """What a page came to.
+    """The result of writing a page.
 
     Args:
         data: the parquet file, or None when there is nothing to upload.
@@ -159,7 +159,7 @@ class UncommittedPage:
         areas: staging areas.
         ranges: committed content of the repository.
         copies: tracked copies.
-        repository: whose.
+        repository: the repository.
         clock: aware UTC time, for the interval.
         settings: limits and defects.
     """
@@ -186,17 +186,17 @@ class UncommittedPage:
         self._began = clock()
         self._file = PageFile(settings.prepare_flush_rows)
         self._moved = False
-        self._rows = 0  # what decides whether the page has rows; a defect resets it
+        self._rows = 0  # decides whether there is a file; a defect resets it
         self._loses_rows = settings.defect("rows_lost_on_branch_delete")
-        self._vanished = False  # the last branch looked at
+        self._vanished = False  # whether the last branch read had been deleted
 
     def write(self, mark: Mark) -> PageResult:
-        """Go on from a mark until a limit is reached or all is written.
+        """Write from a mark on until a limit is reached or everything is written.
 
         Raises:
             CommitNotFoundError: 404, a branch's head has no record.
-            BranchNotFoundError: 404, the last branch of the page has gone (a defect).
-            ContinuationTokenError: 400, the run began so long ago that copies made meanwhile may be forgotten.
+            BranchNotFoundError: 404, the last branch of the page has been deleted (a defect).
+            ContinuationTokenError: 400, the run has taken so long that records of copies may have expired.
         """
         following = None if mark.key else self._all_branches(mark)
         if self._vanished and self._loses_rows:
@@ -208,7 +208,7 @@ class UncommittedPage:
         return self._result(following)
 
     def _all_branches(self, mark: Mark) -> Mark | None:
-        """Write what branches have staged; give where to go on when the page is full."""
+        """Write what branches have staged; returns where to continue when the page is full."""
         last = ""
         for listed in self._branches.scan(self._repository, mark.branch):
             last = listed.name
@@ -219,11 +219,11 @@ class UncommittedPage:
             if stopped_at is not None:
                 return Mark(mark.run_id, listed.name, stopped_at)
         if self._rows and self._settings.defect("empty_last_page"):
-            return Mark(mark.run_id, last + "~")  # behind every name, so nothing is left
+            return Mark(mark.run_id, last + "~")  # after every name, so nothing is left
         return None
 
     def _all_copies(self, mark: Mark) -> Mark | None:
-        """Write the copies that are tracked; give where to go on when the page is full."""
+        """Write the recorded copies; returns where to continue when the page is full."""
         for copied in self._copies.scan(self._repository, mark.key):
             if self._is_full():
                 return Mark(mark.run_id, key=copied.id)
@@ -239,12 +239,12 @@ class UncommittedPage:
             raise ContinuationTokenError from None
         if self._clock() - began > self._settings.copy_expiry / 2:
             raise ContinuationTokenError(
-                f"run {mark.run_id} has taken too long: copies made since it began may be forgotten. Start a "
-                "new run without a token: invalid continuation token"
+                f"run {mark.run_id} has taken too long: records of copies made since it began may have "
+                "expired. Start a new run without a token: invalid continuation token"
             )
 
     def _branch(self, name: str, start: str) -> str | None:
-        """Write a branch's rows; give the path to go on from when the page is full."""
+        """Write a branch's rows; returns the path to continue at when the page is full."""
         try:
             branch = self._branches.current(self._repository, name).branch
         except BranchNotFoundError:  # deleted since it was listed
@@ -273,7 +273,7 @@ class UncommittedPage:
                 yield path, messages.decode(messages.Entry, changed.value.data, f"entry of {path!r}")
 
     def _address(self, entry: messages.Entry) -> str | None:
-        """The address as a row shows it, relative to the namespace; None when it gets no row."""
+        """The address of an entry's row, relative to the namespace; None when it has no row."""
         if entry.address_type == messages.AddressType.RELATIVE:
             return entry.address
         prefix = self._repository.storage_namespace.rstrip("/") + "/"

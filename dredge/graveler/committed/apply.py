@@ -15,7 +15,7 @@ from dredge.graveler.committed.writing import MetaRangeWriter
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A path's new value, or its removal."""
+    """A path's new value, or None to remove the path."""
 
     key: bytes
     value: Value | None
@@ -23,13 +23,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came out.
+    """The result of `apply`.
 
     Attributes:
-        metarange_id: the new content; the old one's id when nothing changed.
-        added: paths that were not there.
-        changed: paths with another identity.
-        removed: paths that are gone.
+        metarange_id: the new content; the base's id when nothing changed.
+        added: number of paths that were not there.
+        changed: number of paths whose identity changed.
+        removed: number of paths removed.
     """
 
     metarange_id: str
@@ -46,16 +46,15 @@ class Applied:
 def apply(
     store: RangeStore, base_id: str, changes: Iterable[Change], rule: SplitRule = SERVER_RULE
 ) -> Applied:
-    """Write the content that a base becomes by changes.
+    """Write the content that results from changes to a base.
 
-    A value whose identity equals the base's is no change: the base's value, with its old address, stays.
-    Removing what is not there is none either. Ranges that no change falls into are named again, unread and
-    unwritten.
+    A value whose identity equals the base's is not a change: the base's value stays, with its old address.
+    Nor is removing a path that is not there. Ranges without a change are reused: neither read nor written.
 
     Args:
-        store: base and result.
+        store: holds the base, and takes the result.
         base_id: the base's metarange, or empty.
-        changes: in key order, one a key.
+        changes: in key order, at most one per key.
         rule: where ranges end.
 
     Raises:
@@ -101,7 +100,7 @@ def _effective(store: RangeStore, base: MetaRange, changes: Iterable[Change]) ->
 
 
 def _copy_until(writer: MetaRangeWriter, cursor: Cursor, key: bytes | None) -> None:
-    """Copy what comes before a key; a range that ends before it goes whole. None copies all that is left."""
+    """Copy the records before a key, reusing whole ranges; None copies all that are left."""
     while not cursor.done:
         if cursor.before_range:
             if key is None or cursor.info.max_key < key:

@@ -18,14 +18,14 @@ def commit_id(
     metadata: Mapping[str, str],
     parents: Sequence[str],
 ) -> str:
-    """Compute a commit's id. Version and generation are no part of it.
+    """Compute a commit's id. Version and generation do not enter it.
 
     Args:
-        committer: who.
-        message: why.
+        committer: name of the committer.
+        message: commit message.
         metarange_id: the content; empty for the first commit of a repository.
-        creation_date: aware; whole seconds count.
-        metadata: the user's.
+        creation_date: aware; only whole seconds enter the id.
+        metadata: user metadata.
         parents: commit ids, main parent first.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A position in the content of a commit, that can step over a whole range without reading it."""
+"""A position in the content of a commit that can skip a whole range without reading it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dredge.graveler.committed.values import Value
 
 
 class Cursor:
-    """Stands before a range (not read yet), on a record of one, or behind the last.
+    """A position before a range that has not been read, on a record of a range, or after the last range.
 
     Args:
         store: where the ranges are.
@@ -27,17 +27,17 @@ class Cursor:
 
     @property
     def done(self) -> bool:
-        """Whether everything lies behind."""
+        """Whether the end is reached."""
         return self._range == len(self._metarange.ranges)
 
     @property
     def before_range(self) -> bool:
-        """Whether the next thing is a whole range, not read yet."""
+        """Whether it stands before a range, which has not been read."""
         return self._records is None and not self.done
 
     @property
     def info(self) -> RangeInfo:
-        """The range before or in which it stands."""
+        """The range that it stands before or in."""
         return self._metarange.ranges[self._range]
 
     @property

@@ -1,4 +1,4 @@
-"""Differences between the contents of commits. Ranges that both have are stepped over unread."""
+"""Differences between the contents of commits. Ranges that both share are skipped without being read."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Difference:
     Attributes:
         kind: seen from left to right.
         key: the path.
-        left: its value there, None when it has none.
-        right: its value there, None when it has none.
+        left: its value on the left, None when there is none.
+        right: its value on the right, None when there is none.
     """
 
     kind: DiffKind
@@ -38,12 +38,12 @@ class Difference:
 
 
 def diff(store: RangeReader, left_id: str, right_id: str) -> Iterator[Difference]:
-    """What turns one content into another, in key order.
+    """The differences from one content to another, in key order.
 
     Args:
-        store: where both are.
-        left_id: metarange from which, or empty.
-        right_id: metarange to which, or empty.
+        store: holds both.
+        left_id: metarange to compare, or empty.
+        right_id: metarange to compare with, or empty.
     """
     left = Cursor(store, store.get_metarange(left_id))
     right = Cursor(store, store.get_metarange(right_id))
@@ -69,9 +69,9 @@ def diff(store: RangeReader, left_id: str, right_id: str) -> Iterator[Difference
 
 
 def compare(store: RangeReader, base_id: str, source_id: str, destination_id: str) -> Iterator[Difference]:
-    """What merging a source into a destination would bring, in key order; left is the destination.
+    """The changes that merging a source into a destination would make, in key order; left is the destination.
 
-    A path that both sides changed since their base, and not alike, is a conflict.
+    A path that both sides changed since their base, in different ways, is a conflict.
     """
     for difference in diff(store, destination_id, source_id):
         destination, source = _identity(difference.left), _identity(difference.right)

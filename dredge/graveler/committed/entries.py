@@ -21,14 +21,14 @@ class Entry:
     """An object under a path.
 
     Attributes:
-        address: where the bytes are; how to read it says `address_type`.
-        address_type: relative to the storage namespace, full, or to be guessed.
+        address: where the bytes are; `address_type` says how to read it.
+        address_type: relative to the storage namespace, full, or unknown (old entries).
         size: bytes.
         etag: checksum without quotes; the hex MD5 of the content for plain uploads.
-        last_modified: aware UTC; may be the uploader's word, so it proves nothing about age.
-        metadata: the user's.
+        last_modified: aware UTC; may be supplied by the uploader, so it proves nothing about age.
+        metadata: user metadata.
         content_type: as given at upload.
-        nanoseconds: what `last_modified` has below the microsecond, 0 to 999.
+        nanoseconds: the part of `last_modified` below a microsecond, 0 to 999.
     """
 
     address: str
@@ -41,7 +41,7 @@ class Entry:
     nanoseconds: int = 0
 
     def encode(self) -> bytes:
-        """Write the message. Metadata goes in key order, so equal entries have equal bytes."""
+        """Encode the message, with metadata in key order, so that equal entries have equal bytes."""
         stamp = messages.to_timestamp(self.last_modified)
         stamp.nanos += self.nanoseconds
         return messages.encode(
@@ -62,10 +62,10 @@ class Entry:
 
         Args:
             data: its bytes.
-            name: file and record, for the error.
+            name: file and record, for error messages.
 
         Raises:
-            FormatError: no entry, or of an unknown address type, or a time outside the years 1 to 9999.
+            FormatError: not an entry, an unknown address type, or a time outside the years 1 to 9999.
         """
         message = messages.decode(messages.Entry, data, name)
         try:
@@ -84,7 +84,7 @@ class Entry:
         )
 
     def identity(self) -> bytes:
-        """The SHA-256 that tells contents apart, 32 bytes. Address and time are no part of it.
+        """The SHA-256 that identifies the content, 32 bytes. Address and time do not enter it.
 
         Source: lakeFS pkg/catalog/entry.go
         """

@@ -1,8 +1,8 @@
 """Three-way merge of contents.
 
-Whole ranges are taken where they can be, without reading them: one that both sides have, one that only one
-side has where the base has nothing, one that stands in for the base's where the other side left the base's
-as it was. Else records are merged one by one.
+Where possible a whole range is taken without being read: one that both sides have; one that only one side has,
+where the base has nothing; one that replaces the base's, where the other side left the base's unchanged.
+Everything else is merged record by record.
 
 Source: lakeFS pkg/graveler/committed/merge.go (behaviour)
 """
@@ -20,7 +20,7 @@ from dredge.graveler.committed.writing import MetaRangeWriter
 
 
 class Strategy(StrEnum):
-    """Whose word counts where both sides changed a path; the texts stand in a merge commit's metadata."""
+    """Which side wins where both changed a path; the values are recorded in a merge commit's metadata."""
 
     DEFAULT = "default"
     DESTINATION_WINS = "dest-wins"
@@ -28,7 +28,7 @@ class Strategy(StrEnum):
 
 
 class MergeConflictError(ConflictError):
-    """Both sides changed a path and no strategy says whose change counts."""
+    """Both sides changed a path, and the strategy prefers neither."""
 
     kind = "merge_conflict"
 
@@ -47,21 +47,21 @@ def merge(
     strategy: Strategy = Strategy.DEFAULT,
     rule: SplitRule = SERVER_RULE,
 ) -> str:
-    """Write the content that a destination becomes by merging a source into it.
+    """Write the content that results from merging a source into a destination.
 
     Args:
-        store: all of them, and the result.
-        base_id: metarange of where the two parted, or empty.
-        source_id: metarange that brings changes.
-        destination_id: metarange that takes them.
-        strategy: what a conflict means.
+        store: holds all three, and takes the result.
+        base_id: metarange of the merge base, or empty.
+        source_id: metarange to merge.
+        destination_id: metarange to merge into.
+        strategy: how conflicts are resolved.
         rule: where ranges end.
 
     Returns:
-        The result's metarange id; the destination's own when the source brings nothing.
+        The result's metarange id; the destination's own when the source changes nothing.
 
     Raises:
-        MergeConflictError: a conflict under the default strategy. Nothing names what was written.
+        MergeConflictError: a conflict under the default strategy; no metarange refers to what was written.
     """
     if source_id in (base_id, destination_id):
         return destination_id
@@ -103,7 +103,7 @@ class _Merger:
         return self._writer.finish()
 
     def _both_ranges(self) -> bool:
-        """Take a range for both sides, if that can be; both cursors stand before one."""
+        """Take one range for both sides, if possible; both cursors stand before a range."""
         source, destination = self._source.info, self._destination.info
         chosen: RangeInfo | None = None
         if source.id == destination.id:
@@ -122,7 +122,7 @@ class _Merger:
         return True
 
     def _lone_range(self, cursor: Cursor, other: Cursor) -> bool:
-        """Take or drop a range whole, if the other side has nothing in it and the base agrees."""
+        """Take or drop a whole range, if the other side has no record in it and the base allows it."""
         info = cursor.info
         if not other.done and other.key <= info.max_key:
             return False
@@ -151,7 +151,7 @@ class _Merger:
         destination_raw = destination.raw if has_destination else None
         source_identity = source.value.identity if has_source else None
         destination_identity = destination.value.identity if has_destination else None
-        # What both added alike keeps the source's address, as on a server.
+        # Where both sides added the same content the source's address is kept, as on a server.
         chosen = source_raw if has_source and has_destination else destination_raw
         if source_identity != destination_identity:
             present = self._store.get_entry(self._base.id, key)

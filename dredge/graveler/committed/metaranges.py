@@ -12,11 +12,11 @@ from dredge.graveler.sstable import METARANGES, WrittenTable, read_table, write_
 
 @dataclass(frozen=True, slots=True)
 class MetaRange:
-    """A metarange.
+    """The ranges of a commit.
 
     Attributes:
         id: 64 hex digits, or empty for the content of a repository's first commit, which has no file.
-        ranges: sorted by key, none overlapping.
+        ranges: sorted by key, disjoint.
     """
 
     id: str
@@ -24,11 +24,11 @@ class MetaRange:
 
     @property
     def count(self) -> int:
-        """Entries in all ranges."""
+        """Number of entries in all ranges."""
         return sum(item.count for item in self.ranges)
 
     def position(self, key: bytes) -> int:
-        """The index of the first range that does not end before a key."""
+        """Index of the first range whose last key is not less than a key."""
         return bisect_left(self.ranges, key, key=lambda item: item.max_key)
 
 
@@ -40,11 +40,11 @@ def read_metarange(data: bytes, name: str, expected_id: str | None = None) -> Me
 
     Args:
         data: the file.
-        name: what to call it in errors.
-        expected_id: the id that its records must have.
+        name: name of the file in error messages.
+        expected_id: the id that the file must have, by its content.
 
     Raises:
-        FormatError: damaged, a range, a refs dump, or another metarange.
+        FormatError: the file is damaged, or it is a range, a refs dump or another metarange.
     """
     table = read_table(data, name, kind=METARANGES, expected_id=expected_id)
     ranges = tuple(
@@ -60,7 +60,7 @@ def write_metarange(ranges: list[RangeInfo]) -> WrittenTable:
     """Write a metarange file.
 
     Args:
-        ranges: sorted, none overlapping.
+        ranges: sorted by key, disjoint.
 
     Raises:
         ValueError: not sorted.

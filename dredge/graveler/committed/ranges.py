@@ -1,4 +1,4 @@
-"""What a metarange says of a range, and where one range ends and the next begins."""
+"""What a metarange records about a range, and where one range ends and the next begins."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RangeInfo:
 
     Attributes:
         id: 64 hex digits; the file is `_lakefs/<id>`.
-        min_key: its first key. Only a hint in what old servers wrote.
+        min_key: its first key; not reliable in files of old servers.
         max_key: its last key; ranges are sorted by it.
-        estimated_size: bytes as its writer estimated them.
-        count: records.
+        estimated_size: size in bytes, as estimated by its writer.
+        count: number of records.
     """
 
     id: str
@@ -52,10 +52,10 @@ class RangeInfo:
         Args:
             key: the record's key.
             raw: its value.
-            name: file and record, for the error.
+            name: file and record, for error messages.
 
         Raises:
-            FormatError: no such record, or one that contradicts itself.
+            FormatError: not a record of a range, or an inconsistent one.
         """
         value = Value.decode(raw, name)
         data = messages.decode(messages.RangeData, value.data, name)
@@ -74,10 +74,10 @@ class SplitRule:
     """When a range is closed after a key.
 
     Attributes:
-        min_size: bytes (estimated) below which it never is.
-        max_size: bytes (estimated) from which it always is.
-        raggedness: between them, one key in so many closes it, chosen by the key's hash; so equal keys make
-            equal ranges whatever was written before.
+        min_size: estimated bytes below which a range is never closed.
+        max_size: estimated bytes from which on it is always closed.
+        raggedness: between the two, one key in this many closes the range. The key's hash decides, so equal
+            keys make equal ranges whatever was written before.
 
     Source: lakeFS configuration committed.permanent.*
     """
@@ -87,7 +87,7 @@ class SplitRule:
     raggedness: int = 50_000
 
     def closes_after(self, key: bytes, estimated_size: int) -> bool:
-        """Say whether the range that now has this size ends with this key."""
+        """Whether a range of this size ends with this key."""
         if estimated_size < self.min_size:
             return False
         return estimated_size >= self.max_size or fnv1a_64(key) % self.raggedness == 0
@@ -97,7 +97,7 @@ SERVER_RULE = SplitRule()
 
 
 def is_table_id(text: str) -> bool:
-    """Say whether a text is the id of a range or metarange."""
+    """Whether a string has the form of an id of a range or metarange."""
     return len(text) == 64 and _HEX.issuperset(text)
 
 

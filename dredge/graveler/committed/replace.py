@@ -19,16 +19,16 @@ def replace_below(
     records: Iterable[tuple[bytes, Value]],
     rule: SplitRule = SERVER_RULE,
 ) -> MetaRange:
-    """Write the content that a base becomes when all below some prefixes goes, and records come.
+    """Write the content of a base without the keys below some prefixes, and with new records.
 
-    A record replaces what its key had, also when the two have one identity: the new address counts. Ranges
-    that neither a prefix nor a record falls into are named again, unread and unwritten.
+    A record replaces the base's even when both have the same identity: the new address is kept. Ranges that no
+    prefix or record falls into are reused: neither read nor written.
 
     Args:
-        store: base and result.
+        store: holds the base, and takes the result.
         base_id: the base's metarange, or empty.
-        prefixes: keys that begin with one of them are left out.
-        records: in key order, one a key.
+        prefixes: keys of the base that begin with one of them are left out.
+        records: in key order, one per key.
         rule: where ranges end.
 
     Raises:

@@ -35,7 +35,7 @@ class Records:
 
 
 class _Cache[T]:
-    """The things used last, as many as fit a number of bytes."""
+    """The most recently used items, up to a total size in bytes."""
 
     def __init__(self, size_max: int) -> None:
         self._items: OrderedDict[str, tuple[T, int]] = OrderedDict()
@@ -61,10 +61,10 @@ class _Cache[T]:
 
 
 class RangeReader:
-    """Reads the committed content of one storage namespace. Safe for several threads.
+    """Reads the committed content of one storage namespace. Safe for use from many threads.
 
     Args:
-        reader: on the storage namespace.
+        reader: of the storage namespace.
         cache_size: bytes of range files kept in memory.
     """
 
@@ -78,7 +78,7 @@ class RangeReader:
 
         Raises:
             NotFoundError: there is no such file.
-            FormatError: it is damaged or not this metarange.
+            FormatError: the file is damaged, or of another metarange.
         """
         if not metarange_id:
             return EMPTY
@@ -90,11 +90,11 @@ class RangeReader:
         return metarange
 
     def get_range(self, info: RangeInfo) -> Records:
-        """Read the records of a range, held against what its metarange says.
+        """Read the records of a range, checked against what its metarange says.
 
         Raises:
             NotFoundError: there is no such file.
-            FormatError: it is damaged or not this range.
+            FormatError: the file is damaged, or of another range.
         """
         records = self._ranges.get(info.id)
         if records is None:
@@ -123,30 +123,21 @@ class RangeReader:
             return None
         return records.value(at)
 
-    def list_entries(
-        self, metarange_id: str, after: bytes = b"", prefix: bytes = b"", start: bytes = b""
-    ) -> Iterator[tuple[bytes, Value]]:
+    def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
         """All paths with their values, in byte order of the paths.
 
         Args:
             metarange_id: the content.
-            after: only paths strictly greater; empty is no bound.
-            prefix: only paths that begin with it.
-            start: only paths equal or greater.
+            start: the first path to list.
         """
         metarange = self.get_metarange(metarange_id)
-        low = max(prefix, start, after)
-        for info in metarange.ranges[metarange.position(low) :]:
+        for info in metarange.ranges[metarange.position(start) :]:
             records = self.get_range(info)
-            for at in range(bisect_left(records.keys, low), len(records.keys)):
-                key = records.keys[at]
-                if prefix and not key.startswith(prefix):
-                    return
-                if key != after or not after:
-                    yield key, records.value(at)
+            for at in range(bisect_left(records.keys, start), len(records.keys)):
+                yield records.keys[at], records.value(at)
 
     def name_of(self, table_id: str) -> str:
-        """What errors call a file."""
+        """The name of a file in error messages."""
         return f"{self._reader.uri}/{FOLDER}{table_id}"
 
     def _get(self, table_id: str) -> bytes:
@@ -159,7 +150,7 @@ class RangeStore(RangeReader):
     """Reads and writes the committed content of one storage namespace.
 
     Args:
-        writer: on the storage namespace.
+        writer: of the storage namespace.
         cache_size: bytes of range files kept in memory.
     """
 

@@ -1,6 +1,6 @@
-"""The value of a table's record: what identifies the thing, and the thing.
+"""The value of a table's record: an identity, and data.
 
-    svarint(length of identity) · identity · svarint(length of data) · data      (the rest is ignored)
+    svarint(length of identity) · identity · svarint(length of data) · data      (anything after that is ignored)
 
 The lengths are zig-zag numbers: 32 is the byte 40, 64 the bytes 80 01. Identity is 32 raw bytes in a range,
 and the range's id as 64 ASCII characters in a metarange.
@@ -23,15 +23,15 @@ class Value:
     """One record's value.
 
     Attributes:
-        identity: equal for equal content; address and time are no part of it.
-        data: an encoded entry, or what a metarange says of a range.
+        identity: equal for equal content, whatever the address and time.
+        data: an encoded entry, or an encoded RangeData.
     """
 
     identity: bytes
     data: bytes
 
     def encode(self) -> bytes:
-        """Write it as it stands in a table.
+        """Encode the value as a table holds it.
 
         Raises:
             ValueError: a part is larger than a server accepts.

@@ -13,8 +13,7 @@ from dredge.graveler.sstable import RANGES, TableWriter
 class MetaRangeWriter:
     """Takes records and whole ranges in key order, and writes each range as soon as it is full.
 
-    Nothing names the ranges before the metarange is written, last of all: a writer that dies leaves files
-    that nobody reads.
+    The metarange, which refers to the ranges, is written last: a writer that dies leaves files nobody reads.
 
     Args:
         store: takes the files.
@@ -32,15 +31,15 @@ class MetaRangeWriter:
         """Append a record.
 
         Raises:
-            ValueError: the key does not come after all before.
+            ValueError: the key is not greater than all before.
         """
         self.add_encoded(key, value.encode())
 
     def add_encoded(self, key: bytes, raw: bytes) -> None:
-        """Append a record whose value is encoded already.
+        """Append a record whose value has been encoded.
 
         Raises:
-            ValueError: the key does not come after all before.
+            ValueError: the key is not greater than all before.
         """
         if self._last is not None and key <= self._last:
             raise ValueError(f"key {key!r} does not come after {self._last!r}")

@@ -1,7 +1,7 @@
 """The protobuf messages of lakeFS's data model, field for field as a server writes them.
 
-The .proto files are Dredge's own wording of the wire format; field numbers and types are what counts. Maps
-are written in key order (`encode`), so equal messages have equal bytes; a server writes them in any order.
+The .proto files were written for Dredge and describe the same wire format: same field numbers, same types.
+`encode` writes maps in key order, so equal messages have equal bytes; a server writes them in any order.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def decode[M: Message](kind: type[M], data: bytes, name: str) -> M:
     Args:
         kind: the message class.
         data: its bytes.
-        name: what is being read, for the error.
+        name: what is being read, for error messages.
 
     Raises:
         FormatError: the bytes are not such a message.
@@ -119,7 +119,7 @@ def to_timestamp(when: datetime) -> Timestamp:
 
 
 def from_timestamp(stamp: Timestamp) -> datetime:
-    """Convert a message to an aware UTC time; digits below the microsecond are cut off.
+    """Convert a message to an aware UTC time, truncated to the microsecond.
 
     Raises:
         FormatError: the time is outside the years 1 to 9999.

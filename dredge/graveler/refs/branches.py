@@ -1,9 +1,9 @@
 """Branch records: the only ones that are changed by compare-and-set.
 
-Whoever changes a branch reads it, makes a new value, and sets it if the record is still byte for byte the one
-that was read. Reads come in two kinds: `cached` may be some hundred milliseconds old and serves as the first
-read of a write or a read request; `current` is never older than its call. Both flows end with a `current`
-read, so an old first read costs a retry, never a wrong answer.
+To change a branch, read it, make a new value, and set it on condition that the record still has exactly the
+bytes that were read. There are two kinds of read: `cached` may be a few hundred milliseconds old and serves as
+the first read of a request; `current` is never older than its call. Both flows end with a `current` read, so a
+stale first read costs a retry, never a wrong result.
 
 Source: design "lakeFS on KV", writer and reader flow; lakeFS pkg/graveler/ref/manager.go.
 """
@@ -26,7 +26,7 @@ _CACHED_BRANCHES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A branch and the bytes it was read from, which a change must find unchanged."""
+    """A branch and the bytes it was read from, which must be unchanged when it is replaced."""
 
     branch: Branch
     raw: bytes
@@ -36,9 +36,9 @@ class Branches:
     """The branches of all repositories.
 
     Args:
-        kv: where they are.
+        kv: holds the records.
         clock: aware UTC time, for the cache.
-        cache_age_max: how old the answer of `cached` may be.
+        cache_age_max: maximum age of what `cached` returns.
     """
 
     def __init__(self, kv: Store, clock: Callable[[], datetime], cache_age_max: timedelta) -> None:
@@ -50,7 +50,7 @@ class Branches:
         self._reads: AmortizedReads[tuple[bytes, str], Stored] = AmortizedReads(self._read)
 
     def current(self, repository: Repository, name: str) -> Stored:
-        """Read a branch; nothing that finished before the call is missed.
+        """Read a branch, including every change that finished before the call.
 
         Raises:
             BranchNotFoundError: 404.
@@ -93,12 +93,12 @@ class Branches:
         return stored
 
     def delete(self, repository: Repository, name: str) -> None:
-        """Remove a branch; its tokens are the caller's to drop."""
+        """Remove a branch; the caller drops its tokens."""
         self._kv.delete(repository.partition, branch_key(name))
         self._forget((repository.partition, name))
 
     def scan(self, repository: Repository, start: str = "") -> Iterator[Branch]:
-        """Branches in name order, hidden ones too, from a name on."""
+        """Branches in name order from a name on, including hidden ones."""
         for entry in self._kv.scan(repository.partition, branch_key(start)):
             if not entry.key.startswith(PREFIX):
                 return

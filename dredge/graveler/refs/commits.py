@@ -25,19 +25,19 @@ def new_commit(
     metadata: Mapping[str, str],
     parents: Sequence[Commit],
 ) -> Commit:
-    """Make a commit value; its id is the hash of the rest.
+    """Make a commit; its id is the hash of its other fields.
 
     Args:
-        committer: who.
-        message: why.
+        committer: name of the committer.
+        message: commit message.
         creation_date: aware; only whole seconds enter the id.
         metarange_id: its content.
-        metadata: the caller's.
-        parents: main parent first.
+        metadata: user metadata.
+        parents: parent commits, main parent first.
     """
     ids = tuple(parent.id for parent in parents)
     return Commit(
-        id=hash_commit(committer, message, metarange_id, creation_date, metadata, ids),
+        id=commit_id(committer, message, metarange_id, creation_date, metadata, ids),
         committer=committer,
         message=message,
         creation_date=creation_date,
@@ -49,21 +49,9 @@ def new_commit(
     )
 
 
-def hash_commit(
-    committer: str,
-    message: str,
-    metarange_id: str,
-    creation_date: datetime,
-    metadata: Mapping[str, str],
-    parents: Sequence[str],
-) -> str:
-    """Compute a commit's id (facts 1.5)."""
-    return commit_id(committer, message, metarange_id, creation_date, metadata, parents)
-
-
 def expected_id(commit: Commit) -> str:
     """Compute the id that a commit's record must have."""
-    return hash_commit(
+    return commit_id(
         commit.committer,
         commit.message,
         commit.metarange_id,
@@ -76,8 +64,7 @@ def expected_id(commit: Commit) -> str:
 class Commits:
     """The commit records of all repositories.
 
-    Records never change, so they are cached without end; a new life of a repository name has another
-    partition.
+    Records never change, so cached ones stay valid: a repository that reuses a name has another partition.
     """
 
     def __init__(self, kv: Store) -> None:
@@ -108,7 +95,7 @@ class Commits:
         return commit
 
     def exists(self, repository: Repository, commit_id: str) -> bool:
-        """Say whether a full id has a record."""
+        """Whether there is a commit with a full id."""
         try:
             self.get(repository, commit_id)
         except CommitNotFoundError:
@@ -116,7 +103,7 @@ class Commits:
         return True
 
     def add(self, repository: Repository, commit: Commit) -> None:
-        """Write a commit. Its id names its content, so an existing record is as good."""
+        """Write a commit. An existing record is kept: its id is the hash of its content, so it is the same."""
         try:
             self._kv.set_if(repository.partition, commit_key(commit.id), commit.encode(), None)
         except PredicateFailedError:
@@ -139,7 +126,7 @@ class Commits:
         return found
 
     def all(self, repository: Repository) -> Iterator[Commit]:
-        """Every commit in id order, dangling ones too, straight from the store."""
+        """Every commit in id order, read from the store, including those that no ref leads to."""
         return self._scan(repository, "")
 
     def _scan(self, repository: Repository, prefix: str) -> Iterator[Commit]:

@@ -1,14 +1,14 @@
-r"""Ref expressions: a name and ways from it.
+r"""Ref expressions: the name of a commit, and steps from it.
 
     expression = base { modifier }
     base       = branch | tag | commit id | unique beginning of a commit id
     modifier   = "~" [n]   n-th ancestor along main parents, default 1
                | "^" [n]   n-th parent counted from 1, default 1; ^0 is the commit itself
                | "@"       the branch without what is staged
-               | "$"       what is staged on the branch, alone and only where it is allowed
+               | "$"       only what is staged on the branch; not allowed where a commit is needed
 
-A full commit id wins over a branch of that name; then come branch, tag, and beginnings of ids.
-`@` and `$` follow a branch directly.
+A base is looked up as a full commit id, a branch, a tag, and the beginning of a commit id, in this order.
+`@` and `$` must follow a branch directly.
 
 Source: lakeFS pkg/graveler/ref/parse_ref.go, expand.go (behaviour only).
 """
@@ -42,8 +42,8 @@ class Expression:
     """A parsed expression.
 
     Args:
-        base: the name.
-        modifiers: (sign, number) in order.
+        base: branch, tag, commit id, or the beginning of one.
+        modifiers: (sign, number) pairs in order.
     """
 
     base: str
@@ -52,12 +52,12 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What an expression names.
+    """What an expression refers to.
 
     Args:
         commit_id: the commit; for a branch its head when it was looked up.
-        branch: the branch whose staged changes count too, or None.
-        staging_only: the expression was `branch$`: only what is staged counts.
+        branch: the branch whose staged changes apply as well, or None.
+        staging_only: the expression was `branch$`: only staged changes apply.
     """
 
     commit_id: str
@@ -84,7 +84,7 @@ def parse(text: str) -> Expression:
 
 
 class Resolver:
-    """Looks expressions up."""
+    """Resolves ref expressions."""
 
     def __init__(self, branches: Branches, tags: Tags, commits: Commits) -> None:
         self._branches = branches
@@ -92,12 +92,12 @@ class Resolver:
         self._commits = commits
 
     def resolve(self, repository: Repository, text: str) -> Resolved:
-        """Find what an expression names.
+        """Find what an expression refers to.
 
-        The record of a plain branch may come from the cache: the reader's flow looks at it again.
+        The record of a plain branch may come from the cache: the reader's flow reads it again.
 
         Raises:
-            InvalidRefError: 400, it cannot be parsed.
+            InvalidRefError: 400, the expression cannot be parsed.
             RefNotFoundError, CommitNotFoundError, RefAmbiguousError: 404.
         """
         expression = parse(text)
@@ -115,10 +115,10 @@ class Resolver:
         return Resolved(commit_id)
 
     def commit(self, repository: Repository, text: str) -> Commit:
-        """Find the commit that an expression names; a branch is its head as of now.
+        """Find the commit that an expression refers to; for a branch that is its current head.
 
         Raises:
-            StagingRefError: 400, `branch$` is no commit.
+            StagingRefError: 400, `branch$` does not refer to a commit.
         """
         resolved = self.resolve(repository, text)
         if resolved.staging_only:

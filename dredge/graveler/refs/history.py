@@ -1,4 +1,4 @@
-"""Walks over the commit graph: the log, and where two lines parted.
+"""Walks over the commit graph: the log, and the merge base of two commits.
 
 Source: lakeFS pkg/graveler/ref/commit_iterator.go, merge_base_finder.go (behaviour only).
 """
@@ -14,14 +14,14 @@ GetCommit = Callable[[str], Commit]
 
 
 def walk(get: GetCommit, start: str, *, first_parent: bool = False) -> Iterator[Commit]:
-    """Yield a commit and what it leads to, each once.
+    """Yield a commit and its ancestors, each once.
 
-    Of the commits reached so far the youngest comes next, so a commit never comes before all the ways to it
-    that are younger; creation dates alone do not order the result.
+    The next commit is always the youngest of those reached so far. The result is not ordered by creation date
+    alone: a commit can only follow one of its children.
 
     Args:
         get: reads a commit by id.
-        start: id of the first.
+        start: id of the first commit.
         first_parent: follow first parents only.
 
     Raises:
@@ -45,11 +45,11 @@ def merge_base(get: GetCommit, left: str, right: str) -> Commit | None:
 
     Args:
         get: reads a commit by id.
-        left: id.
-        right: id.
+        left: id of a commit.
+        right: id of a commit.
 
     Returns:
-        None when the lines never meet.
+        The commit, or None when there is none.
     """
     sides: dict[str, int] = {}
     heap: list[tuple[int, str]] = []

@@ -1,18 +1,19 @@
-"""The two steps of the design, and which one a catalog follows.
+"""Creation and deletion of repositories by the two steps of the design.
 
 Step 1, creating:   initial commit → default branch → record `active` (must be absent)
         deleting:   record `in-deletion` → every row of the partition removed → record removed
-        A deletion that was interrupted blocks the name until it is repeated.
+        An interrupted deletion blocks the name until it is repeated.
 
 Step 2, creating:   record `initial` (must be absent) → initial commit → default branch → record `active`
         deleting:   record `in-deletion` → entry in `graveler_deleted` → record removed
         The name is free at once; the trash cleaner empties the partition that the entry names. A record that
-        is still `initial` two minutes after its creation belongs to a create that failed: whoever looks at it
-        marks it `in-deletion`, and it can be deleted like any other.
+        is still `initial` two minutes after its creation belongs to a failed create: whoever reads it marks it
+        `in-deletion`, and it can be deleted like any other.
 
-In both, a repository is found only while its record says `active`, and all it owns lies in a partition that only its
-record names. A record is changed and removed only as it was read: a deletion that stalled does not touch
-a later life of its name. A create whose record was taken from it meanwhile hands its own rows to the cleaner.
+In both steps a repository is found only while its record says `active`, and everything it owns is in a
+partition that only its record names. A record is changed and removed only if it is as it was read, so a
+stalled deletion does not touch a later repository of the same name. A create whose record was changed
+meanwhile leaves its own rows to the cleaner.
 
 Source: design "Repository operations error handling"; docs/decisions/graveler-repositories.md.
 """
@@ -39,19 +40,19 @@ from dredge.kv import PredicateFailedError, Store
 
 LifeCycle = Literal["lakefs", "step-1", "step-2"]
 CREATION_TIME_MAX = timedelta(minutes=2)
-"""A create that takes as long has failed."""
+"""A create that has taken this long has failed."""
 
 log = logging.getLogger(__name__)
 
 
 def open_repositories(life_cycle: LifeCycle, kv: Store, clock: Callable[[], datetime]) -> Repositories:
-    """Give the repositories of a store with the life-cycle that a catalog's settings name."""
+    """The repositories of a store, with a life-cycle."""
     kinds = {"lakefs": Repositories, "step-1": StepOneRepositories, "step-2": StepTwoRepositories}
     return kinds[life_cycle](kv, clock)
 
 
 class StepOneRepositories(Repositories):
-    """The design's step 1."""
+    """Repositories by the design's step 1."""
 
     def listed(self, start: str = "") -> Iterator[Repository]:
         """Repositories in use, in name order, from a name on."""
@@ -67,10 +68,10 @@ class StepOneRepositories(Repositories):
         self._require_free(name)
 
     def delete(self, name: str) -> None:
-        """Delete a repository's records, or go on with a deletion that was interrupted.
+        """Delete a repository's records, or continue an interrupted deletion.
 
         Raises:
-            RepositoryNotFoundError: 404; also when another deletion was faster.
+            RepositoryNotFoundError: 404; also when another deletion has finished first.
         """
         found = self._read(name)
         if found is None:
@@ -78,17 +79,17 @@ class StepOneRepositories(Repositories):
         self._finish(self._marked(found))
 
     def _finish(self, marked: Recorded) -> None:
-        """Do the rest of a deletion. All of it may be done again, also by several at once."""
+        """Do the rest of a deletion. It is idempotent, and several may do it at once."""
         partition = marked.repository.partition
         for entry in self._kv.scan(partition):
             self._kv.delete(partition, entry.key)
         self._remove_record(marked)
 
     def _marked(self, found: Recorded) -> Recorded:
-        """Have a record say `in-deletion`.
+        """Mark a record `in-deletion`.
 
         Raises:
-            RepositoryNotFoundError: 404, this life of the name is over already.
+            RepositoryNotFoundError: 404, this instance of the name has been deleted.
         """
         current: Recorded | None = found
         while current is not None and current.repository.instance_uid == found.repository.instance_uid:
@@ -101,7 +102,7 @@ class StepOneRepositories(Repositories):
         raise RepositoryNotFoundError
 
     def _changed(self, found: Recorded, state: RepositoryState) -> Recorded | None:
-        """Change a record's state; None when it is not as it was read any more."""
+        """Change a record's state; None when it is no longer as it was read."""
         new = in_state(found.repository, state)
         raw = new.encode()
         try:
@@ -114,18 +115,18 @@ class StepOneRepositories(Repositories):
         try:
             self._kv.delete_if(REPOSITORIES_PARTITION, repository_key(marked.repository.name), marked.raw)
         except PredicateFailedError:
-            return  # another deletion of the same life removed it; what is there now is a later life
+            return  # another deletion of the same instance removed it; any record there now is of a later one
 
 
 class StepTwoRepositories(StepOneRepositories):
-    """The design's step 2."""
+    """Repositories by the design's step 2."""
 
     def get(self, name: str) -> Repository:
-        """Look a usable repository up. One that is being created is not there yet.
+        """Look up an active repository. One that is being created is not found.
 
         Raises:
             RepositoryNotFoundError: 404.
-            RepositoryInDeletionError: 410; also a create that failed.
+            RepositoryInDeletionError: 410; also after a failed create.
         """
         found = self._looked_up(name)
         if found is None or found.repository.state == "initial":
@@ -135,11 +136,11 @@ class StepTwoRepositories(StepOneRepositories):
         return found.repository
 
     def delete(self, name: str) -> None:
-        """Delete a repository, or go on with a deletion that was interrupted; its rows are the cleaner's.
+        """Delete a repository, or continue an interrupted deletion; its rows are left to the trash cleaner.
 
         Raises:
-            RepositoryNotFoundError: 404; also while it is being created, and when another deletion was
-                faster.
+            RepositoryNotFoundError: 404; also while it is being created, and when another deletion has
+                finished first.
         """
         found = self._looked_up(name)
         if found is None or found.repository.state == "initial":
@@ -147,7 +148,7 @@ class StepTwoRepositories(StepOneRepositories):
         self._finish(self._marked(found))
 
     def settle(self) -> None:
-        """Mark creates that failed, and finish deletions that were begun: the scan at start-up."""
+        """Mark failed creates, and finish interrupted deletions; called at start-up."""
         for name in [repository.name for repository in self.scan() if repository.state != "active"]:
             try:
                 found = self._looked_up(name)
@@ -157,7 +158,7 @@ class StepTwoRepositories(StepOneRepositories):
                 log.warning("repository %s is left as it is until the next start: %s", name, error)
 
     def _begin(self, repository: Repository, bare: bool) -> None:
-        """Write a new repository; its record comes first, and says that it is in use last."""
+        """Write a new repository: its record first; the record becomes `active` last."""
         if bare:
             self._record(repository)
             return
@@ -172,20 +173,20 @@ class StepTwoRepositories(StepOneRepositories):
             raise NotUniqueError
 
     def _lost(self, repository: Repository) -> None:
-        """End a create that took too long: its record says `in-deletion`, or has gone.
+        """End a create that took too long: its record says `in-deletion`, or is gone.
 
-        Whoever removed the record may have handed over the partition, and the cleaner may have emptied it,
-        before the last rows were written; so it is handed over again, in other words, for a cleaner that has
-        just found it empty removes only the entry it knows.
+        Whoever removed the record may have queued the partition for the cleaner, and the cleaner may have
+        emptied it, before the last rows were written. So it is queued again, with a different entry, because a
+        cleaner that has just found it empty removes only the entry it read.
 
         Raises:
             RepositoryInDeletionError: 410, its record is still there.
-            NotUniqueError: 409, the name is another repository's now.
+            NotUniqueError: 409, the name now belongs to another repository.
             RepositoryNotFoundError: 404.
         """
         found = self._read(repository.name)
         if found is not None and found.repository.instance_uid == repository.instance_uid:
-            raise RepositoryInDeletionError  # its deletion hands over what is there now
+            raise RepositoryInDeletionError  # its deletion queues what is there now
         entry = in_state(repository, "initial").encode()
         self._kv.set(DELETED_PARTITION, deleted_key(repository), entry)
         raise RepositoryNotFoundError if found is None else NotUniqueError
@@ -196,20 +197,20 @@ class StepTwoRepositories(StepOneRepositories):
         self._remove_record(marked)
 
     def _hand_over(self, repository: Repository) -> None:
-        """Tell the trash cleaner of a partition that nothing names any more, or soon."""
+        """Queue a partition that nothing names any more, or soon will not, for the trash cleaner."""
         entry = in_state(repository, "in-deletion").encode()
         try:
             self._kv.set_if(DELETED_PARTITION, deleted_key(repository), entry, None)
         except PredicateFailedError:
-            return  # it was told already
+            return  # it has been queued before
 
     def _looked_up(self, name: str) -> Recorded | None:
-        """Read a record; a create that has failed by now is marked."""
+        """Read a record; if its create has failed, it is marked first."""
         found = self._read(name)
         return None if found is None else self._expired(found)
 
     def _expired(self, found: Recorded) -> Recorded | None:
-        """Apply the rule of two minutes to a record; None when there is none any more."""
+        """Mark a record whose create has taken too long; None when the record is gone."""
         current: Recorded | None = found
         while current is not None and self._is_expired(current.repository):
             changed = self._changed(current, "in-deletion")

@@ -1,4 +1,4 @@
-"""Which names are allowed."""
+"""Which names of repositories, branches, tags and paths are allowed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ _BRANCH = re.compile(r"[0-9A-Za-z_][-0-9A-Za-z_]*")
 # Git's rules for one component of a ref name.
 _TAG_BAD = re.compile(r"[\x00-\x20\x7f~^:?*\[\\/$]|\.\.|@\{|^\.|\.$|\.lock$|^@$|^-")
 _COMMIT = re.compile(r"[0-9a-f]{64}")
-_NAMESPACE = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^\s][^\x00-\x1f\x7f]*"
-)  # a folder of a local store may have spaces in its path
+# A folder of a local store may have spaces in its path.
+_NAMESPACE = re.compile(r"[a-z][a-z0-9+.-]*://[^\s][^\x00-\x1f\x7f]*")
 
 
 def check_repository(name: str) -> None:
@@ -29,7 +28,7 @@ def check_repository(name: str) -> None:
 
 
 def check_branch(name: str) -> None:
-    """Refuse a malformed branch name. A name has no "/" and no ":", which staging tokens rely on.
+    """Refuse a malformed branch name. Names contain neither "/" nor ":", which staging tokens rely on.
 
     Raises:
         InvalidValueError: 400.
@@ -49,7 +48,7 @@ def check_tag(name: str) -> None:
 
 
 def check_ref(text: str) -> None:
-    """Refuse a ref expression that cannot be one.
+    """Refuse an empty ref expression, or one with white space.
 
     Raises:
         InvalidRefError: 400.
@@ -62,7 +61,7 @@ def check_path(path: str) -> bytes:
     """Refuse an empty or overlong path.
 
     Returns:
-        The path as staging areas and ranges spell it: UTF-8 bytes.
+        The path as staging areas and ranges hold it: UTF-8 bytes.
 
     Raises:
         InvalidValueError: 400.
@@ -74,15 +73,15 @@ def check_path(path: str) -> bytes:
 
 
 def check_namespace(uri: str) -> None:
-    """Refuse what is no URI of a folder.
+    """Refuse a storage namespace that is not a URI.
 
     Raises:
         InvalidValueError: 400.
     """
     if not _NAMESPACE.fullmatch(uri):
-        raise InvalidValueError(f"argument storage namespace: {uri!r} is no URI: invalid value")
+        raise InvalidValueError(f"argument storage namespace: {uri!r} is not a URI: invalid value")
 
 
 def is_commit_id(text: str) -> bool:
-    """Say whether a text is spelled like a full commit id."""
+    """Whether a string has the form of a full commit id."""
     return _COMMIT.fullmatch(text) is not None

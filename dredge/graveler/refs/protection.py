@@ -1,4 +1,4 @@
-"""Protected branches: patterns of names that only merges may change.
+"""Protected branches: patterns of names of branches that only merges may change.
 
 Source: lakeFS pkg/graveler/branch/protection_manager.go (behaviour only).
 """
@@ -25,10 +25,10 @@ _ACTIONS = [
 
 
 class Protection:
-    """Rules of all repositories.
+    """The branch protection rules of all repositories.
 
     Args:
-        kv: where they are.
+        kv: holds the rules.
         clock: aware UTC time, for the cache.
     """
 
@@ -50,7 +50,7 @@ class Protection:
         """Set the patterns.
 
         Raises:
-            PreconditionError: 412, `if_match` is not the present ETag, or someone else set them meanwhile.
+            PreconditionError: 412, `if_match` is not the current ETag, or someone else set them meanwhile.
         """
         raw = self._raw(repository)
         if if_match is not None and if_match != _etag(raw):

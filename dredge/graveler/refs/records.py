@@ -1,15 +1,15 @@
-"""Repositories, branches, commits and tags as values, and where each lies in the key-value store.
+"""Repositories, branches, commits and tags as values, and their place in the key-value store.
 
 Layout (partition / key → message):
 
     graveler             repos/<name>          RepositoryData
-    graveler_deleted     repo/<name>/<uid>     RepositoryData as it was last (the design's step 2)
+    graveler_deleted     repo/<name>/<uid>     the last RepositoryData (the design's step 2)
     <name>-<uid>         branches/<name>       BranchData
                          commits/<64 hex>      CommitData
                          tags/<name>           TagData
                          repo-metadata         RepoMetadata
                          settings/<name>, tasks/<id>, imports/<id>, pulls/<id>
-    <name>-<branch>:<uuid4>  <path>            StagedEntryData (one partition a staging token)
+    <name>-<branch>:<uuid4>  <path>            StagedEntryData (one partition per staging token)
 
 Source: lakeFS pkg/graveler/model.go, graveler.proto.
 """
@@ -41,18 +41,18 @@ _STATE_NUMBERS = {state: number for number, state in _STATES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """One instance of a repository name.
+    """A repository: one instance of its name.
 
     Args:
         name: the repository's id.
         storage_namespace: URI prefix of all its objects, without trailing slash.
         default_branch: the branch that cannot be deleted.
         creation_date: aware UTC.
-        instance_uid: xid of this life of the name.
-        state: `initial` while it is being created in the design's step 2; `in-deletion` once a deletion
-            began, when only deleting again is allowed. A state that is unknown here reads as the latter.
+        instance_uid: xid of this instance; a repository that reuses the name has another.
+        state: `initial` while it is being created by the design's step 2; `in-deletion` once a deletion has
+            begun, when it can only be deleted again. Unknown states are read as `in-deletion`.
         read_only: writes are refused.
-        storage_id: "" with a single store.
+        storage_id: "" with a single block store.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Repository:
 
     @property
     def in_deletion(self) -> bool:
-        """Whether a deletion began."""
+        """Whether a deletion has begun."""
         return self.state == "in-deletion"
 
     @property
@@ -163,7 +163,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name for a commit. It retains nothing by itself."""
+    """A name for a commit. A tag alone does not keep its commit from expiring."""
 
     name: str
     commit_id: str
@@ -259,7 +259,7 @@ def repository_key(name: str) -> bytes:
 
 
 def deleted_key(repository: Repository) -> bytes:
-    """Key of an instance's entry in DELETED_PARTITION; several lives of one name may be there."""
+    """Key of an instance's entry in DELETED_PARTITION; several instances of one name may be there."""
     return f"repo/{repository.name}/{repository.instance_uid}".encode()
 
 
@@ -279,5 +279,5 @@ def tag_key(name: str) -> bytes:
 
 
 def new_staging_token(repository: str, branch: str) -> str:
-    """Name a fresh staging partition. The text begins with the names, not with the instance."""
+    """A new staging token. It begins with the names of repository and branch, not with the instance."""
     return f"{repository}-{branch}:{uuid.uuid4()}"

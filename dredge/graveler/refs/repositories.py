@@ -1,17 +1,15 @@
-"""The life of repositories, as today's server has it. The design's own two steps: life_cycle.py.
+"""Creation and deletion of repositories as today's server does them; life_cycle.py has the design's two steps.
 
-Creating:
+    creating    initial commit → default branch → repository record (must be absent)
 
-    initial commit → default branch → repository record (must be absent)
+A record is thus never without its branch; a create that fails or loses a race leaves a partition that nothing
+names.
 
-so a record is never without its branch; what is left of a create that failed or lost its race is a partition
-that nothing names. Deleting:
+    deleting    record says "in deletion" → branches, tags, commits, metadata removed → record removed
 
-    record says "in deletion" → branches, tags, commits, metadata removed → record removed
-
-so a deletion that was interrupted leaves a name that answers 410 until it is deleted again. Staging
-partitions, settings, tasks and all objects stay behind. Neither the mark nor the removal of the record looks
-at what is there: a deletion that stalled may destroy a later life of its name.
+An interrupted deletion thus leaves a name that answers 410 until it is deleted again. Staging partitions,
+settings, tasks and all objects stay behind. The record is marked and removed unconditionally: a stalled
+deletion may destroy a later repository of the same name.
 
 Source: design "Repository operations error handling"; lakeFS pkg/graveler/ref/manager.go.
 """
@@ -23,7 +21,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dredge.graveler.errors import NotUniqueError, RepositoryInDeletionError, RepositoryNotFoundError
+from dredge.graveler.errors import (
+    NotUniqueError,
+    ReadOnlyError,
+    RepositoryInDeletionError,
+    RepositoryNotFoundError,
+)
 from dredge.graveler.refs.commits import new_commit
 from dredge.graveler.refs.records import (
     FIRST_MESSAGE,
@@ -46,7 +49,7 @@ _DELETED_PREFIXES = (b"branches/", b"tags/", b"commits/")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A repository and the bytes it was read from, which a change must find unchanged."""
+    """A repository and the bytes it was read from, which must be unchanged when it is replaced."""
 
     repository: Repository
     raw: bytes
@@ -56,7 +59,7 @@ class Repositories:
     """All repositories of a key-value store.
 
     Args:
-        kv: where they are.
+        kv: holds the records.
         clock: aware UTC time.
     """
 
@@ -65,7 +68,7 @@ class Repositories:
         self._clock = clock
 
     def get(self, name: str) -> Repository:
-        """Look a usable repository up.
+        """Look up an active repository.
 
         Raises:
             RepositoryNotFoundError: 404.
@@ -78,17 +81,34 @@ class Repositories:
             raise RepositoryInDeletionError
         return repository
 
+    def writable(self, name: str, force: bool = False) -> Repository:
+        """Look up an active repository to change it.
+
+        Args:
+            name: its name.
+            force: also when it is read-only.
+
+        Raises:
+            RepositoryNotFoundError: 404.
+            RepositoryInDeletionError: 410.
+            ReadOnlyError: 403.
+        """
+        repository = self.get(name)
+        if repository.read_only and not force:
+            raise ReadOnlyError
+        return repository
+
     def peek(self, name: str) -> Repository | None:
-        """Look a repository up in whatever state it is."""
+        """Look up a repository in any state."""
         found = self._read(name)
         return None if found is None else found.repository
 
     def listed(self, start: str = "") -> Iterator[Repository]:
-        """Repositories that a listing shows, in name order, from a name on; those in deletion too."""
+        """Repositories that a listing shows, in name order from a name on, including those in deletion."""
         return self.scan(start)
 
     def scan(self, start: str = "") -> Iterator[Repository]:
-        """Repositories in whatever state they are, in name order, from a name on."""
+        """Repositories in any state, in name order from a name on."""
         for entry in self._kv.scan(REPOSITORIES_PARTITION, repository_key(start)):
             if not entry.key.startswith(_PREFIX):
                 return
@@ -107,7 +127,7 @@ class Repositories:
         """Create a repository; arguments are checked by the caller.
 
         Raises:
-            NotUniqueError: 409, the name is taken, perhaps since a moment ago.
+            NotUniqueError: 409, the name is taken, possibly since this call began.
             RepositoryInDeletionError: 410.
         """
         self._require_free(name)
@@ -125,17 +145,17 @@ class Repositories:
         return repository
 
     def refuse_early(self, name: str) -> None:
-        """Refuse a name before a create touches anything else.
+        """Refuse a name before a create does anything else.
 
         Raises:
-            NotUniqueError: 409. A name in deletion is refused later, when its namespace has been looked at.
+            NotUniqueError: 409. A name in deletion is refused later, after its namespace has been checked.
         """
         present = self.peek(name)
         if present is not None and not present.in_deletion:
             raise NotUniqueError
 
     def delete(self, name: str) -> None:
-        """Delete a repository's records, or go on with a deletion that was interrupted.
+        """Delete a repository's records, or continue an interrupted deletion.
 
         Raises:
             RepositoryNotFoundError: 404.
@@ -153,7 +173,7 @@ class Repositories:
         self._kv.delete(REPOSITORIES_PARTITION, repository_key(name))
 
     def settle(self) -> None:
-        """Finish what processes left half done. A real server does not."""
+        """Finish creates and deletions that other processes left unfinished. A real server does not."""
 
     def _require_free(self, name: str) -> None:
         present = self.peek(name)
@@ -167,7 +187,7 @@ class Repositories:
         self._record(repository)
 
     def _record(self, repository: Repository) -> None:
-        """Write a record where none is."""
+        """Write a record that must not exist."""
         try:
             self._kv.set_if(
                 REPOSITORIES_PARTITION, repository_key(repository.name), repository.encode(), None
@@ -206,5 +226,5 @@ class Repositories:
 
 
 def in_state(repository: Repository, state: RepositoryState) -> Repository:
-    """The same life of a repository in another state."""
+    """The same repository in another state."""
     return replace(repository, state=state)

@@ -18,7 +18,7 @@ class Tags:
         self._kv = kv
 
     def get(self, repository: Repository, name: str) -> Tag:
-        """Look a tag up.
+        """Look up a tag.
 
         Raises:
             TagNotFoundError: 404.

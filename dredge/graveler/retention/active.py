@@ -1,20 +1,21 @@
 """Which commits of a repository are active.
 
-Starting points are all branch heads (hidden branches too) and all leaves: commits that are nobody's main
-parent, dangling ones too. Tags are no starting points. From each the walk follows main parents to the root:
+Starting points are all branch heads, of hidden branches too, and all leaves: commits that are not the main
+parent of any commit, whether or not a ref leads to them. Tags are not starting points. From each starting
+point the walk follows main parents to the root:
 
     threshold T = now - days of the branch's rule, or of the default (leaves: always the default)
 
     head ──▶ parent ──▶ parent ──▶ …        a branch head is active
      │         ▲                            a parent is active when its child is younger than T (strictly),
-     └─ younger than T                      so the newest commit beyond T on each line stays active
+     └─ younger than T                      so the newest commit older than T on each line stays active
 
-A leaf that is no head counts as the parent of a child of its own age.
+A leaf that is not a head is treated as the parent of a child of its own age.
 
-The server stops a walk at a commit that was already walked through with a threshold not later than its own,
-and it asks that *before* it marks: a commit first reached from an old child is not marked when a young child
-leads to it later (L19). Here the mark comes first, so the result holds all that the server's holds, and
-what it loses. The defect `active_walk_early_stop` restores the server's order.
+The server stops a walk at a commit that an earlier walk visited with a threshold not later than its own, and it
+checks this *before* marking the commit: one first reached from an old child is not marked when a young child
+leads to it later (L19). Here marking comes first, so the result is a superset of the server's. The defect
+`active_walk_early_stop` restores the server's order.
 
 Source: lakeFS pkg/graveler/retention/active_commits.go (behaviour only).
 """
@@ -50,9 +51,9 @@ def active_commits(
     Args:
         commits: every commit record of the repository.
         branches: every branch, hidden ones too.
-        rules: days of retention.
+        rules: retention rules of the repository.
         now: aware UTC.
-        early_stop: ask whether a commit was walked through before marking it, as a real server does.
+        early_stop: check whether a commit was visited before marking it, as a real server does.
 
     Returns:
         Active commits by id.

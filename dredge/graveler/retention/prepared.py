@@ -1,8 +1,8 @@
 """Files that a server prepares for garbage collection, and where they lie in the namespace.
 
     _lakefs/retention/gc/commits/run_id=<run>/commits.csv          active commits
-    _lakefs/retention/gc/addresses/                                named in answers, never written
-    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, one file a page with rows
+    _lakefs/retention/gc/addresses/                                named in responses, never written
+    _lakefs/retention/gc/uncommitted/<run>/uncommitted/<xid>       parquet, one file per page with rows
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
 """

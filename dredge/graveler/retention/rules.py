@@ -1,6 +1,6 @@
 """Garbage collection rules: how many days commits stay active, by default and by branch.
 
-Kept as a protobuf file in the namespace, whatever its name says. An empty file means "no rules", and so do
+They are a protobuf file in the storage namespace, despite its name. An empty file means "no rules", and so do
 rules that serialise to nothing: default 0 and no branches (L29).
 
 Source: lakeFS pkg/graveler/retention/garbage_collection_manager.go
@@ -22,23 +22,23 @@ RULES_KEY = "_lakefs/retention/gc/rules/config.json"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Days of retention.
+    """How many days commits stay active.
 
     Args:
-        default_days: for branches without a rule and for dangling lines; any number is accepted, also 0 and
-            less.
-        branch_days: by exact branch name; patterns mean nothing.
+        default_days: for branches without a rule and for commits that no branch leads to; may be 0 or
+            negative.
+        branch_days: days by exact branch name; patterns are not supported.
     """
 
     default_days: int
     branch_days: Mapping[str, int] = field(default_factory=dict)
 
     def threshold(self, now: datetime, branch: str | None) -> datetime:
-        """The instant that a line's commits are compared with (strictly younger ones keep their parent).
+        """The time that the commits of a line are compared with; strictly younger ones keep their parent active.
 
         Args:
             now: aware UTC.
-            branch: the branch whose head the line starts at; None for a dangling line.
+            branch: the branch whose head the line starts at; None when it starts at no head.
         """
         days = self.default_days if branch is None else self.branch_days.get(branch, self.default_days)
         try:
@@ -60,7 +60,7 @@ class Rules:
 
         Raises:
             RulesNotFoundError: it is empty.
-            FormatError: it is no rules message.
+            FormatError: not a GarbageCollectionRules message.
         """
         if not data:
             raise RulesNotFoundError
@@ -90,5 +90,5 @@ def write_rules(writer: ObjectWriter, rules: Rules) -> None:
 
 
 def delete_rules(writer: ObjectWriter) -> None:
-    """Remove the rules the way a server does: by an empty file."""
+    """Remove the rules as a server does: by writing an empty file."""
     writer.put(RULES_KEY, b"")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dredge.graveler.sstable.envelope import METARANGES, RANGES
-from dredge.graveler.sstable.reader import Record, Table, read_table, verify_table_id
+from dredge.graveler.sstable.reader import Record, Table, read_table
 from dredge.graveler.sstable.table_id import table_id
 from dredge.graveler.sstable.writer import BlockSizes, TableWriter, WrittenTable, write_table
 
@@ -17,6 +17,5 @@ __all__ = [
     "WrittenTable",
     "read_table",
     "table_id",
-    "verify_table_id",
     "write_table",
 ]

@@ -1,4 +1,4 @@
-"""Blocks of a table: taken from the file with their checksum, and read entry by entry."""
+"""Blocks of a table: loaded from the file, verified, and read entry by entry."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _U32 = struct.Struct("<I")
 
 
 class BlockEntry(NamedTuple):
-    """One entry: the whole key with its trailer, where it has one, and the value."""
+    """One entry: the complete key, including its trailer if it has one, and the value."""
 
     key: bytes
     value: bytes
 
 
 def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
-    """Take one block out of the file, verified and uncompressed.
+    """Load one block: verify its checksum and uncompress it.
 
     Args:
         data: the whole file.
         handle: where the block is.
-        name: the file, for errors.
-        place: what the block is, for errors.
+        name: name of the file, for error messages.
+        place: name of the block, for error messages.
 
     Raises:
         FormatError: it is outside the file, its checksum is wrong, or it cannot be uncompressed.
@@ -64,12 +64,12 @@ def load_block(data: bytes, handle: Handle, name: str, place: str) -> bytes:
 
 
 def block_entries(block: bytes, name: str, place: str) -> Iterator[BlockEntry]:
-    """Read all entries of a block in order, and check the restart points on the way.
+    """Yield all entries of a block in order, checking the restart points.
 
     Args:
         block: the uncompressed body.
-        name: the file, for errors.
-        place: which block this is, for errors.
+        name: name of the file, for error messages.
+        place: name of the block, for error messages.
 
     Raises:
         FormatError: the entries do not fill the block exactly, or a restart point is not at an entry.

@@ -1,4 +1,4 @@
-"""What surrounds the records of a table: footer, metaindex, properties, and the rules that hold between them.
+"""What surrounds the records of a table: footer, metaindex, properties, and how they must fit together.
 
 Both readers, the strict one of whole records and the fast one of columns, start here.
 """
@@ -28,17 +28,17 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Everything about a table but its records.
+    """Everything about a table except its records.
 
     Attributes:
         properties: all table properties, name to raw bytes.
-        index: the index block; the top level of two.
-        two_level: whether its entries are partitions of the index rather than data blocks.
-        data_size: bytes from the start of the file that the data blocks tile.
-        records: how many records there must be.
-        blocks: how many data blocks there must be.
-        key_bytes: bytes of all keys, each with its trailer.
-        value_bytes: bytes of all values.
+        index: the index block; of a two-level index the top one.
+        two_level: whether its entries point to partitions of the index rather than to data blocks.
+        data_size: size in bytes of all data blocks, which tile the start of the file.
+        records: number of records.
+        blocks: number of data blocks.
+        key_bytes: total size of the keys, each with its trailer.
+        value_bytes: total size of the values.
         max_key: the last record's key, or empty.
     """
 
@@ -59,7 +59,7 @@ class Envelope:
 
     @property
     def entity(self) -> str | None:
-        """What a refs dump holds here (`commit`, `branch`, `tag`), None for a table of objects."""
+        """What a table of a refs dump holds (`commit`, `branch`, `tag`); None for a table of objects."""
         value = self.properties.get("entity")
         return None if value is None else value.decode(errors="replace")
 
@@ -79,8 +79,8 @@ def read_envelope(data: bytes, name: str, kind: str | None, expected_count: int 
     Args:
         data: the whole file.
         name: the file, for errors.
-        kind: `ranges` or `metaranges` of objects, anything else is refused; None takes dumps as well.
-        expected_count: how many records a metarange says there are.
+        kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
+        expected_count: number of records, according to a metarange.
 
     Raises:
         FormatError: damaged, not such a table, or not the one expected.

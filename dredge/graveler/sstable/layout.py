@@ -2,7 +2,7 @@
 
     data block 0 … data block n-1           records; they tile the file from its first byte
     index partition 0 … m-1                 only when one index block does not hold all
-    index block                             where the data blocks (or the partitions) are
+    index block                             handles of the data blocks (or of the partitions)
     properties block                        name -> value
     metaindex block                         "rocksdb.properties" -> where that block is
     footer, 53 bytes
@@ -45,7 +45,8 @@ PLAIN, SNAPPY = 0, 1
 RECORD_TRAILER = b"\x01" + bytes(7)
 SEPARATOR_TRAILER = b"\x11" + b"\xff" * 7
 NO_KEY_TRAILER = b"\xff" + bytes(7)  # the index key of a table without records
-# A block is larger only if one record is; a record's parts are limited to 40 MiB each, its key to far less.
+# A block is larger than its target only if one record is. A record's identity and data are limited to 40 MiB
+# each, its key to far less.
 BLOCK_SIZE_MAX = 2 * (640 << 16) + (1 << 20)
 _MASK_DELTA = 0xA282EAD8
 _U32 = struct.Struct("<I")
@@ -53,7 +54,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 class Handle(NamedTuple):
-    """Where a block is; the trailer follows it."""
+    """Where a block is, without the trailer that follows it."""
 
     offset: int
     length: int
@@ -76,18 +77,18 @@ class Footer:
 
 
 def damaged(name: str, place: str, problem: str) -> FormatError:
-    """Make the error of a table that cannot be trusted.
+    """The error for a damaged table.
 
     Args:
-        name: the file.
-        place: where in the file.
-        problem: what is wrong there.
+        name: name of the file.
+        place: where in the file the damage is.
+        problem: what is wrong.
     """
     return FormatError(f"{name}: {place}: {problem}")
 
 
 def put_uvarint(value: int) -> bytes:
-    """Write an unsigned number, 7 bits a byte, least significant first."""
+    """Encode an unsigned number, 7 bits per byte, least significant first."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -99,18 +100,18 @@ def put_uvarint(value: int) -> bytes:
 
 
 def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Read an unsigned number of at most 64 bits.
+    """Decode an unsigned number of at most 64 bits.
 
     Args:
-        data: where to read.
-        at: its first byte.
-        end: the first byte it may not touch.
+        data: bytes to read from.
+        at: position of its first byte.
+        end: position that it must not reach beyond.
 
     Returns:
-        The number and the position behind it.
+        The number, and the position after it.
 
     Raises:
-        ValueError: it is cut off, too long, or longer than it need be.
+        ValueError: it is truncated, too long, or not in its shortest form.
     """
     value = shift = 0
     while at < end:
@@ -128,15 +129,15 @@ def get_uvarint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def put_handle(handle: Handle) -> bytes:
-    """Write a handle."""
+    """Encode a handle."""
     return put_uvarint(handle.offset) + put_uvarint(handle.length)
 
 
 def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
-    """Read a handle and the position behind it.
+    """Decode a handle; gives also the position after it.
 
     Raises:
-        ValueError: it is cut off.
+        ValueError: it is truncated.
     """
     offset, at = get_uvarint(data, at, end)
     length, at = get_uvarint(data, at, end)
@@ -144,7 +145,7 @@ def get_handle(data: bytes, at: int, end: int) -> tuple[Handle, int]:
 
 
 def checksum(body: bytes | memoryview, block_type: int) -> int:
-    """The checksum stored behind a block."""
+    """The checksum that is stored after a block: masked CRC-32C of body and type."""
     crc = crc32c.crc32c(bytes((block_type,)), crc32c.crc32c(body))
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
@@ -155,16 +156,16 @@ def put_trailer(body: bytes, block_type: int) -> bytes:
 
 
 def put_footer(footer: Footer) -> bytes:
-    """Write the footer."""
+    """Encode the footer."""
     handles = bytes((CHECKSUM_CRC32C,)) + put_handle(footer.metaindex) + put_handle(footer.index)
     return handles.ljust(FOOTER_SIZE - 12, b"\0") + _U32.pack(VERSION) + MAGIC
 
 
 def get_footer(data: bytes, name: str) -> Footer:
-    """Read the footer.
+    """Decode the footer.
 
     Raises:
-        FormatError: the file is too short, or its end is not such a footer to the last bit.
+        FormatError: the file is too short, or does not end in a valid footer.
     """
     if len(data) < FOOTER_SIZE:
         raise damaged(

@@ -1,9 +1,8 @@
 """The strict reader: every record of a table, or an error.
 
-Nothing is taken on trust: each byte of the file belongs to exactly one block, each block matches its
-checksum, keys rise, index keys lie between the blocks they separate, and numbers of records, blocks and
-bytes are the ones that the properties state. `columns` reads the same files faster, and only what a
-collector needs of them.
+It checks that each byte of the file belongs to exactly one block, that each block matches its checksum, that
+keys ascend, that index keys lie between the blocks they separate, and that the numbers of records, blocks and
+bytes are those in the properties. `columns` reads the same files faster, but only what a collector needs.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ def read_table(
 
     Args:
         data: the file.
-        name: what to call it in errors.
-        kind: `ranges` or `metaranges` of objects, anything else is refused; None takes dumps as well.
-        expected_id: the id that the records must have.
-        expected_count: how many records the metarange (or whoever names the table) says there are.
+        name: name of the file in error messages.
+        kind: `ranges` or `metaranges` of objects; None accepts refs dumps as well.
+        expected_id: the id that the file must have, by its content.
+        expected_count: number of records, according to the metarange (or whatever names the table).
 
     Raises:
-        FormatError: any bit is not as it should be. The message names the file and the place.
+        FormatError: the file is damaged or not the expected one. The message names the file and the place.
     """
     envelope = read_envelope(data, name, kind, expected_count)
     records: list[Record] = []
@@ -93,17 +92,8 @@ def read_table(
     return table
 
 
-def verify_table_id(data: bytes, name: str, expected_id: str) -> None:
-    """Check that a file is the table of an id.
-
-    Raises:
-        FormatError: damaged, or another table.
-    """
-    read_table(data, name, expected_id=expected_id)
-
-
 def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
-    """Give each data block's handle and index key; together they tile the file up to the index."""
+    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index."""
     at = number = 0
     last = b""
     for index, bound in _indexes(data, envelope, name):
@@ -125,7 +115,7 @@ def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[H
 
 
 def index_partitions(data: bytes, envelope: Envelope, name: str) -> list[Handle]:
-    """Tell where the blocks are whose entries name data blocks: the one index block, or the partitions of two levels.
+    """The index blocks that point to data blocks: the only one, or the partitions of a two-level index.
 
     Raises:
         FormatError: the index is damaged, or does not fill the file between the data and the properties.
@@ -158,7 +148,7 @@ def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator
         if at != len(value):
             raise damaged(name, place, "bytes behind a handle")
         if key[-KEY_TRAILER_SIZE:] not in (RECORD_TRAILER, SEPARATOR_TRAILER, NO_KEY_TRAILER):
-            raise damaged(name, place, f"{key.hex()} is no index key")
+            raise damaged(name, place, f"{key.hex()} is not an index key")
         yield handle, key
 
 

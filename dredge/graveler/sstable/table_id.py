@@ -1,9 +1,9 @@
 """The id of a table: SHA-256 over its records and the properties known before it is closed.
 
     for each record, key then value:  decimal length · the bytes · "|"
-    then the properties as a string map (see `ident`): {type: ranges}, or metaranges, and a dump's own
+    then the properties as a string map (see `ident`): {type: ranges} or {type: metaranges}, and those of a dump
 
-Blocks and compression do not enter it, so equal records have equal ids however a writer lays them out.
+Blocks and compression do not enter it, so equal records have equal ids, whatever their layout.
 
 Source: lakeFS pkg/graveler/sstable/writer.go
 """
@@ -17,7 +17,7 @@ from dredge.graveler import ident
 
 
 class TableHash:
-    """An id being built, record by record."""
+    """The id of a table under construction."""
 
     __slots__ = ("_hash",)
 
@@ -29,10 +29,10 @@ class TableHash:
         self._hash.update(b"%d%b|%d%b|" % (len(key), key, len(value), value))
 
     def finish(self, properties: Mapping[str, str] | Mapping[str, bytes]) -> str:
-        """Add the properties and give the id.
+        """Add the properties and return the id.
 
         Args:
-            properties: `type`, and what a refs dump adds; not the ones computed on closing.
+            properties: `type`, and those of a refs dump; not the ones computed when the table is closed.
 
         Returns:
             64 lowercase hex digits.
@@ -47,8 +47,8 @@ def table_id(
     """The id of a table.
 
     Args:
-        records: key and value of each, in order.
-        properties: `type`, and what a refs dump adds.
+        records: keys and encoded values, in order.
+        properties: `type`, and those of a refs dump.
     """
     table_hash = TableHash()
     for key, value in records:

@@ -1,9 +1,13 @@
 """The writer: byte for byte the file that a lakeFS server writes for the same records.
 
-What decides the bytes beyond the records: a block is closed before the record that would take it past 4,096
-bytes, once it holds 90 % of that, or as soon as it has reached it; every 16th key of a data block and every
-key of an index block is a restart point; an index key is the shortest text between two blocks; a second
-index block makes the index two-level; a block that Snappy shortens by less than an eighth stays plain.
+Beyond the records, these rules decide the bytes:
+
+* A block that holds more than 90 % of 4,096 bytes is closed before a record that would take it past 4,096; one
+  that has reached 4,096 is closed before any record.
+* Every 16th key of a data block and every key of an index block is a restart point.
+* An index key is the shortest key that separates two blocks.
+* An index that needs a second block becomes two-level.
+* A block that Snappy shortens by less than an eighth stays uncompressed.
 
 Source: lakeFS pkg/graveler/sstable/writer.go; cockroachdb/pebble sstable (2023-01) as its files show it.
 """
@@ -44,12 +48,12 @@ _COMPRESSION = (
 
 @dataclass(frozen=True, slots=True)
 class BlockSizes:
-    """How blocks are cut. A server uses the defaults; others make odd but sound tables for tests.
+    """How records are cut into blocks. A server uses the defaults; tests also use others.
 
     Attributes:
-        data: bytes, uncompressed, that a data block aims at.
-        index: the same for index blocks.
-        restart_interval: keys from one restart point of a data block to the next.
+        data: target size of a data block, in uncompressed bytes.
+        index: target size of an index block, in uncompressed bytes.
+        restart_interval: number of keys from one restart point of a data block to the next.
     """
 
     data: int = 4096
@@ -70,7 +74,7 @@ class WrittenTable:
         count: number of records.
         min_key: first key, or empty.
         max_key: last key, or empty.
-        estimated_size: bytes as the server estimates them on closing.
+        estimated_size: size in bytes, as a server estimates it when it closes the table.
     """
 
     id: str
@@ -109,7 +113,7 @@ class _BlockWriter:
         self._next_restart = 0
 
     def size(self) -> int:
-        """Bytes of the block if it were finished now, one restart point short when it is empty."""
+        """Size in bytes of the block if it were finished now; an empty block counts no restart point."""
         return len(self.body) + 4 * len(self.restarts) + 4
 
     def is_full_for(self, key_size: int, value_size: int) -> bool:
@@ -155,7 +159,7 @@ class TableWriter:
 
     Args:
         kind: `ranges` or `metaranges`.
-        extra: further properties that enter the id, as a refs dump has them.
+        extra: further properties, which enter the id; refs dumps have some.
         sizes: how blocks are cut.
     """
 
@@ -163,7 +167,6 @@ class TableWriter:
         self, kind: str = RANGES, extra: Mapping[str, str] | None = None, sizes: BlockSizes = SERVER_SIZES
     ) -> None:
         self._properties = {**(extra or {}), "type": kind}
-        self._sizes = sizes
         self._out = bytearray()
         self._block = _BlockWriter(sizes.restart_interval, sizes.data)
         self._index = _BlockWriter(1, sizes.index)
@@ -197,7 +200,7 @@ class TableWriter:
         self._value_bytes += len(value)
 
     def estimated_size(self) -> int:
-        """Bytes written, plus what the blocks under construction hold."""
+        """Size in bytes of what has been written and of the blocks under construction."""
         return len(self._out) + self._block.size() + self._index.size()
 
     def finish(self) -> WrittenTable:
@@ -285,16 +288,16 @@ def write_table(
     extra: Mapping[str, str] | None = None,
     sizes: BlockSizes = SERVER_SIZES,
 ) -> WrittenTable:
-    """Write a table whole.
+    """Write a whole table.
 
     Args:
-        records: key and encoded value of each, keys rising.
+        records: keys, ascending, with encoded values.
         kind: `ranges` or `metaranges`.
-        extra: further properties that enter the id, as a refs dump has them.
+        extra: further properties, which enter the id; refs dumps have some.
         sizes: how blocks are cut.
 
     Raises:
-        ValueError: a key does not come after the one before.
+        ValueError: a key is not greater than the one before.
     """
     writer = TableWriter(kind, extra, sizes)
     for key, value in records:
@@ -303,14 +306,14 @@ def write_table(
 
 
 def shared_prefix(one: bytes, other: bytes) -> int:
-    """How many first bytes two keys have in common."""
+    """The length of the longest common prefix of two keys."""
     size = min(len(one), len(other))
     difference = int.from_bytes(one[:size]) ^ int.from_bytes(other[:size])
     return size - (difference.bit_length() + 7) // 8
 
 
 def _index_key(last: bytes, following: bytes | None) -> bytes:
-    """The key that separates two blocks: the shortest not before `last`, but before `following`."""
+    """The key that separates two blocks: the shortest one that is >= `last` and < `following`."""
     short = _successor(last) if following is None else _separator(last, following)
     return last + RECORD_TRAILER if short is None else short + SEPARATOR_TRAILER
 
@@ -322,7 +325,7 @@ def _separator(last: bytes, following: bytes) -> bytes | None:
     if at < len(following) - 1 or last[at] + 1 < following[at]:
         short = last[:at] + bytes((last[at] + 1,))
     else:
-        # The byte raised by one would be `following` itself: raise a later one instead.
+        # Incrementing this byte would give `following` itself: increment a later one instead.
         short = next(
             (last[:i] + bytes((last[i] + 1,)) for i in range(at + 1, len(last)) if last[i] != 0xFF), last
         )

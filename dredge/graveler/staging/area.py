@@ -1,6 +1,6 @@
-"""Staging areas: one partition of the key-value store a token, one record a changed path.
+"""Staging areas: one partition of the key-value store per staging token, one record per changed path.
 
-A record without identity is a tombstone: the path is deleted on top of whatever lies below.
+A record without an identity is a tombstone: it deletes the path, whatever older tokens or the commit hold.
 
 Source: lakeFS pkg/graveler/staging/manager.go
 """
@@ -53,31 +53,31 @@ class StagingAreas:
         self._kv = kv
 
     def get(self, token: str, path: bytes) -> Staged | None:
-        """Read what one token says of a path; None when it says nothing."""
+        """Read a token's change of a path; None when it has none."""
         raw = self.get_raw(token, path)
         return None if raw is None else Staged.decode(path, raw)
 
     def get_raw(self, token: str, path: bytes) -> bytes | None:
-        """Read a record's bytes, to be expected by `put_if`."""
+        """Read a record's bytes, for `put_if` to compare with."""
         try:
             return self._kv.get(token.encode(), path)
         except KeyNotFoundError:
             return None
 
     def put(self, token: str, staged: Staged) -> None:
-        """Write a change; doing it twice is doing it once."""
+        """Write a change; idempotent."""
         self._kv.set(token.encode(), staged.path, staged.encode())
 
     def put_if(self, token: str, staged: Staged, expected: bytes | None) -> None:
         """Write a change if the record is still as it was read.
 
         Raises:
-            PredicateFailedError: it is not.
+            PredicateFailedError: it has changed.
         """
         self._kv.set_if(token.encode(), staged.path, staged.encode(), expected)
 
     def remove(self, token: str, path: bytes) -> None:
-        """Remove what a token says of a path."""
+        """Remove a token's change of a path."""
         self._kv.delete(token.encode(), path)
 
     def scan(self, token: str, start: bytes = b"") -> Iterator[Staged]:

@@ -1,6 +1,6 @@
-"""Reads through several staging tokens and a commit as if they were one.
+"""Reads several staging tokens and a commit as one.
 
-Of several tokens the newest that speaks of a path decides; only if none does, the commit decides.
+The newest token with a change of a path decides; if no token has one, the commit does.
 
 Source: design "lakeFS on KV", reading flow; lakeFS pkg/graveler/combined_iterator.go (behaviour only).
 """
@@ -15,7 +15,7 @@ from dredge.graveler.staging.area import Staged, StagingAreas
 
 
 def staged_value(areas: StagingAreas, tokens: Sequence[str], path: bytes) -> Staged | None:
-    """What the tokens say of a path; None when they say nothing.
+    """The newest change of a path; None when no token has one.
 
     Args:
         areas: where the tokens are.
@@ -30,12 +30,12 @@ def staged_value(areas: StagingAreas, tokens: Sequence[str], path: bytes) -> Sta
 
 
 def staged_changes(areas: StagingAreas, tokens: Sequence[str], start: bytes = b"") -> Iterator[Staged]:
-    """All changes of the tokens in path order, one a path, tombstones too.
+    """The newest change of every path in path order, including tombstones.
 
     Args:
         areas: where the tokens are.
         tokens: newest first.
-        start: the first path that counts.
+        start: the first path to read.
     """
     if len(tokens) == 1:
         yield from areas.scan(tokens[0], start)
@@ -51,10 +51,10 @@ def staged_changes(areas: StagingAreas, tokens: Sequence[str], start: bytes = b"
 def overlay(
     changes: Iterable[Staged], committed: Iterable[tuple[bytes, Value]]
 ) -> Iterator[tuple[bytes, Value]]:
-    """Committed values with changes on top, in path order; deleted paths are gone.
+    """Committed values with changes applied, in path order, without deleted paths.
 
     Args:
-        changes: in path order, one a path.
+        changes: in path order, one per path.
         committed: (path, value) in path order.
     """
     below = iter(committed)

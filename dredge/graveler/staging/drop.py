@@ -1,10 +1,10 @@
 """Dropping staging partitions that no branch names any more, in the background.
 
-A token to drop is first queued under `cleanup-tokens`; then its rows go, then the queue's record, so a crash
-at any point leaves a record from which the next process goes on. Unlike a real server's, this drainer begins
-at start-up, and never believes the queue: a token that a branch still names is left alone and its record
-removed (facts 6.7: a lost answer during a reset can queue a token in use, and a real server then deletes
-uncommitted data).
+A token is first queued under `cleanup-tokens`; then its rows are deleted, then the queue's record. A crash at
+any point leaves a record from which the next process continues. Unlike a real server's, this drain runs at
+start-up too, and does not trust the queue: a token that a branch still names is left alone and its record
+removed. (A lost response during a reset can queue a token in use; a real server then deletes uncommitted
+data.)
 
 Source: lakeFS pkg/graveler/staging/manager.go
 """
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 
 class TokenDropper:
-    """Queues tokens and drains the queue.
+    """Queues tokens, and drops those in the queue.
 
     Args:
-        kv: where both are.
-        repositories: to look references up.
-        branches: to look references up.
+        kv: holds the tokens and the queue.
+        repositories: tell which tokens are in use.
+        branches: tell which tokens are in use.
         background: drain in a thread; False drains before `queue` returns.
     """
 
@@ -49,7 +49,7 @@ class TokenDropper:
         self._again = False
 
     def queue(self, tokens: Iterable[str]) -> None:
-        """Queue tokens that the caller has just taken off a branch."""
+        """Queue tokens that the caller has just removed from a branch."""
         tokens = list(tokens)
         for token in tokens:
             self._kv.set(QUEUE_PARTITION, token.encode(), _MARKER)
@@ -57,7 +57,7 @@ class TokenDropper:
             self.wake()
 
     def wake(self) -> None:
-        """Drain what is queued, also by others and by earlier processes."""
+        """Drain the queue, including what other and earlier processes left in it."""
         if not self._background:
             self.drain()
             return
@@ -75,10 +75,10 @@ class TokenDropper:
             thread.join()
 
     def drain(self) -> int:
-        """Drop every queued token that nothing names.
+        """Drop every queued token that no branch names.
 
         Returns:
-            How many partitions were emptied.
+            Number of tokens dropped.
         """
         dropped = 0
         for key in [entry.key for entry in self._kv.scan(QUEUE_PARTITION)]:
@@ -92,9 +92,9 @@ class TokenDropper:
         return dropped
 
     def is_named(self, token: str) -> bool:
-        """Say whether a branch of that name in a repository of that name uses a token.
+        """Whether the branch that a token is named after still names it.
 
-        The text `<repository>-<branch>:<uuid>` can be read in several ways, as both names may hold "-".
+        `<repository>-<branch>:<uuid>` is ambiguous because both names may contain "-": every split is tried.
         """
         return any(token in tokens for tokens in self._named_tokens(token))
 

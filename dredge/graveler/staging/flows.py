@@ -1,11 +1,17 @@
-"""The writer's and the reader's flow: how both live with commits that start meanwhile.
+"""The writer's and the reader's flow: how both cope with commits that start meanwhile.
 
-Writer: read the branch (the cache will do) → write to its staging token → read the branch again (never the
-    cache). Same token: no commit began while writing, done. Another token: do it again; the first write may
-    or may not have made it into the commit, and writing the same value twice changes nothing.
+    writer    read the branch (may be cached)
+              write to its staging token
+              read the branch again (never cached)
+                 same token       no commit began while writing: done
+                 another token    write again: the first write may or may not be in the commit, and writing
+                                  the same value twice changes nothing
 
-Reader: read the branch (the cache will do) → read through its tokens and commit → read the branch again.
-    Unchanged: done. Changed: tokens may have been emptied under the reader, so read again.
+    reader    read the branch (may be cached)
+              read through its tokens and its commit
+              read the branch again (never cached)
+                 unchanged        done
+                 changed          its tokens may have been emptied during the read: read again
 
 Source: design "lakeFS on KV", writer flow and reader flow.
 """
@@ -28,18 +34,18 @@ def write_staged(
     write: Callable[[Branch], None],
     tries: int,
 ) -> None:
-    """Run the writer's flow.
+    """Write to a branch by the writer's flow.
 
     Args:
         branches: branch records.
-        repository: where.
-        name: branch.
+        repository: the repository.
+        name: name of the branch.
         write: writes to `branch.staging_token`; must be idempotent.
-        tries: how often at most.
+        tries: maximum number of tries.
 
     Raises:
         BranchNotFoundError: 404; also when the branch was deleted while writing.
-        TooManyTriesError: 429, commits began during every try. The write may have happened.
+        TooManyTriesError: 429, a commit began during every try. The write may have taken effect.
     """
     branch = branches.cached(repository, name).branch
     for _ in range(tries):
@@ -52,13 +58,13 @@ def write_staged(
 
 
 def read_branch[T](branches: Branches, repository: Repository, name: str, read: Callable[[Branch], T]) -> T:
-    """Run the reader's flow.
+    """Read from a branch by the reader's flow.
 
     Args:
         branches: branch records.
-        repository: where.
-        name: branch.
-        read: reads through `branch.tokens` and `branch.commit_id`, to the end: no lazy results.
+        repository: the repository.
+        name: name of the branch.
+        read: reads through `branch.tokens` and `branch.commit_id`; must not return a lazy result.
 
     Raises:
         BranchNotFoundError: 404.

@@ -2,20 +2,20 @@
 
     1 seal       set_if: the staging token becomes the newest sealed token, a fresh token takes its place
     2 build      head + sealed tokens → ranges, metarange; the commit record is written
-    3 fast path  set_if on the very record that step 1 wrote: head = the commit, no sealed tokens
-    4 full       when 3 failed: read the branch and look where our sealed tokens are now
+    3 fast path  set_if on exactly the record that step 1 wrote: head = the commit, no sealed tokens
+    4 full       if 3 failed: read the branch, and see which of our sealed tokens it still names
 
-In step 4 tokens (newest first) overlap like this: the beginning of ours is the end of the branch's.
+In step 4 the tokens (newest first) overlap: some first ones of ours are the last ones of the branch's.
 
     ours            t3 t2 t1
-    branch    t5 t4 t3 t2 t1      others sealed meanwhile: take ours out, set_if
-    branch    t5 t4 t3            an earlier commit took t1 and t2 and moved the head: build anew on it,
-    set_if branch    t5                  a later commit took all of ours: an empty commit
+    branch    t5 t4 t3 t2 t1    others sealed meanwhile: take ours out, set_if
+    branch    t5 t4 t3          an earlier commit took t1 and t2 and moved the head: build again on it, set_if
+    branch    t5                a later commit took all of ours: an empty commit
 
-Every failure of a set_if means that another one succeeded, so somebody always makes progress. Whatever fails
-or crashes, tokens stay named by the branch until the commit that holds their changes is its head; what can be
-left over is a commit that no branch leads to, and, after the last set_if, tokens nobody has queued for
-dropping yet.
+A set_if fails only because another one succeeded, so somebody always makes progress. Whatever fails or
+crashes, the branch names a token until the commit that holds the token's changes is its head. What can be
+left over is a commit that no branch leads to and, after the last set_if, tokens that have not been queued for
+dropping.
 
 Source: design "lakeFS on KV", committer flow; lakeFS pkg/graveler/graveler.go.
 """
@@ -34,7 +34,7 @@ from dredge.kv import PredicateFailedError
 _BACKOFF_SECONDS_MAX = 5.0
 
 Build = Callable[[str, Sequence[str]], Commit]
-"""`build(head commit id, tokens newest first)` writes everything a commit needs, its record last.
+"""`build(head commit id, tokens)` writes everything a commit needs, its record last; tokens are newest first.
 
 Raises NoChangesError when the tokens change nothing, or when there are none, unless that is allowed.
 """
@@ -42,11 +42,11 @@ Raises NoChangesError when the tokens change nothing, or when there are none, un
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit did.
+    """The result of a commit.
 
     Args:
         commit: the branch's new head.
-        dropped: tokens that the branch names no more; their rows are garbage now.
+        dropped: tokens that the branch no longer names; their rows are garbage.
     """
 
     commit: Commit
@@ -54,12 +54,12 @@ class Committed:
 
 
 class CommitProtocol:
-    """Commits on branches, beside any number of others who do the same.
+    """Commits on branches, concurrently with any number of others.
 
     Args:
         branches: branch records.
-        tries: how often the last step is tried.
-        sleep: waits so many seconds between tries.
+        tries: maximum number of tries of the last step.
+        sleep: waits that many seconds between tries.
     """
 
     def __init__(self, branches: Branches, tries: int, sleep: Callable[[float], None]) -> None:
@@ -68,7 +68,7 @@ class CommitProtocol:
         self._sleep = sleep
 
     def commit_staged(self, repository: Repository, name: str, build: Build) -> Committed:
-        """Commit what was staged before this call began, and perhaps a little more.
+        """Commit what was staged before this call began, and possibly some of what is staged during it.
 
         Raises:
             BranchNotFoundError: 404.
@@ -94,13 +94,13 @@ class CommitProtocol:
         build: Callable[[str], Commit],
         is_dirty: Callable[[Branch], bool],
     ) -> Committed:
-        """Commit something that was not staged (a merge, a revert, a metarange).
+        """Commit content that was not staged (a merge, a revert, a metarange).
 
         Args:
-            repository: where.
-            name: branch.
-            build: makes the commit on top of a head commit id.
-            is_dirty: whether tokens of a branch differ from its head.
+            repository: the repository.
+            name: name of the branch.
+            build: makes the commit, given the id of the head commit.
+            is_dirty: whether a branch has uncommitted changes.
 
         Raises:
             DirtyBranchError: 400. If it is raised before the token is sealed, the branch stays as it was.
@@ -128,9 +128,9 @@ class CommitProtocol:
         """Change a branch whatever others do to it meanwhile.
 
         Args:
-            repository: where.
-            name: branch.
-            new: makes the new value of the present one; called again after each lost race.
+            repository: the repository.
+            name: name of the branch.
+            new: makes the new value from the present one; called again after each lost race.
 
         Raises:
             BranchNotFoundError: 404.
@@ -158,7 +158,7 @@ class CommitProtocol:
             mine = overlap(ours, stored.branch.sealed_tokens)
             if stored.branch.commit_id != base or mine != ours:
                 base, ours = stored.branch.commit_id, mine
-                commit = build(base, ours)  # of no tokens: a later commit, or a reset, took them all
+                commit = build(base, ours)  # no tokens are left if a later commit or a reset took them all
             kept = stored.branch.sealed_tokens[: len(stored.branch.sealed_tokens) - len(mine)]
             new = replace(stored.branch, commit_id=commit.id, sealed_tokens=kept)
             if self._try_change(repository, stored, new, attempt):
@@ -178,14 +178,14 @@ class CommitProtocol:
 
 
 def overlap(ours: tuple[str, ...], present: tuple[str, ...]) -> tuple[str, ...]:
-    """Find which of our sealed tokens a branch still names.
+    """Which of our sealed tokens a branch still names.
 
     Args:
-        ours: tokens that were sealed when we began, newest first.
+        ours: tokens that were sealed when the commit began, newest first.
         present: the branch's sealed tokens now, newest first.
 
     Returns:
-        The longest beginning of `ours` that is an end of `present`; () when they do not overlap.
+        The longest prefix of `ours` that is a suffix of `present`; () when they do not overlap.
     """
     for length in range(min(len(ours), len(present)), 0, -1):
         if ours[:length] == present[-length:]:

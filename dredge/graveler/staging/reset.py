@@ -1,4 +1,4 @@
-"""Throwing uncommitted changes away.
+"""Resets: uncommitted changes are discarded.
 
 Source: lakeFS pkg/graveler/graveler.go (Reset, ResetKey, ResetPrefix; behaviour only).
 """
@@ -30,9 +30,9 @@ class Resets:
         branches: branch records.
         areas: staging areas.
         protocol: changes branches.
-        dropper: takes tokens that are not needed any more.
+        dropper: takes tokens that are no longer needed.
         lookup: reads committed values.
-        tries: tries of one request.
+        tries: maximum number of tries per request.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Resets:
     def path(self, repository: Repository, name: str, path: bytes) -> None:
         """Stage what is committed at a path, or a tombstone, on top of what is staged there.
 
-        Nothing happens when nothing is staged there, or something of the committed identity (L45).
+        Does nothing when nothing is staged there, or an entry of the committed identity (L45).
         """
 
         def write(branch: Branch) -> None:
@@ -81,11 +81,11 @@ class Resets:
         write_staged(self._branches, repository, name, write, self._tries)
 
     def prefix(self, repository: Repository, name: str, prefix: bytes) -> None:
-        """Put what is committed below a prefix back on top, and tombstones on what is new there.
+        """Restage what is committed below a prefix, and put tombstones on paths that are new there.
 
-        All goes to a token that no branch names yet; naming it is the last step, so the reset is seen whole
-        or not at all. (A real server puts the tombstones into the current token before.) For the length of
-        the request rows exist that look like trash and are about to be live.
+        All rows go to a token that no branch names yet. Naming it is the last step, so the reset is visible as
+        a whole or not at all. (A real server first puts the tombstones into the current token.) While the
+        request runs, there are rows that look like trash and are about to become live.
         """
         for _ in range(self._tries):
             stored = self._branches.current(repository, name)
@@ -99,16 +99,15 @@ class Resets:
             try:
                 self._branches.change(repository, stored, branch.sealed(token))
             except PredicateFailedError:
-                self._dropper.queue(
-                    (token,)
-                )  # certainly not named; after any other error it might be: keep it
+                # No branch names the token. After any other error one might, so the token is kept.
+                self._dropper.queue((token,))
                 continue
             return
         raise TooManyTriesError
 
 
 def same_identity(left: Value | None, right: Value | None) -> bool:
-    """Say whether two values are no difference. Addresses and times do not count."""
+    """Whether two values have the same content, whatever their addresses and times."""
     if left is None or right is None:
         return left is right
     return left.identity == right.identity

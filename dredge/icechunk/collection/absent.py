@@ -1,7 +1,7 @@
 """Live objects that the store does not list: lost already, or misnamed by a damaged file.
 
 A flipped bit in a manifest can turn a chunk's id into another one. Nothing is at the other id, and the true chunk
-looks as if nothing named it. So whatever lives and is absent holds the run: either it was lost before, and then
+looks as if nothing named it. So whatever lives and is absent stops the run: either it was lost before, and then
 somebody should know, or the true object is among the candidates. The few are named, with the array and the place
 that need them, after the store was asked for each by name.
 """
@@ -107,7 +107,7 @@ def _finding(kind: str, count: int, kept: bool, examples: list[str], what_to_do:
     text += f", such as {'; '.join(examples)}" if examples else ""
     if kept:
         return Finding(rule, "passed", count, 0, f"{text}; none of the others is deleted in this run")
-    return Finding(rule, "held", count, 0, f"{text}. {what_to_do}")
+    return Finding(rule, "awaiting_approval", count, 0, f"{text}. {what_to_do}")
 
 
 def _named_in_manifests(context: Context, mark: StepSummary, wanted: sets.Ids) -> Iterator[AbsentChunk]:

@@ -47,7 +47,7 @@ def collect_by_library(
 
     Raises:
         ConfigError: kinds of objects are to be kept, which the library cannot.
-        RefusedError: a limit holds the run, or the library refused.
+        RefusedError: a limit stops the run, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
     if config.kept_kinds:
@@ -80,7 +80,7 @@ def _library(uri: str, options: StorageOptions | None) -> Collect:
 
 def _collect(context: Context, collect: Collect, record: StepRecord) -> None:
     would = collect(context.plan.cutoff, True)
-    # The library does not say how many objects there are, so only absolute limits can be held against it.
+    # The library does not say how many objects there are, so only absolute limits can be checked.
     findings = context.plan.config.limits.check(would.objects, would.size_bytes, 0)
     record.details["findings"] = [finding.to_json() for finding in findings]
     verdict = worst(findings)
@@ -88,7 +88,7 @@ def _collect(context: Context, collect: Collect, record: StepRecord) -> None:
         record.status = "dry_run"
         record.counts.update({f"would_delete_{name}": value for name, value in would.counts().items()})
         if verdict != "passed" and not context.plan.config.dry_run:
-            record.status = "held"
+            record.status = verdict
             bad = "; ".join(finding.text for finding in findings if finding.verdict == verdict)
             record.error = RefusedError(
                 f"run {context.plan.run_id}: {bad}. Nothing was deleted. Raise the limit."

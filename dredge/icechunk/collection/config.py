@@ -93,9 +93,9 @@ class CollectConfig:
         keep_chunks: delete no chunk, whatever nothing reaches. For repositories that lack live chunks, which
             hold every other run.
         keep_transactions: delete no transaction log; likewise.
-        max_delete_objects: more candidates than this hold the run; None is no limit.
-        max_delete_bytes: more bytes than this hold the run.
-        max_delete_percent: a larger share of the listed objects than this holds the run.
+        max_delete_objects: more candidates than this stop the run; None is no limit.
+        max_delete_bytes: more bytes than this stop the run.
+        max_delete_percent: a larger share of the listed objects than this stops the run.
         after: an expiration that was planned and not applied: a dry run then reports what a collection would
             delete after it.
         run_root: URI of the folder for run folders; None is `_dredge/runs` in the repository.

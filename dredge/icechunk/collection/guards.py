@@ -22,7 +22,7 @@ def check_limits(context: Context) -> StepSummary:
     """Ask every guard whether the candidates may be deleted.
 
     Raises:
-        RefusedError: a guard said no, or a limit holds a run that is no dry run.
+        RefusedError: a guard said no, or a limit is exceeded and the run would delete.
     """
     return context.step_by_name(STEP, [marking.STEP, listing.STEP], lambda record: _check(context, record))
 
@@ -51,10 +51,10 @@ def _check(context: Context, record: StepRecord) -> None:
         return
     bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
     message = f"run {context.plan.run_id}: {bad}. Nothing was deleted."
-    if verdict == "held" and context.plan.config.dry_run:
-        record.warn(f"a run that deletes would be held: {message}")
+    if verdict == "awaiting_approval" and context.plan.config.dry_run:
+        record.warn(f"a run that deletes would await approval: {message}")
         return
-    record.status = "held"
+    record.status = verdict
     record.error = RefusedError(
         f"{message} Read {context.folder.uri}/{GUARD}."
         + (" Raise the limit if this is what you want." if worst(proofs) == "passed" else "")

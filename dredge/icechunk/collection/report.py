@@ -18,11 +18,13 @@ KINDS = (*listing.KINDS, OVERWRITTEN)
 OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
-    "held": "held by a guard: nothing was deleted",
+    "awaiting_approval": "awaiting approval: nothing was deleted",
+    "refused": "refused by a guard: nothing was deleted",
     "partial": "not everything was deleted",
     "failed": "failed: nothing was deleted",
     "unfinished": "not finished",
 }
+_WAITING = ("awaiting_approval", "refused")
 _NAMES = {
     "snapshots": "snapshots",
     "transactions": "transaction logs",
@@ -118,8 +120,8 @@ def _outcome(context: Context, found: dict[str, StepSummary], failures: dict[str
     swept = found.get(sweeping.STEP)
     if swept is not None and swept.status == "partial":
         return "partial"
-    if guards.STEP in found and found[guards.STEP].status == "held":
-        return "held"
+    if guards.STEP in found and found[guards.STEP].status in _WAITING:
+        return found[guards.STEP].status
     if failures:
         return "partial" if swept is not None and swept.counts.get("deleted_objects") else "failed"
     if set(STEPS) - found.keys():
@@ -139,7 +141,7 @@ def _headline(outcome: str, totals: dict[str, dict[str, int]], is_preview: bool)
 
 
 def _what_to_do(outcome: str, failures: dict[str, Any]) -> str:
-    if outcome == "held":
+    if outcome in _WAITING:
         return "Read the guards below. Those that did not pass say why, and a limit can be raised if you want this."
     if outcome == "partial":
         return "Run the sweep again: it goes on where it stopped."

@@ -39,8 +39,9 @@ from dredge.runs import ledger
 from dredge.runs.chain import PLAN, check_chain
 from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate
+from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.partial import as_partial, not_deleted, partial_after
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.progress import Progress
 from dredge.runs.report import duration_text
@@ -147,9 +148,14 @@ def _delete(
     watched = f"{STEP}/_watch/{attempt:03d}-{uuid.uuid4().hex[:8]}.json"
     config = {
         "lease": plan.lease.to_json(),
-        "gate_seconds": plan.config.safety.gate_every_seconds,
-        "watch": watched,
-        "watch_seconds": plan.config.safety.watch_silence_seconds_max,
+        "gate": to_json(
+            GateConfig(
+                lease=plan.lease,
+                watch=watched,
+                trusted_seconds=plan.config.safety.gate_every_seconds,
+                silence_seconds_max=plan.config.safety.watch_silence_seconds_max,
+            )
+        ),
         "attempt": attempt,
         "delete_keys": plan.config.tuning.delete_keys,
         "alive": alive,
@@ -194,7 +200,7 @@ def delete_parts(config: Json, task: Json) -> Json:
     """
     folder = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
     progress = Progress(folder, config["progress"], task["name"])
-    gate = Gate(folder, open_writer(config["state_uri"]), config)
+    gate = Gate(folder, open_writer(config["state_uri"]), from_json(GateConfig, config["gate"]))
     deleter = open_deleter(config["uri"])
     fencing = config["lease"]["fencing"]
     failed = 0

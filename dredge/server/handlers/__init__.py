@@ -1,1 +1,1 @@
-"""What each call does: read its arguments, ask the catalog, shape the answer. One module a noun, no rules."""
+"""Handlers, one module per kind of resource: read the arguments, call the catalog, build the response."""

@@ -1,4 +1,4 @@
-"""Policies, and who has them."""
+"""Policies, and the users and groups they are attached to."""
 
 from __future__ import annotations
 
@@ -6,90 +6,89 @@ from starlette.responses import Response
 
 from dredge.auth import Directory, Page, Policy, Statement
 from dredge.auth.errors import InvalidNameError
-from dredge.server import answers, shapes
-from dredge.server.calls import Call
-from dredge.server.handlers.auth_people import page
+from dredge.server import responses, serializers
+from dredge.server.handlers.named_pages import named_page
+from dredge.server.requests import ApiRequest
 
 
-def list_policies(call: Call) -> Response:
+def list_policies(request: ApiRequest) -> Response:
     """GET /auth/policies."""
-    return _page(_directory(call).list_policies(**call.query.paging))
+    return _page(_directory(request).policies.list(**request.query.paging))
 
 
-def create_policy(call: Call) -> Response:
+def create_policy(request: ApiRequest) -> Response:
     """POST /auth/policies."""
-    made = _directory(call).create_policy(call.body["id"], _statements(call))
-    return answers.answer(201, shapes.policy(made))
+    created = _directory(request).policies.create(request.body["id"], _statements(request))
+    return responses.json(201, serializers.policy(created))
 
 
-def get_policy(call: Call) -> Response:
+def get_policy(request: ApiRequest) -> Response:
     """GET /auth/policies/{policy}."""
-    return answers.answer(200, shapes.policy(_directory(call).get_policy(call.path["policy"])))
+    return responses.json(200, serializers.policy(_directory(request).policies.get(request.path["policy"])))
 
 
-def update_policy(call: Call) -> Response:
-    """PUT /auth/policies/{policy}: other statements, the same name."""
-    if call.body["id"] != call.path["policy"]:
+def update_policy(request: ApiRequest) -> Response:
+    """PUT /auth/policies/{policy}: replaces the statements; the name cannot change."""
+    if request.body["id"] != request.path["policy"]:
         raise InvalidNameError("can't update policy id")
-    made = _directory(call).update_policy(call.path["policy"], _statements(call))
-    return answers.answer(200, shapes.policy(made))
+    updated = _directory(request).policies.update(request.path["policy"], _statements(request))
+    return responses.json(200, serializers.policy(updated))
 
 
-def delete_policy(call: Call) -> Response:
-    """DELETE /auth/policies/{policy}: nobody has it afterwards, also not under a new policy of that name."""
-    _directory(call).delete_policy(call.path["policy"])
-    return answers.empty()
+def delete_policy(request: ApiRequest) -> Response:
+    """DELETE /auth/policies/{policy}, after detaching it: a later policy of that name starts unattached."""
+    _directory(request).policies.delete(request.path["policy"])
+    return responses.empty()
 
 
-def list_user_policies(call: Call) -> Response:
-    """GET /auth/users/{user}/policies: its own, or with `effective` those of its groups too."""
-    directory = _directory(call)
-    effective = call.query.flag("effective")
-    listing = directory.list_effective_policies if effective else directory.list_user_policies
-    return _page(listing(call.path["user"], **call.query.paging))
+def list_user_policies(request: ApiRequest) -> Response:
+    """GET /auth/users/{user}/policies: the user's own; with `effective` those of its groups too."""
+    policies = _directory(request).policies
+    listing = policies.list_effective if request.query.flag("effective") else policies.list_of_user
+    return _page(listing(request.path["user"], **request.query.paging))
 
 
-def attach_policy_to_user(call: Call) -> Response:
+def attach_policy_to_user(request: ApiRequest) -> Response:
     """PUT /auth/users/{user}/policies/{policy}."""
-    _directory(call).attach_to_user(call.path["policy"], call.path["user"])
-    return answers.empty(201)
+    _directory(request).policies.attach_to_user(request.path["policy"], request.path["user"])
+    return responses.empty(201)
 
 
-def detach_policy_from_user(call: Call) -> Response:
+def detach_policy_from_user(request: ApiRequest) -> Response:
     """DELETE /auth/users/{user}/policies/{policy}."""
-    _directory(call).detach_from_user(call.path["policy"], call.path["user"])
-    return answers.empty()
+    _directory(request).policies.detach_from_user(request.path["policy"], request.path["user"])
+    return responses.empty()
 
 
-def list_group_policies(call: Call) -> Response:
+def list_group_policies(request: ApiRequest) -> Response:
     """GET /auth/groups/{group}/policies."""
-    return _page(_directory(call).list_group_policies(call.path["group"], **call.query.paging))
+    return _page(_directory(request).policies.list_of_group(request.path["group"], **request.query.paging))
 
 
-def attach_policy_to_group(call: Call) -> Response:
+def attach_policy_to_group(request: ApiRequest) -> Response:
     """PUT /auth/groups/{group}/policies/{policy}."""
-    _directory(call).attach_to_group(call.path["policy"], call.path["group"])
-    return answers.empty(201)
+    _directory(request).policies.attach_to_group(request.path["policy"], request.path["group"])
+    return responses.empty(201)
 
 
-def detach_policy_from_group(call: Call) -> Response:
+def detach_policy_from_group(request: ApiRequest) -> Response:
     """DELETE /auth/groups/{group}/policies/{policy}."""
-    _directory(call).detach_from_group(call.path["policy"], call.path["group"])
-    return answers.empty()
+    _directory(request).policies.detach_from_group(request.path["policy"], request.path["group"])
+    return responses.empty()
 
 
-def _statements(call: Call) -> tuple[Statement, ...]:
+def _statements(request: ApiRequest) -> tuple[Statement, ...]:
     return tuple(
         Statement(
             each["effect"], tuple(each["action"]), each["resource"], conditional=bool(each.get("condition"))
         )
-        for each in call.body["statement"]
+        for each in request.body["statement"]
     )
 
 
 def _page(found: Page[Policy]) -> Response:
-    return page(found, shapes.policy, lambda each: each.name)
+    return named_page(found, serializers.policy, lambda each: each.name)
 
 
-def _directory(call: Call) -> Directory:
-    return call.backend.accounts.directory
+def _directory(request: ApiRequest) -> Directory:
+    return request.backend.accounts.directory

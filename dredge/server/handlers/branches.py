@@ -4,96 +4,104 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from dredge.server import answers, shapes
-from dredge.server.calls import Call
-from dredge.server.failures import RequestError
+from dredge.server import responses, serializers
+from dredge.server.errors import RequestError
+from dredge.server.requests import ApiRequest
 
 
-def list_branches(call: Call) -> Response:
+def list_branches(request: ApiRequest) -> Response:
     """GET …/branches."""
-    found = call.catalog.list_branches(
-        call.repository, show_hidden=call.query.flag("show_hidden"), **call.query.paging
+    found = request.catalog.branches.list_branches(
+        request.repository, show_hidden=request.query.flag("show_hidden"), **request.query.paging
     )
-    results = [shapes.ref(each) for each in found.results]
-    return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    results = [serializers.ref(each) for each in found.results]
+    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
-def create_branch(call: Call) -> Response:
-    """POST …/branches: the one call that answers in plain text."""
-    commit_id = call.catalog.create_branch(
-        call.repository,
-        call.body["name"],
-        call.body["source"],
-        hidden=call.flag("hidden"),
-        force=call.flag("force"),
+def create_branch(request: ApiRequest) -> Response:
+    """POST …/branches: the only call with a plain text response."""
+    commit_id = request.catalog.branches.create_branch(
+        request.repository,
+        request.body["name"],
+        request.body["source"],
+        hidden=request.flag("hidden"),
+        force=request.flag("force"),
     )
-    return answers.text(201, commit_id)
+    return responses.text(201, commit_id)
 
 
-def get_branch(call: Call) -> Response:
+def get_branch(request: ApiRequest) -> Response:
     """GET …/branches/{branch}."""
-    return answers.answer(200, shapes.ref(call.catalog.get_branch(call.repository, call.branch)))
+    return responses.json(
+        200, serializers.ref(request.catalog.branches.get_branch(request.repository, request.branch))
+    )
 
 
-def delete_branch(call: Call) -> Response:
+def delete_branch(request: ApiRequest) -> Response:
     """DELETE …/branches/{branch}."""
-    call.catalog.delete_branch(call.repository, call.branch, force=call.query.flag("force"))
-    return answers.empty()
+    request.catalog.branches.delete_branch(
+        request.repository, request.branch, force=request.query.flag("force")
+    )
+    return responses.empty()
 
 
-def reset_branch(call: Call) -> Response:
+def reset_branch(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}."""
-    kind = call.body["type"]
+    kind = request.body["type"]
     if kind not in ("reset", "object", "common_prefix"):
         raise RequestError("unknown reset type")
-    call.catalog.reset_branch(
-        call.repository,
-        call.branch,
+    request.catalog.branches.reset_branch(
+        request.repository,
+        request.branch,
         kind=kind,
-        path=call.body.get("path") or "",
-        force=call.flag("force"),
+        path=request.body.get("path") or "",
+        force=request.flag("force"),
     )
-    return answers.empty()
+    return responses.empty()
 
 
-def hard_reset_branch(call: Call) -> Response:
+def hard_reset_branch(request: ApiRequest) -> Response:
     """PUT …/branches/{branch}/hard_reset."""
-    call.catalog.hard_reset(
-        call.repository, call.branch, call.query.required("ref"), force=call.query.flag("force")
+    request.catalog.branches.hard_reset(
+        request.repository, request.branch, request.query.required("ref"), force=request.query.flag("force")
     )
-    return answers.empty()
+    return responses.empty()
 
 
-def diff_branch(call: Call) -> Response:
+def diff_branch(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/diff."""
-    found = call.catalog.diff_branch(
-        call.repository, call.branch, delimiter=call.query.text("delimiter"), **call.query.paging
+    found = request.catalog.branches.diff_branch(
+        request.repository, request.branch, delimiter=request.query.text("delimiter"), **request.query.paging
     )
-    results = [shapes.diff(each) for each in found.results]
-    return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    results = [serializers.diff(each) for each in found.results]
+    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
-def list_tags(call: Call) -> Response:
+def list_tags(request: ApiRequest) -> Response:
     """GET …/tags."""
-    found = call.catalog.list_tags(call.repository, **call.query.paging)
-    results = [shapes.ref(each) for each in found.results]
-    return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    found = request.catalog.tags.list_tags(request.repository, **request.query.paging)
+    results = [serializers.ref(each) for each in found.results]
+    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
-def create_tag(call: Call) -> Response:
+def create_tag(request: ApiRequest) -> Response:
     """POST …/tags."""
-    made = call.catalog.create_tag(
-        call.repository, call.body["id"], call.body["ref"], force=call.flag("force")
+    created = request.catalog.tags.create_tag(
+        request.repository, request.body["id"], request.body["ref"], force=request.flag("force")
     )
-    return answers.answer(201, shapes.ref(made))
+    return responses.json(201, serializers.ref(created))
 
 
-def get_tag(call: Call) -> Response:
+def get_tag(request: ApiRequest) -> Response:
     """GET …/tags/{tag}."""
-    return answers.answer(200, shapes.ref(call.catalog.get_tag(call.repository, call.path["tag"])))
+    return responses.json(
+        200, serializers.ref(request.catalog.tags.get_tag(request.repository, request.path["tag"]))
+    )
 
 
-def delete_tag(call: Call) -> Response:
+def delete_tag(request: ApiRequest) -> Response:
     """DELETE …/tags/{tag}."""
-    call.catalog.delete_tag(call.repository, call.path["tag"], force=call.query.flag("force"))
-    return answers.empty()
+    request.catalog.tags.delete_tag(
+        request.repository, request.path["tag"], force=request.query.flag("force")
+    )
+    return responses.empty()

@@ -1,4 +1,4 @@
-"""Commits, and what brings them from one line to another: merge, revert, cherry-pick, comparisons."""
+"""Commits: create, read, log, merge, revert, cherry-pick, diff."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from dredge.graveler.errors import (
     MissingError,
     RepositoryNotFoundError,
 )
-from dredge.server import answers, shapes
-from dredge.server.calls import Call
-from dredge.server.failures import RequestError
+from dredge.server import responses, serializers
+from dredge.server.errors import RequestError
+from dredge.server.requests import ApiRequest
 
 
-def commit(call: Call) -> Response:
+def commit(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/commits."""
-    made = call.catalog.commit(
-        call.repository,
-        call.branch,
-        committer=call.committer,
-        message=call.body["message"],
-        metadata=call.body.get("metadata"),
-        date=call.moment("date"),
-        source_metarange=call.query.optional("source_metarange"),
-        allow_empty=call.flag("allow_empty"),
-        force=call.flag("force"),
+    made = request.catalog.commits.commit(
+        request.repository,
+        request.branch,
+        committer=request.committer,
+        message=request.body["message"],
+        metadata=request.body.get("metadata"),
+        date=request.timestamp("date"),
+        source_metarange=request.query.optional("source_metarange"),
+        allow_empty=request.flag("allow_empty"),
+        force=request.flag("force"),
     )
-    return answers.answer(201, shapes.commit(made))
+    return responses.json(201, serializers.commit(made))
 
 
-def get_commit(call: Call) -> Response:
-    """GET …/commits/{commit_id}; any ref expression; one that leads nowhere is a missing commit."""
+def get_commit(request: ApiRequest) -> Response:
+    """GET …/commits/{commit_id}: any ref expression; one that resolves to nothing is "commit not found"."""
     try:
-        found = call.catalog.get_commit(call.repository, call.path["commit_id"])
+        found = request.catalog.commits.get_commit(request.repository, request.path["commit_id"])
     except RepositoryNotFoundError:
         raise
     except MissingError:
         raise CommitNotFoundError from None
-    return answers.answer(200, shapes.commit(found))
+    return responses.json(200, serializers.commit(found))
 
 
-def create_commit_record(call: Call) -> Response:
+def create_commit_record(request: ApiRequest) -> Response:
     """POST …/commits."""
-    body = call.body
-    created = call.moment("creation_date")
+    body = request.body
+    created = request.timestamp("creation_date")
     if created is None:
         raise RequestError.body('property "creation_date" is missing')
     record = Commit(
@@ -64,16 +64,16 @@ def create_commit_record(call: Call) -> Response:
         version=body["version"],
         generation=body["generation"],
     )
-    call.catalog.create_commit_record(call.repository, record, force=call.flag("force"))
-    return answers.empty()
+    request.catalog.commits.create_commit_record(request.repository, record, force=request.flag("force"))
+    return responses.empty()
 
 
-def log_commits(call: Call) -> Response:
+def log_commits(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/commits."""
-    query = call.query
-    found = call.catalog.log(
-        call.repository,
-        call.path["ref"],
+    query = request.query
+    found = request.catalog.commits.log(
+        request.repository,
+        request.path["ref"],
         objects=query.many("objects"),
         prefixes=query.many("prefixes"),
         limit=query.flag("limit"),
@@ -83,81 +83,81 @@ def log_commits(call: Call) -> Response:
         after=query.text("after"),
         amount=query.amount,
     )
-    results = [shapes.commit(each) for each in found.results]
-    return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    results = [serializers.commit(each) for each in found.results]
+    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
-def merge(call: Call) -> Response:
-    """POST …/refs/{source}/merge/{branch}; a conflict has a body of its own."""
-    body = call.body
+def merge(request: ApiRequest) -> Response:
+    """POST …/refs/{source}/merge/{branch}; a conflict (409) has a MergeResult as its body."""
+    body = request.body
     try:
-        made = call.catalog.merge(
-            call.repository,
-            call.path["source"],
-            call.branch,
-            committer=call.committer,
+        made = request.catalog.merges.merge(
+            request.repository,
+            request.path["source"],
+            request.branch,
+            committer=request.committer,
             message=body.get("message") or "",
             metadata=body.get("metadata"),
             strategy=body.get("strategy") or "",
-            squash=call.flag("squash_merge"),
-            allow_empty=call.flag("allow_empty"),
-            force=call.flag("force"),
+            squash=request.flag("squash_merge"),
+            allow_empty=request.flag("allow_empty"),
+            force=request.flag("force"),
         )
     except MergeConflictError:
-        return answers.answer(409, {"reference": ""})
-    return answers.answer(200, {"reference": made.id})
+        return responses.json(409, {"reference": ""})
+    return responses.json(200, {"reference": made.id})
 
 
-def find_merge_base(call: Call) -> Response:
+def find_merge_base(request: ApiRequest) -> Response:
     """GET …/refs/{source}/merge/{branch}."""
-    found = call.catalog.find_merge_base(call.repository, call.path["source"], call.branch)
-    return answers.answer(200, shapes.merge_base(found))
+    found = request.catalog.merges.find_merge_base(request.repository, request.path["source"], request.branch)
+    return responses.json(200, serializers.merge_base(found))
 
 
-def revert(call: Call) -> Response:
+def revert(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/revert."""
-    call.catalog.revert(
-        call.repository,
-        call.branch,
-        call.body["ref"],
-        committer=call.committer,
-        parent_number=call.body["parent_number"],
-        overrides=_overrides(call.body),
-        allow_empty=call.flag("allow_empty"),
-        force=call.flag("force"),
+    request.catalog.merges.revert(
+        request.repository,
+        request.branch,
+        request.body["ref"],
+        committer=request.committer,
+        parent_number=request.body["parent_number"],
+        overrides=_overrides(request.body),
+        allow_empty=request.flag("allow_empty"),
+        force=request.flag("force"),
     )
-    return answers.empty()
+    return responses.empty()
 
 
-def cherry_pick(call: Call) -> Response:
+def cherry_pick(request: ApiRequest) -> Response:
     """POST …/branches/{branch}/cherry-pick."""
-    made = call.catalog.cherry_pick(
-        call.repository,
-        call.branch,
-        call.body["ref"],
-        committer=call.committer,
-        parent_number=call.body.get("parent_number"),
-        overrides=_overrides(call.body),
-        force=call.flag("force"),
+    made = request.catalog.merges.cherry_pick(
+        request.repository,
+        request.branch,
+        request.body["ref"],
+        committer=request.committer,
+        parent_number=request.body.get("parent_number"),
+        overrides=_overrides(request.body),
+        force=request.flag("force"),
     )
-    return answers.answer(201, shapes.commit(made))
+    return responses.json(201, serializers.commit(made))
 
 
-def diff_refs(call: Call) -> Response:
+def diff_refs(request: ApiRequest) -> Response:
     """GET …/refs/{left}/diff/{right}."""
-    kind = call.query.text("type", "three_dot")
+    kind = request.query.text("type", "three_dot")
     if kind not in ("two_dot", "three_dot"):
         raise RequestError.parameter("type", "query", "value is not one of the allowed values")
-    found = call.catalog.diff_refs(
-        call.repository,
-        call.path["left"],
-        call.path["right"],
+    found = request.catalog.merges.diff_refs(
+        request.repository,
+        request.path["left"],
+        request.path["right"],
         two_dot=kind == "two_dot",
-        delimiter=call.query.text("delimiter"),
-        **call.query.paging,
+        delimiter=request.query.text("delimiter"),
+        **request.query.paging,
     )
-    results = [shapes.diff(each) for each in found.results]
-    return answers.page(results, has_more=found.has_more, next_offset=found.next_offset)
+    results = [serializers.diff(each) for each in found.results]
+    return responses.page(results, has_more=found.has_more, next_offset=found.next_offset)
 
 
 def _overrides(body: Mapping[str, Any]) -> CommitOverrides | None:

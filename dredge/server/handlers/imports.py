@@ -1,4 +1,4 @@
-"""Imports: objects that lie elsewhere, taken into a branch where they lie."""
+"""Imports: staging objects from elsewhere on a branch without copying them."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from starlette.responses import Response
 from dredge.auth import Action, Permission, namespace_arn, object_arn
 from dredge.graveler.catalog import ImportPath
 from dredge.graveler.errors import ForbiddenError
-from dredge.server import answers, shapes
-from dredge.server.calls import Call
-from dredge.server.failures import RequestError
+from dredge.server import responses, serializers
+from dredge.server.errors import RequestError
+from dredge.server.requests import ApiRequest
 
 
 class ImportUnsupportedError(ForbiddenError):
-    """The block store of this server has no imports."""
+    """The block store of this server does not support imports."""
 
     default = "import is not supported for this storage"
 
 
-def import_start(call: Call) -> Response:
-    """POST …/branches/{branch}/import: needs the right to read each source and to write each destination."""
-    repository = call.repository
-    for each in call.body["paths"]:
-        call.require(
+def import_start(request: ApiRequest) -> Response:
+    """POST …/branches/{branch}/import; requires permission to import each source and write each destination."""
+    repository = request.repository
+    for each in request.body["paths"]:
+        request.require(
             Permission(Action.IMPORT_FROM_STORAGE, namespace_arn(each["path"])),
             Permission(Action.WRITE_OBJECT, object_arn(repository, each["destination"])),
         )
-    call.catalog.get_repository(repository)
-    paths = [_path(each) for each in call.body["paths"]]
-    if not call.backend.namespaces.can_import:
+    request.catalog.repositories.get_repository(repository)
+    paths = [_path(each) for each in request.body["paths"]]
+    if not request.backend.namespaces.can_import:
         raise ImportUnsupportedError
-    commit = call.body["commit"]
-    started = call.catalog.import_start(
+    commit = request.body["commit"]
+    started = request.catalog.imports.import_start(
         repository,
-        call.branch,
+        request.branch,
         paths,
-        call.backend.namespaces.open_source,
-        committer=call.committer,
+        request.backend.namespaces.open_source,
+        committer=request.committer,
         message=commit["message"],
         metadata=commit.get("metadata"),
-        force=call.flag("force"),
+        force=request.flag("force"),
     )
-    return answers.answer(202, {"id": started})
+    return responses.json(202, {"id": started})
 
 
-def import_status(call: Call) -> Response:
+def import_status(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/import."""
-    found = call.catalog.import_status(call.repository, call.query.required("id"))
-    return answers.answer(200, shapes.import_status(found))
+    found = request.catalog.imports.import_status(request.repository, request.query.required("id"))
+    return responses.json(200, serializers.import_status(found))
 
 
-def import_cancel(call: Call) -> Response:
-    """DELETE …/branches/{branch}/import: 409 when it has ended already."""
-    call.catalog.import_cancel(call.repository, call.query.required("id"))
-    return answers.empty()
+def import_cancel(request: ApiRequest) -> Response:
+    """DELETE …/branches/{branch}/import: 409 if it has ended."""
+    request.catalog.imports.import_cancel(request.repository, request.query.required("id"))
+    return responses.empty()
 
 
 def _path(given: dict[str, str]) -> ImportPath:

@@ -7,125 +7,131 @@ from starlette.responses import Response
 from dredge.auth import Action, InsufficientPermissionsError, repository_arn
 from dredge.graveler.catalog import Repository
 from dredge.graveler.errors import GravelerError, MissingError, NotUniqueError, UnsupportedError
-from dredge.server import answers, shapes
-from dredge.server.calls import Call
+from dredge.server import responses, serializers
+from dredge.server.requests import ApiRequest
 
 
-def list_repositories(call: Call) -> Response:
-    """GET /repositories: those that the user may list; it need not be allowed to list all."""
-    if call.user is None or not call.backend.accounts.allows_somewhere(
-        call.user.name, Action.LIST_REPOSITORIES
+def list_repositories(request: ApiRequest) -> Response:
+    """GET /repositories: those that the user may list."""
+    if request.user is None or not request.backend.accounts.allows_somewhere(
+        request.user.name, Action.LIST_REPOSITORIES
     ):
         raise InsufficientPermissionsError(
             f"insufficient permissions: not allowed to {Action.LIST_REPOSITORIES}"
         )
-    amount = call.query.amount
-    paging = call.query.paging | {"amount": amount + 1}
+    amount = request.query.amount
+    paging = request.query.paging | {"amount": amount + 1}
     shown: list[Repository] = []
     while len(shown) <= amount:
-        found = call.catalog.list_repositories(search=call.query.text("search"), **paging)
+        found = request.catalog.repositories.list_repositories(search=request.query.text("search"), **paging)
         shown += [
             each
             for each in found.results
-            if call.allowed(Action.LIST_REPOSITORIES, repository_arn(each.name))
+            if request.allows(Action.LIST_REPOSITORIES, repository_arn(each.name))
         ]
         if not found.has_more:
             break
         paging["after"] = found.next_offset
-    results = [shapes.repository(each) for each in shown[:amount]]
+    results = [serializers.repository(each) for each in shown[:amount]]
     has_more = len(shown) > amount
-    return answers.page(results, has_more=has_more, next_offset=results[-1]["id"] if has_more else "")
+    return responses.page(results, has_more=has_more, next_offset=results[-1]["id"] if has_more else "")
 
 
-def create_repository(call: Call) -> Response:
+def create_repository(request: ApiRequest) -> Response:
     """POST /repositories."""
-    body = call.body
-    if call.flag("sample_data"):
+    body = request.body
+    if request.flag("sample_data"):
         raise UnsupportedError("sample data is not available in the embedded server: not implemented")
-    _refuse_taken_name(call, body["name"])
-    call.backend.namespaces.check(body["storage_namespace"])
-    bare = call.query.flag("bare")
-    made = call.catalog.create_repository(
+    _refuse_taken_name(request, body["name"])
+    request.backend.namespaces.check(body["storage_namespace"])
+    bare = request.query.flag("bare")
+    made = request.catalog.repositories.create_repository(
         body["name"],
         body["storage_namespace"],
         default_branch=body.get("default_branch") or "main",
         bare=bare,
-        read_only=call.flag("read_only"),
+        read_only=request.flag("read_only"),
         storage_id=body.get("storage_id") or "",
     )
-    return answers.answer(201, shapes.repository(made, with_read_only=not bare))
+    return responses.json(201, serializers.repository(made, with_read_only=not bare))
 
 
-def get_repository(call: Call) -> Response:
+def get_repository(request: ApiRequest) -> Response:
     """GET /repositories/{repository}."""
-    return answers.answer(200, shapes.repository(call.catalog.get_repository(call.repository)))
-
-
-def delete_repository(call: Call) -> Response:
-    """DELETE /repositories/{repository}."""
-    call.catalog.delete_repository(call.repository, force=call.query.flag("force"))
-    return answers.empty()
-
-
-def get_repository_metadata(call: Call) -> Response:
-    """GET …/metadata."""
-    return answers.answer(200, dict(call.catalog.get_repository_metadata(call.repository)))
-
-
-def set_repository_metadata(call: Call) -> Response:
-    """POST …/metadata: adds and replaces keys."""
-    call.catalog.update_repository_metadata(call.repository, put=call.body["metadata"])
-    return answers.empty()
-
-
-def delete_repository_metadata(call: Call) -> Response:
-    """DELETE …/metadata: drops keys."""
-    call.catalog.update_repository_metadata(call.repository, remove=call.body["keys"])
-    return answers.empty()
-
-
-def get_branch_protection(call: Call) -> Response:
-    """GET …/settings/branch_protection."""
-    patterns, etag = call.catalog.get_branch_protection(call.repository)
-    return answers.answer(200, [{"pattern": each} for each in patterns], {"ETag": etag})
-
-
-def set_branch_protection(call: Call) -> Response:
-    """PUT …/settings/branch_protection."""
-    call.catalog.set_branch_protection(
-        call.repository, [each["pattern"] for each in call.body], if_match=call.headers.get("if-match")
+    return responses.json(
+        200, serializers.repository(request.catalog.repositories.get_repository(request.repository))
     )
-    return answers.empty()
 
 
-def add_branch_protection(call: Call) -> Response:
-    """POST …/branch_protection (deprecated): one pattern more."""
-    patterns, etag = call.catalog.get_branch_protection(call.repository)
-    if call.body["pattern"] not in patterns:
-        call.catalog.set_branch_protection(call.repository, [*patterns, call.body["pattern"]], if_match=etag)
-    return answers.empty()
+def delete_repository(request: ApiRequest) -> Response:
+    """DELETE /repositories/{repository}."""
+    request.catalog.repositories.delete_repository(request.repository, force=request.query.flag("force"))
+    return responses.empty()
 
 
-def delete_branch_protection(call: Call) -> Response:
-    """DELETE …/branch_protection (deprecated): one pattern less; 404 when it is not there."""
-    patterns, etag = call.catalog.get_branch_protection(call.repository)
-    if call.body["pattern"] not in patterns:
+def get_repository_metadata(request: ApiRequest) -> Response:
+    """GET …/metadata."""
+    return responses.json(200, dict(request.catalog.repositories.get_repository_metadata(request.repository)))
+
+
+def set_repository_metadata(request: ApiRequest) -> Response:
+    """POST …/metadata: sets keys."""
+    request.catalog.repositories.update_repository_metadata(request.repository, put=request.body["metadata"])
+    return responses.empty()
+
+
+def delete_repository_metadata(request: ApiRequest) -> Response:
+    """DELETE …/metadata: removes keys."""
+    request.catalog.repositories.update_repository_metadata(request.repository, remove=request.body["keys"])
+    return responses.empty()
+
+
+def get_branch_protection(request: ApiRequest) -> Response:
+    """GET …/settings/branch_protection."""
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
+    return responses.json(200, [{"pattern": each} for each in patterns], {"ETag": etag})
+
+
+def set_branch_protection(request: ApiRequest) -> Response:
+    """PUT …/settings/branch_protection."""
+    request.catalog.repositories.set_branch_protection(
+        request.repository,
+        [each["pattern"] for each in request.body],
+        if_match=request.headers.get("if-match"),
+    )
+    return responses.empty()
+
+
+def add_branch_protection(request: ApiRequest) -> Response:
+    """POST …/branch_protection (deprecated): adds a pattern."""
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
+    if request.body["pattern"] not in patterns:
+        request.catalog.repositories.set_branch_protection(
+            request.repository, [*patterns, request.body["pattern"]], if_match=etag
+        )
+    return responses.empty()
+
+
+def delete_branch_protection(request: ApiRequest) -> Response:
+    """DELETE …/branch_protection (deprecated): removes a pattern; 404 if it is not set."""
+    patterns, etag = request.catalog.repositories.get_branch_protection(request.repository)
+    if request.body["pattern"] not in patterns:
         raise MissingError
-    rest = [each for each in patterns if each != call.body["pattern"]]
-    call.catalog.set_branch_protection(call.repository, rest, if_match=etag)
-    return answers.empty()
+    rest = [each for each in patterns if each != request.body["pattern"]]
+    request.catalog.repositories.set_branch_protection(request.repository, rest, if_match=etag)
+    return responses.empty()
 
 
-def check_branch_protection_set_allowed(call: Call) -> Response:
-    """GET …/branch_protection/set_allowed: whoever gets here may."""
-    call.catalog.get_repository(call.repository)
-    return answers.empty()
+def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
+    """GET …/branch_protection/set_allowed: the route's permission is the answer."""
+    request.catalog.repositories.get_repository(request.repository)
+    return responses.empty()
 
 
-def _refuse_taken_name(call: Call, name: str) -> None:
-    """A taken name counts before a wrong namespace, so that creating again is always a conflict."""
+def _refuse_taken_name(request: ApiRequest, name: str) -> None:
+    """Check the name before the namespace: creating an existing repository again is always a conflict."""
     try:
-        call.catalog.get_repository(name)
+        request.catalog.repositories.get_repository(name)
     except GravelerError:
         return
     raise NotUniqueError("error creating repository: not unique")

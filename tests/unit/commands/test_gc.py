@@ -122,7 +122,7 @@ def test_a_failed_run_has_its_exit_code_and_says_what_to_do() -> None:
     result = ask("report", context.plan.run_uri)
     assert result.exit_code == 1
     assert "the server said no" in result.output
-    assert "mark uncommitted" in result.output
+    assert "mark_uncommitted" in result.output
 
 
 def test_a_folder_that_is_no_run_is_bad_input() -> None:

@@ -1,4 +1,4 @@
-"""One server for a module, a repository for a test."""
+"""One server per module, one repository per test."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def s3(lake: Lake) -> Any:
 def repo(lake: Lake) -> str:
     """A fresh repository with the branch main."""
     name = f"repo-{uuid.uuid4().hex[:8]}"
-    lake.server.catalog.create_repository(name, lake.namespace(name))
+    lake.server.catalog.repositories.create_repository(name, lake.namespace(name))
     return name

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dredge.gateway.chunks import SIGNED, SIGNED_TRAILER, UNSIGNED_TRAILER
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 from dredge.gateway.payload import Payload
 from dredge.gateway.sigv4 import UNSIGNED, RawRequest, read_claim, verify
 

@@ -1,4 +1,4 @@
-"""Clients that go away, come at once, or do not say how much they send."""
+"""Clients that disconnect, connect in parallel, or do not state the length of a body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from tests.support.lakefs_server import Lake
-from tests.support.s3_gateway import code_of, s3_client, send
+from tests.support.s3_gateway import code_of, refused, s3_client, send
 
 BIG = bytes(range(256)) * 4096 * 3
 
@@ -126,3 +126,14 @@ def test_many_readers_and_writers_at_once(lake: Lake, repo: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert clients[0].list_objects_v2(Bucket=repo, Prefix="main/")["KeyCount"] == 32
+
+
+def test_a_refused_big_upload_does_not_break_the_connection(lake: Lake, s3: Any, repo: str) -> None:
+    other = s3_client(lake, (lake.server.access_key_id, "wrong"))
+    for _ in range(3):
+        with refused("SignatureDoesNotMatch", 403):
+            other.put_object(Bucket=repo, Key="main/a", Body=BIG)
+        with refused("NoSuchBucket", 404):
+            s3.put_object(Bucket=repo, Key="nobranch/a", Body=BIG)
+        s3.put_object(Bucket=repo, Key="main/b", Body=BIG)
+    assert s3.get_object(Bucket=repo, Key="main/b")["Body"].read() == BIG

@@ -23,7 +23,7 @@ def bucket() -> Iterator[TestBucket]:
 @pytest.fixture(scope="module")
 def lake_on_s3(tmp_path_factory: pytest.TempPathFactory, bucket: TestBucket) -> Iterator[Lake]:
     with lakefs_server(tmp_path_factory.mktemp("lake"), bucket=bucket) as running:
-        running.server.catalog.create_repository("shop", running.namespace("shop"))
+        running.server.catalog.repositories.create_repository("shop", running.namespace("shop"))
         yield running
 
 

@@ -1,4 +1,4 @@
-"""Every operation asks for the right it needs: a viewer changes nothing, a stranger sees nothing."""
+"""Every operation checks its permission: a viewer changes nothing, a user without policies sees nothing."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.fixture(scope="module")
 def shop(lake: Lake) -> Lake:
     """A repository with an object, a viewer, a user without rights, and one with rights on a folder."""
-    lake.server.catalog.create_repository("shop", lake.namespace("shop"))
-    lake.server.catalog.upload_object("shop", "main", "a/b", b"x")
+    lake.server.catalog.repositories.create_repository("shop", lake.namespace("shop"))
+    lake.server.catalog.objects.upload_object("shop", "main", "a/b", b"x")
     directory = lake.server.accounts.directory
     for user, pair in (("viewer", VIEWER), ("nobody", NOBODY), ("folder", FOLDER)):
-        directory.create_user(user)
-        directory.add_credential(user, *pair)
-    directory.add_member("Viewers", "viewer")
+        directory.users.create(user)
+        directory.credentials.add(user, *pair)
+    directory.groups.add_member("Viewers", "viewer")
     resource = "arn:lakefs:fs:::repository/shop/object/mine/*"
     actions = ("fs:ReadObject", "fs:WriteObject", "fs:DeleteObject")
-    directory.create_policy("folder", (Statement("allow", actions, resource),))
-    directory.attach_to_user("folder", "folder")
+    directory.policies.create("folder", (Statement("allow", actions, resource),))
+    directory.policies.attach_to_user("folder", "folder")
     return lake
 
 
@@ -75,7 +75,7 @@ def test_who_has_no_rights_does_nothing(shop: Lake, name: str) -> None:
 def test_a_viewer_changes_nothing(shop: Lake, name: str) -> None:
     with refused("AccessDenied", 403):
         CHANGES[name](s3_client(shop, VIEWER))
-    page = shop.server.catalog.list_entries("shop", "main")
+    page = shop.server.catalog.reading.list_entries("shop", "main")
     assert [(each.path, each.size_bytes) for each in page.results] == [("a/b", 1)]
 
 
@@ -88,4 +88,4 @@ def test_many_are_deleted_where_the_right_is_and_nowhere_else(shop: Lake) -> Non
     done = s3.delete_objects(Bucket="shop", Delete={"Objects": objects})
     assert [each["Key"] for each in done["Deleted"]] == ["main/mine/1", "main/mine/../a/b"]
     assert [(each["Key"], each["Code"]) for each in done["Errors"]] == [("main/a/b", "AccessDenied")]
-    assert shop.server.catalog.stat("shop", "main", "a/b").size_bytes == 1
+    assert shop.server.catalog.reading.stat("shop", "main", "a/b").size_bytes == 1

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 from dredge.gateway.sigv4 import RawRequest, is_signed, read_claim, verify
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.gateway import xml
-from dredge.gateway.failures import S3Error
+from dredge.gateway.errors import S3Error
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=30)
 
@@ -27,7 +27,7 @@ def test_what_xml_cannot_hold_is_a_reference_and_never_another_character() -> No
 
 
 def test_a_time_is_utc_with_milliseconds() -> None:
-    assert xml.moment(datetime(2026, 1, 2, 3, 4, 5, 6999, UTC)) == "2026-01-02T03:04:05.006Z"
+    assert xml.timestamp(datetime(2026, 1, 2, 3, 4, 5, 6999, UTC)) == "2026-01-02T03:04:05.006Z"
 
 
 def test_nested_nodes_and_other_types() -> None:
@@ -37,7 +37,7 @@ def test_nested_nodes_and_other_types() -> None:
 
 @pytest.mark.parametrize("namespace", ["", ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"', ' xmlns="x"'])
 def test_a_request_may_have_any_namespace(namespace: str) -> None:
-    found = xml.read(f"<Delete{namespace}><Quiet>true</Quiet></Delete>".encode(), "Delete")
+    found = xml.parse(f"<Delete{namespace}><Quiet>true</Quiet></Delete>".encode(), "Delete")
     assert xml.fields(found) == {"Quiet": "true"}
 
 
@@ -46,5 +46,5 @@ def test_a_request_may_have_any_namespace(namespace: str) -> None:
 )
 def test_what_is_not_that_document_is_refused(data: bytes) -> None:
     with pytest.raises(S3Error, match="well formed") as refused:
-        xml.read(data, "A")
+        xml.parse(data, "A")
     assert refused.value.code == "MalformedXML"

@@ -35,11 +35,13 @@ def test_a_late_link_through_a_server_whose_clock_is_behind_finds_its_object(min
     world = make_world()
     world.upload("a", b"1")
     slow = server_with_clock(world, minutes=-5)
-    full = world.lake.catalog.get_physical_address("lake", "main", "late")
+    full = world.lake.catalog.addresses.get_physical_address("lake", "main", "late")
     address = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"linked late")
     world.age(hours=24, minutes=minutes, seconds=5)
     world.collect()
-    slow.link_physical_address("lake", "main", "late", physical_address=full, checksum="c", size_bytes=11)
+    slow.addresses.link_physical_address(
+        "lake", "main", "late", physical_address=full, checksum="c", size_bytes=11
+    )
     assert world.lake.read("late") == b"linked late"
     world.age(days=2)
     world.collect(mode="optimized")
@@ -52,11 +54,11 @@ def test_when_the_minimum_age_is_over_no_server_within_the_bounds_links_any_more
     world = make_world()
     bound = GCConfig(repository="lake").safety.clock_skew_seconds_max
     ahead, behind = server_with_clock(world, seconds=2 * bound), server_with_clock(world, seconds=-2 * bound)
-    full = ahead.get_physical_address("lake", "main", "late")
+    full = ahead.addresses.get_physical_address("lake", "main", "late")
     address = world.orphan(full.removeprefix(f"{world.lake.namespace}/"), b"x")
     world.age(hours=25, seconds=1)
     with pytest.raises(GravelerError, match="expired"):
-        behind.link_physical_address(
+        behind.addresses.link_physical_address(
             "lake", "main", "late", physical_address=full, checksum="c", size_bytes=1
         )
     world.collect()

@@ -194,7 +194,7 @@ def test_a_living_object_that_was_deleted_is_shouted_about() -> None:
     def resurrect(number: int, keys: object) -> None:
         # After everything was checked: nothing can prevent this, but it must not go unnoticed.
         if number == 1:
-            world.lake.catalog.stage_object(
+            world.lake.catalog.objects.stage_object(
                 "lake",
                 "main",
                 "again",
@@ -209,8 +209,8 @@ def test_a_living_object_that_was_deleted_is_shouted_about() -> None:
 
 def test_a_living_object_that_was_missing_before_is_a_warning() -> None:
     world, _, _ = busy_world()
-    full = world.lake.catalog.get_physical_address("lake", "main", "never-uploaded")
-    world.lake.catalog.link_physical_address(
+    full = world.lake.catalog.addresses.get_physical_address("lake", "main", "never-uploaded")
+    world.lake.catalog.addresses.link_physical_address(
         "lake", "main", "never-uploaded", physical_address=full, checksum="c", size_bytes=1
     )
     context = world.plan()

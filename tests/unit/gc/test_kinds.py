@@ -22,7 +22,7 @@ def aged_world() -> World:
     for number in range(3):
         world.upload(f"a{number}", b"version 1")
     world.lake.commit("to expire")
-    world.lake.catalog.create_branch("lake", "doomed", "main")
+    world.lake.catalog.branches.create_branch("lake", "doomed", "main")
     world.upload("lost", b"of a lost branch", "doomed")
     world.lake.commit("to dangle", "doomed")
     world.age(days=1)
@@ -34,15 +34,15 @@ def grow_old(world: World) -> None:
     for number in range(3):
         world.upload(f"a{number}", b"version 2")
     world.lake.commit("newer")
-    world.lake.catalog.delete_branch("lake", "doomed")
+    world.lake.catalog.branches.delete_branch("lake", "doomed")
     for number in range(2):
         world.orphan(f"data/orphans/{number}")
-        full = world.lake.catalog.get_physical_address("lake", "main", f"never{number}")
+        full = world.lake.catalog.addresses.get_physical_address("lake", "main", f"never{number}")
         world.orphan(full.removeprefix(f"{world.lake.namespace}/"))
     world.upload("s", b"staged one")
     world.upload("s", b"staged two")
     world.upload("s", b"the last")
-    world.lake.catalog.delete_object("lake", "main", "s")
+    world.lake.catalog.objects.delete_object("lake", "main", "s")
     world.age(days=40)
 
 
@@ -106,7 +106,7 @@ def test_what_a_run_left_keeps_its_kind() -> None:
     for number in range(3):
         world.upload(f"a{number}", b"version 2")
     world.lake.commit("newer")
-    world.lake.catalog.delete_branch("lake", "doomed")
+    world.lake.catalog.branches.delete_branch("lake", "doomed")
     world.age(days=40)
     world.collect(mode="optimized", unsafe_min_age_seconds=41.5 * 86400, slice_margin_hours=2000)
     world.age(days=1)
@@ -121,7 +121,9 @@ def test_the_report_says_of_which_commits_it_speaks() -> None:
     context = world.plan(mode="clean")
     world.run(context)
     counts = summary_of(context, "list_committed").counts
-    heads_and_history = {commit.id for commit in world.lake.catalog.log("lake", "main", amount=100).results}
+    heads_and_history = {
+        commit.id for commit in world.lake.catalog.commits.log("lake", "main", amount=100).results
+    }
     assert counts["reachable_commits"] == len(heads_and_history)
     assert counts["active_commits"] == 1
     assert (counts["expired_commits"], counts["dangling_commits"]) == (len(heads_and_history) - 1, 0)
@@ -132,7 +134,7 @@ def test_the_report_says_of_which_commits_it_speaks() -> None:
 
 def test_active_commits_that_nothing_leads_to_are_told_apart() -> None:
     world = aged_world()
-    world.lake.catalog.delete_branch("lake", "doomed")
+    world.lake.catalog.branches.delete_branch("lake", "doomed")
     context = world.plan(mode="clean")
     world.run(context)
     facts = dict(context.folder.read_json("report.json")["facts"])
@@ -155,7 +157,7 @@ def test_an_expired_commit_that_cannot_be_read_costs_its_kind_only() -> None:
     world = aged_world()
     world.upload("more", b"of another expired commit")
     world.lake.commit("to expire, too")
-    world.lake.catalog.delete_object("lake", "main", "more")
+    world.lake.catalog.objects.delete_object("lake", "main", "more")
     grow_old(world)
     _, expired, *_ = [found.metarange_id for found in world.client.log("lake", "main")]
     open_deleter(world.lake.namespace).delete([f"_lakefs/{expired}"])

@@ -41,7 +41,7 @@ def test_trap_15_a_repository_nested_below_data_stops_the_run() -> None:
     world.upload("a", b"1")
     world.age(days=2)
     inner = f"{world.lake.namespace}/data/inner"
-    world.lake.catalog.create_repository("inner", inner)
+    world.lake.catalog.repositories.create_repository("inner", inner)
     before = world.data()
     world.age(days=2)
     with pytest.raises(RefusedError, match=r"lake .* contains that of inner"):
@@ -126,8 +126,8 @@ def test_trap_15_an_overlap_elsewhere_lets_a_whole_run_go_on_and_is_told() -> No
     world = make_world()
     kept, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
     base = world.lake.namespace.rpartition("/")[0]
-    world.lake.catalog.create_repository("outer", f"{base}/outer")
-    world.lake.catalog.create_repository("inner", f"{base}/outer/data/inner")
+    world.lake.catalog.repositories.create_repository("outer", f"{base}/outer")
+    world.lake.catalog.repositories.create_repository("inner", f"{base}/outer/data/inner")
     world.age(days=2)
     context = world.plan()
     world.run(context)

@@ -54,7 +54,7 @@ def test_only_slices_that_no_run_is_done_with_are_listed() -> None:
     world = grown_world()
     kept = world.upload("new", b"new")
     gone = world.upload("newer", b"newer")
-    world.lake.catalog.reset_branch(REPOSITORY, "main", kind="object", path="newer")
+    world.lake.catalog.branches.reset_branch(REPOSITORY, "main", kind="object", path="newer")
     world.age(days=2)
     context = run(world)
     assert context.plan.mode == "optimized"
@@ -108,10 +108,10 @@ def test_what_only_dropped_ranges_named_goes_and_what_others_name_too_stays() ->
     twice = world.upload("shared", b"shared")
     once = world.upload("gone", b"gone")
     world.lake.commit()
-    world.lake.catalog.create_branch(REPOSITORY, "side", "main")
-    world.lake.catalog.delete_object(REPOSITORY, "main", "gone")
+    world.lake.catalog.branches.create_branch(REPOSITORY, "side", "main")
+    world.lake.catalog.objects.delete_object(REPOSITORY, "main", "gone")
     world.lake.commit()
-    world.lake.catalog.delete_object(REPOSITORY, "side", "gone")
+    world.lake.catalog.objects.delete_object(REPOSITORY, "side", "gone")
     world.lake.commit(branch="side")
     world.age(days=9)
     assert run(world).plan.mode == "optimized"
@@ -133,7 +133,7 @@ def test_a_dropped_range_that_is_gone_keeps_what_it_named_and_says_so() -> None:
     world = grown_world()
     lost = world.upload("lost", b"lost")
     world.lake.commit()
-    world.lake.catalog.delete_object(REPOSITORY, "main", "lost")
+    world.lake.catalog.objects.delete_object(REPOSITORY, "main", "lost")
     world.lake.commit()
     world.age(days=9)
     context = run(world)
@@ -303,7 +303,7 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
     slices: list[str] = []
     for number in range(4):
         slices.append(world.upload(f"w{number}", b"%d" % number))
-        world.lake.catalog.reset_branch(REPOSITORY, "main")
+        world.lake.catalog.branches.reset_branch(REPOSITORY, "main")
         world.age(days=3)
     world.age(days=10)
     now = world.lake.clock()
@@ -320,7 +320,7 @@ def test_a_window_lists_its_slices_and_covers_no_others() -> None:
 
 def test_a_clean_run_tells_what_optimized_runs_had_missed_and_why() -> None:
     world = grown_world()
-    full = world.lake.catalog.get_physical_address(REPOSITORY, "main", "late")
+    full = world.lake.catalog.addresses.get_physical_address(REPOSITORY, "main", "late")
     world.age(days=9)
     run(world)
     # Uploaded nine days after the address was handed out; slices are listed for eight.
@@ -347,7 +347,7 @@ def test_what_was_staged_for_long_and_is_reset_goes() -> None:
     world.age(days=9)
     run(world)
     assert address in world.data()
-    world.lake.catalog.reset_branch(REPOSITORY, "main")
+    world.lake.catalog.branches.reset_branch(REPOSITORY, "main")
     world.age(hours=1)
     context = run(world)
     listing = summary_of(context, "slice_listing").counts
@@ -357,7 +357,7 @@ def test_what_was_staged_for_long_and_is_reset_goes() -> None:
 
 def test_what_was_young_when_its_slice_was_covered_goes_when_it_is_old() -> None:
     world = grown_world(slice_margin_hours=50)
-    full = world.lake.catalog.get_physical_address(REPOSITORY, "main", "late")
+    full = world.lake.catalog.addresses.get_physical_address(REPOSITORY, "main", "late")
     world.age(hours=40)
     late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
     world.age(hours=12)
@@ -382,7 +382,7 @@ def test_the_same_content_on_a_branch_that_was_made_from_an_old_commit_is_looked
     then = list(world.client.log(REPOSITORY, "main"))[1].id
     world.age(days=9)
     run(world)
-    world.lake.catalog.create_branch(REPOSITORY, "old", then)
+    world.lake.catalog.branches.create_branch(REPOSITORY, "old", then)
     copy = world.upload("a3", b"3", "old")
     world.age(days=2)
     context = run(world)

@@ -19,7 +19,7 @@ from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient, transport
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.server.hooks import Answer
+from dredge.server.fault_injection import InjectedResponse
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.objectstore import moto_s3
 
@@ -132,8 +132,8 @@ def test_an_ingress_that_answers_404_for_every_object_clears_nothing(
         living = {upload(repository, f"a{number:02d}", b"%d" % number) for number in range(30)}
         repository.branch("main").commit("first")
         living.add(upload(repository, "a20", b"20"))  # in no answer about uncommitted objects
-        gone = Answer(404, body=b"default backend - 404", headers={"Content-Type": "text/plain"})
-        with lake.hook("stat_object", lambda _: gone), suppress(UnavailableError):
+        gone = InjectedResponse(404, body=b"default backend - 404", headers={"Content-Type": "text/plain"})
+        with lake.inject("stat_object", lambda _: gone), suppress(UnavailableError):
             collect(lake)
         assert keys(lake) == living
         assert_readable(repository, "main")

@@ -25,11 +25,11 @@ def test_what_was_staged_and_committed_at_once_and_is_reset_later_still_lives() 
     address = world.upload("report", b"1")
     world.lake.commit()
     # New metadata stages the committed address again.
-    world.lake.catalog.update_user_metadata("lake", "main", "report", {"owner": "me"})
+    world.lake.catalog.objects.update_user_metadata("lake", "main", "report", {"owner": "me"})
     world.age(days=2)
     _, saved = clean_run(world)
     world.collect()
-    world.lake.catalog.reset_branch("lake", "main")
+    world.lake.catalog.branches.reset_branch("lake", "main")
     world.age(days=2)
     deleted, _ = optimized_run(world, saved)
     assert address in deleted, "the text lost its hole"
@@ -78,7 +78,7 @@ def test_what_only_an_expired_commit_named_is_found() -> None:
 def test_what_was_young_when_its_slice_was_read_is_found() -> None:
     """An address handed out early and uploaded late: the slice is old, the object is not."""
     world = old_world()
-    full = world.lake.catalog.get_physical_address("lake", "main", "late")
+    full = world.lake.catalog.addresses.get_physical_address("lake", "main", "late")
     world.age(hours=23)
     late = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"late")
     world.age(hours=2)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, DefectError, OvertakenError, RefusedError
-from dredge.gc.bulk_delete import step as sweep
+from dredge.gc.bulk_delete import sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.planning import acquire_lease, release_lease
@@ -99,7 +99,7 @@ def test_sweep_keeps_what_only_an_orphaned_try_of_list_committed_saw() -> None:
 
     with (
         world.during("branches", retry_and_commit),
-        pytest.raises(OvertakenError, match="try 1 of step committed"),
+        pytest.raises(OvertakenError, match="try 1 of step list_committed"),
     ):
         list_committed(orphan, HERE)
     bulk_delete(retry, HERE)
@@ -116,7 +116,7 @@ def test_sweep_refuses_a_mark_that_its_candidates_were_not_compared_with() -> No
     world.lake.commit()
     undo(context, "list_committed")
     list_committed(context, HERE)
-    with pytest.raises(RefusedError, match="another result of committed"):
+    with pytest.raises(RefusedError, match="another result of list_committed"):
         bulk_delete(context, HERE)
     assert world.data() == kept | gone
 
@@ -178,7 +178,7 @@ def test_an_orphaned_sweep_makes_no_request_once_its_retry_has_begun(done: bool)
                 bulk_delete(retry, HERE)
             made.append(len(requests.made))
 
-    with deleting(before=retried) as requests, pytest.raises(OvertakenError, match="step ledger"):
+    with deleting(before=retried) as requests, pytest.raises(OvertakenError, match="step bulk_delete"):
         bulk_delete(orphan, HERE)
     assert len(requests.made) == made[0]
     bulk_delete(driver(world, orphan), HERE)
@@ -212,7 +212,7 @@ def test_sweep_keeps_what_came_alive_while_a_busy_store_let_an_orphan_wait(
             return done + inner.delete(keys[1:], may_send)
 
     monkeypatch.setattr(sweep, "open_deleter", Busy)
-    with pytest.raises(OvertakenError, match="step ledger"):
+    with pytest.raises(OvertakenError, match="step bulk_delete"):
         bulk_delete(orphan, HERE)
     assert world.data() == kept | set(alive)
     counts = summary_of(retry, ledger.STEP).counts
@@ -230,8 +230,8 @@ def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
         [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
     )
     bulk_delete(driver(world, orphan), workers)
-    watches = [config["watch"] for _, config, _ in workers.calls if "watch" in config]
-    attempts = {config["attempt"] for _, config, _ in workers.calls if "attempt" in config}
+    sweeps = [config["config"] for _, config, _ in workers.calls if "gate" in config.get("config", {})]
+    watches, attempts = [sweep["gate"]["watch"] for sweep in sweeps], {sweep["attempt"] for sweep in sweeps}
     assert (attempts, len(set(watches))) == ({1}, 2)
     assert world.data() == kept
 
@@ -251,7 +251,7 @@ def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.Monk
         return told
 
     monkeypatch.setattr(report, "build_report", slow)
-    with pytest.raises(OvertakenError, match="step report"):
+    with pytest.raises(OvertakenError, match="step save_report"):
         report.save_report(orphan)
     told = retry.folder.read_json(report.REPORT)
     assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
@@ -294,7 +294,7 @@ def test_an_orphaned_sweep_whose_retry_only_began_stops_before_its_next_round() 
     with (
         world.during("prepare_uncommitted", begin),
         deleting() as requests,
-        pytest.raises(OvertakenError, match="step ledger"),
+        pytest.raises(OvertakenError, match="step bulk_delete"),
     ):
         bulk_delete(orphan, HERE)
     assert requests.made == []
@@ -446,7 +446,9 @@ def test_clocks_of_workers_do_not_hide_a_wrong_order(seconds: float) -> None:
     slice_listing(elsewhere, HERE)
     list_committed(context, HERE)
     subtract(context, HERE)
-    with pytest.raises(RefusedError, match=r"order: .*staged was made from another result of listing"):
+    with pytest.raises(
+        RefusedError, match=r"order: .*mark_uncommitted was made from another result of slice_listing"
+    ):
         check_limits(context)
     with pytest.raises(RefusedError):
         bulk_delete(context, HERE)
@@ -482,5 +484,5 @@ def test_a_dry_run_does_not_count_what_its_guards_did_not_see() -> None:
     world.mark(context)
     undo(context, "subtract")
     subtract(context, HERE)
-    with pytest.raises(RefusedError, match="guard was made from another result of candidates"):
+    with pytest.raises(RefusedError, match="check_limits was made from another result of subtract"):
         bulk_delete(context, HERE)

@@ -62,14 +62,14 @@ def garbage_of_every_kind(world: World) -> dict[str, str]:
     made["overwritten before a commit"] = world.upload("over", b"first")
     world.upload("over", b"second")
     made["deleted before a commit"] = world.upload("gone", b"gone")
-    catalog.delete_object(name, "main", "gone")
-    catalog.create_branch(name, "reset", "main")
+    catalog.objects.delete_object(name, "main", "gone")
+    catalog.branches.create_branch(name, "reset", "main")
     made["reset"] = world.upload("reset", b"reset", "reset")
-    catalog.reset_branch(name, "reset")
-    catalog.create_branch(name, "dropped", "main")
+    catalog.branches.reset_branch(name, "reset")
+    catalog.branches.create_branch(name, "dropped", "main")
     made["on a deleted branch"] = world.upload("dropped", b"dropped", "dropped")
-    catalog.delete_branch(name, "dropped")
-    full = catalog.get_physical_address(name, "main", "linkme")
+    catalog.branches.delete_branch(name, "dropped")
+    full = catalog.addresses.get_physical_address(name, "main", "linkme")
     made["never linked"] = full.removeprefix(world.lake.namespace + "/")
     world.orphan(made["never linked"], b"never linked")
     made["never named"] = world.orphan("data/some/where/deep//and odd/%20", b"orphan")
@@ -82,15 +82,17 @@ def look_alikes(world: World) -> dict[str, str]:
     catalog, name = world.lake.catalog, world.lake.repository
     made = {}
     made["staged"] = world.upload("staged", b"staged")
-    catalog.create_branch(name, "hidden", "main", hidden=True)
+    catalog.branches.create_branch(name, "hidden", "main", hidden=True)
     made["staged on a hidden branch"] = world.upload("hidden", b"hidden", "hidden")
-    catalog.create_branch(name, "feature", "main")
+    catalog.branches.create_branch(name, "feature", "main")
     made["committed on another branch"] = world.upload("feature", b"feature", "feature")
     world.lake.commit("feature", "feature")
     made["copied from"] = world.upload("source", b"copy me")
-    made["copied to"] = world.lake.address(catalog.copy_object(name, "main", "target", source_path="source"))
+    made["copied to"] = world.lake.address(
+        catalog.objects.copy_object(name, "main", "target", source_path="source")
+    )
     made["with new metadata"] = world.upload("meta", b"meta")
-    catalog.update_user_metadata(name, "main", "meta", {"k": "v"})
+    catalog.objects.update_user_metadata(name, "main", "meta", {"k": "v"})
     made["same bytes once more"] = world.upload("twin", b"staged")
     made["an odd path"] = world.upload("odd/%20 ü/a//b?#", b"odd")
     return made
@@ -137,10 +139,10 @@ def test_a_dangling_commit_expires_by_the_default_rule() -> None:
     world.rules(30)
     world.upload("base", b"base")
     world.lake.commit()
-    world.lake.catalog.create_branch(world.lake.repository, "topic", "main")
+    world.lake.catalog.branches.create_branch(world.lake.repository, "topic", "main")
     dangling = world.upload("topic", b"topic", "topic")
     world.lake.commit("topic", "topic")
-    world.lake.catalog.delete_branch(world.lake.repository, "topic")
+    world.lake.catalog.branches.delete_branch(world.lake.repository, "topic")
     world.age(days=10)
     world.collect()
     assert dangling in world.data()
@@ -240,7 +242,7 @@ def test_a_limit_holds_the_run_and_nothing_is_deleted(limit: str, value: float) 
         world.run(context)
     assert world.data() == before
     report = report_of(context)
-    assert report["outcome"] == "held"
+    assert report["outcome"] == "awaiting_approval"
     assert report["headline"] == "Nothing was deleted."
 
 
@@ -252,8 +254,10 @@ def test_a_limit_does_not_stop_a_dry_run_but_is_reported() -> None:
     context = world.plan(max_delete_objects=0, dry_run=True)
     world.run(context)
     report = report_of(context)
-    assert any("would be held" in text for text in report["warnings"])
-    assert {item["rule"] for item in report["findings"] if item["verdict"] == "held"} == {"max_objects"}
+    assert any("would await approval" in text for text in report["warnings"])
+    assert {item["rule"] for item in report["findings"] if item["verdict"] == "awaiting_approval"} == {
+        "max_objects"
+    }
 
 
 def test_a_limit_met_exactly_passes() -> None:
@@ -290,7 +294,7 @@ def test_reasons_are_told_as_far_as_anything_tells() -> None:
     world.age(days=3)
     world.upload("a", b"third")
     world.lake.commit("third")
-    full = world.lake.catalog.get_physical_address(world.lake.repository, "main", "linkme")
+    full = world.lake.catalog.addresses.get_physical_address(world.lake.repository, "main", "linkme")
     world.orphan(full.removeprefix(world.lake.namespace + "/"))
     world.orphan("data/never")
     world.age(days=2)

@@ -102,7 +102,7 @@ class Branch(RuleBasedStateMachine):
         """Begin to delete a path."""
         self._begin(
             actor,
-            lambda server: server.delete_object("lake", "main", path, no_tombstone=no_tombstone),
+            lambda server: server.objects.delete_object("lake", "main", path, no_tombstone=no_tombstone),
             self._writing(path, None),
         )
 
@@ -113,7 +113,9 @@ class Branch(RuleBasedStateMachine):
         message = f"m{began}"
 
         def act(server: Catalog) -> object:
-            return server.commit("lake", "main", committer=actor, message=message, allow_empty=allow_empty)
+            return server.commits.commit(
+                "lake", "main", committer=actor, message=message, allow_empty=allow_empty
+            )
 
         self._begin(actor, act, lambda: lambda result: self._commit_ended(result, began))
 
@@ -123,7 +125,7 @@ class Branch(RuleBasedStateMachine):
 
         def act(server: Catalog) -> dict[str, str | None]:
             try:
-                return {path: server.stat("lake", "main", path).checksum}
+                return {path: server.reading.stat("lake", "main", path).checksum}
             except NotFoundError:
                 return {path: None}
 
@@ -173,12 +175,12 @@ class Branch(RuleBasedStateMachine):
         now = self._tick()
         self.history.require_listing(listing(catalog, "lake"), now, now + 1)
         catalog.resume()
-        final = catalog.commit("lake", "main", committer="t", message="final", allow_empty=True)
+        final = catalog.commits.commit("lake", "main", committer="t", message="final", allow_empty=True)
         self.history.require_listing(listing(catalog, "lake", final.id), now, now + 1)
         log = log_ids(catalog, "lake")
         assert set(self.committed) <= set(log), "an acknowledged commit is not in history"
         assert len(log) == len(set(log))
-        assert catalog.get_branch("lake", "main").sealed_tokens == ()
+        assert catalog.branches.get_branch("lake", "main").sealed_tokens == ()
         assert self.lake.rows("cleanup-tokens") == []
 
     def _writing(self, path: str, value: str | None) -> Callable[[], Callable[[object], None]]:

@@ -1,4 +1,4 @@
-"""Live objects that are not in the store hold a run: the true ones may be among the candidates."""
+"""Live objects that are not in the store stop a run: the true ones may be among the candidates."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ def test_message_names_the_chunk_the_array_and_the_ways_out(repo: Path) -> None:
 def test_dry_run_warns_that_a_run_would_be_held(repo: Path) -> None:
     flip_chunk_id(repo, random.Random(1))
     report = collect(config(repo, dry_run=True))
-    assert any("would be held: run" in line and "chunks_present" in line for line in report["warnings"])
+    assert any(
+        "would await approval: run" in line and "chunks_present" in line for line in report["warnings"]
+    )
 
 
 def test_chunk_lost_earlier_holds_too_until_nothing_names_it(repo: Path) -> None:

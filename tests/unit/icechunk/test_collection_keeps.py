@@ -244,18 +244,18 @@ def test_when_refs_cannot_be_looked_at_the_sweep_stops(repo: Repo, monkeypatch: 
 
 def test_gate_is_closed_before_the_driver_has_looked(repo: Repo) -> None:
     context = repo.marked()
-    config = {
-        "lease": context.plan.lease.to_json(),
-        "try": StepTry.newest(context.folder.writer, "ledger").to_json(),
-        "watch": "ledger/_watch/001.json",
-        "gate_seconds": 0,
-        "watch_seconds": 60,
-    }
-    door = gate.Gate(context.folder, context.state, config)
+    watched = "ledger/_watch/001.json"
+    config = gate.GateConfig(
+        lease=context.plan.lease, watch=watched, trusted_seconds=0, silence_seconds_max=60
+    )
+    with pytest.raises(FormatError, match="outside a try"):
+        gate.Gate(context.folder, context.state, config)
+    with context.folder.writing(StepTry.newest(context.folder.writer, "ledger")):
+        door = gate.Gate(context.folder, context.state, config)
     assert not door.is_open()
-    gate.write_look(context.folder, config["watch"], True, "")
+    gate.write_look(context.folder, watched, True, "")
     assert door.is_open()
-    gate.write_look(context.folder, config["watch"], False, "something rose")
+    gate.write_look(context.folder, watched, False, "something rose")
     assert not door.is_open()
 
 
@@ -430,7 +430,7 @@ def test_limits_hold_a_run_and_only_warn_in_a_dry_run(repo: Repo) -> None:
         collect(repo.config(max_delete_bytes=10))
     assert objects(repo.folder) == before
     report = collect(repo.config(max_delete_objects=3, dry_run=True))
-    assert any("would be held" in warning for warning in report["warnings"])
+    assert any("would await approval" in warning for warning in report["warnings"])
     context = repo.open()
     marking.mark(context, HERE)
     listing.find_candidates(context, HERE)

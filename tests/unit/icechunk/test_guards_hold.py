@@ -112,11 +112,11 @@ def test_lease_that_is_lost_while_the_guards_are_asked_is_a_refusal(
     assert context.folder.read_json(guards.GUARD)["verdict"] == "refused"
 
 
-@pytest.mark.parametrize("verdict", ["held", "refused"])
+@pytest.mark.parametrize("verdict", ["awaiting_approval", "refused"])
 def test_sweep_deletes_nothing_when_the_guards_did_not_pass(repo: Path, verdict: str) -> None:
     context = listed(repo)
     summary = guards.check_limits(context)
-    # A summary that looks complete, as the one of a dry run does whose guards would hold a run.
+    # A summary that looks complete, as the one of a dry run does whose guards would stop a run.
     context.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))
     before = objects(repo)
     with pytest.raises(RefusedError, match="the guards did not pass"):

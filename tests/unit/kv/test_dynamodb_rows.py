@@ -1,4 +1,4 @@
-"""Raw rows of DynamoDB: every partition within a rate, and deletion of nothing but the very bytes."""
+"""Raw rows of DynamoDB: the rate limit holds, and a delete removes exactly the given rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from dredge.errors import ConfigError
 from dredge.kv.dynamodb import DynamoStore
-from dredge.kv.dynamodb_rows import DynamoRows, Pacer
+from dredge.kv.dynamodb_rows import DynamoRows, RateLimiter
 from dredge.kv.rows import Guard, GuardFailedError, ReadRate, Row
 from tests.support.dynamodb import Faults, dynamodb_server, table_url
 
@@ -92,11 +92,11 @@ def test_a_pacer_spreads_what_is_read_over_time() -> None:
         slept.append(seconds)
         clock[0] += seconds
 
-    pacer = Pacer(10, now=lambda: clock[0], sleep=sleep)
+    limiter = RateLimiter(10, now=lambda: clock[0], sleep=sleep)
     for _ in range(5):
-        pacer.pay(20)
+        limiter.consume(20)
     assert clock[0] - 100 == pytest.approx(10)  # 100 units at 10 a second
-    Pacer(None, sleep=sleep).pay(1e9)
+    RateLimiter(None, sleep=sleep).consume(1e9)
     assert len(slept) == 5
 
 

@@ -1,4 +1,4 @@
-"""Raw rows of PostgreSQL: one moment, and deletion of nothing but the very bytes."""
+"""Raw rows of PostgreSQL: a view is a snapshot, and a delete removes exactly the given rows."""
 
 from __future__ import annotations
 

@@ -107,11 +107,11 @@ def test_a_failed_step_leaves_its_reason_and_no_summary(folder: RunFolder) -> No
     assert (failure["kind"], failure["message"]) == ("unavailable", "busy")
 
 
-@pytest.mark.parametrize("status", ["held", "partial"])
+@pytest.mark.parametrize("status", ["awaiting_approval", "refused", "partial"])
 def test_a_held_or_partial_step_is_not_complete(folder: RunFolder, status: str) -> None:
     def body(record: StepRecord) -> None:
         record.status = status  # type: ignore[assignment]
-        record.error = RefusedError("held")
+        record.error = RefusedError("not yet")
 
     with pytest.raises(RefusedError):
         perform(folder, "first", [], body, clock)

@@ -104,13 +104,13 @@ def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
     old, new = StepTry.claim(folder.writer, "s"), StepTry.claim(folder.writer, "s")
     with pytest.raises(OvertakenError, match=r"try 1 of step s was overtaken by try 2"):
         old.publish("guard.json", {"verdict": "passed"})
-    new.publish("guard.json", {"verdict": "held"})
+    new.publish("guard.json", {"verdict": "refused"})
     with pytest.raises(OvertakenError):
         folder.write_summary(summary(old, a=1))
     folder.write_summary(summary(new, a=2))
     with pytest.raises(OvertakenError):
         folder.write_failure("s", RefusedError("late"), NOW, old)
-    assert folder.read_json("guard.json") == {"verdict": "held", "try": 2}
+    assert folder.read_json("guard.json") == {"verdict": "refused", "try": 2}
     found = folder.read_summary("s")
     assert found is not None
     assert (found.counts, folder.read_failure("s")) == ({"a": 2}, None)
@@ -179,10 +179,9 @@ def test_tries_write_apart_under_the_same_names(folder: RunFolder) -> None:
 
 
 def test_tasks_write_where_their_driver_does(folder: RunFolder) -> None:
-    with folder.writing(StepTry.claim(folder.writer, "s")):
-        config = json.loads(json.dumps(folder.task_config()))
+    attempt = StepTry.claim(folder.writer, "s").to_json()
     StepTry.claim(folder.writer, "s")
-    task = RunFolder.of_task(config["run_uri"], config["run_id"], config.get("try"))
+    task = RunFolder.of_task(folder.uri, folder.run_id, json.loads(json.dumps(attempt)))
     assert task.write_table("s", 0, ROWS).key == "s/t001/part-00000.parquet"
     assert task.write_table("recheck/x", 0, ROWS).key == "s/t001/recheck/x/part-00000.parquet"
     assert task.label == "r1-t001"

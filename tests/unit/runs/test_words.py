@@ -62,9 +62,9 @@ def test_raw_files_of_a_task_that_runs_twice_do_not_overwrite_each_other() -> No
 def test_limits_hold_above_and_pass_at_their_value() -> None:
     limits = Limits(objects=10, size_bytes=100, percent=50.0)
     assert worst(limits.check(10, 100, 20)) == "passed"
-    assert worst(limits.check(11, 100, 1000)) == "held"
-    assert worst(limits.check(10, 101, 1000)) == "held"
-    assert worst(limits.check(10, 100, 19)) == "held"
+    assert worst(limits.check(11, 100, 1000)) == "awaiting_approval"
+    assert worst(limits.check(10, 101, 1000)) == "awaiting_approval"
+    assert worst(limits.check(10, 100, 19)) == "awaiting_approval"
     assert worst(Limits().check(10**9, 10**15, 10**9)) == "passed"
     assert worst(limits.check(0, 0, 0)) == "passed"
 
@@ -74,8 +74,8 @@ def test_the_worst_verdict_counts() -> None:
         return Finding("x", verdict, 1, None, "")  # type: ignore[arg-type]
 
     assert worst([]) == "passed"
-    assert worst([finding("passed"), finding("held")]) == "held"
-    assert worst([finding("refused"), finding("held")]) == "refused"
+    assert worst([finding("passed"), finding("awaiting_approval")]) == "awaiting_approval"
+    assert worst([finding("refused"), finding("awaiting_approval")]) == "refused"
 
 
 def test_progress_tells_rate_and_time_left() -> None:

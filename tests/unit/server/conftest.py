@@ -1,4 +1,4 @@
-"""One running server a test, objects in a folder, metadata in memory."""
+"""One running server per test, with objects in a folder and metadata in memory."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def stat(lake: Lake, path: str) -> str:
 
 
 def tracked(lake: Lake) -> int:
-    return len(list(Copies(lake.server.kv).scan(lake.server.catalog.get_repository("lake"))))
+    return len(list(Copies(lake.server.kv).scan(lake.server.catalog.repositories.get_repository("lake"))))
 
 
 def link(lake: Lake, location: sdk.StagingLocation, path: str = "a") -> sdk.ObjectStats:

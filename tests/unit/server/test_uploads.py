@@ -1,4 +1,4 @@
-"""Forms are read piece by piece, whatever the pieces are."""
+"""Form uploads are parsed correctly however the body is cut into chunks."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ def test_canaries_come_from_every_tenth_of_the_key_space(committed: bool) -> Non
     world = skewed_world()
     if committed:
         world.lake.commit()
-    birds = canaries.sample(world.plan(), "check_limits")
-    assert tenths({bird.path for bird in birds}) == set(range(10))
-    assert 200 < len(birds) <= 1001
+    samples = canaries.sample(world.plan(), "check_limits")
+    assert tenths({sample.path for sample in samples}) == set(range(10))
+    assert 200 < len(samples) <= 1001
     served = world.served()
-    assert all(served[bird.path] == bird.address for bird in birds)
+    assert all(served[sample.path] == sample.address for sample in samples)
 
 
 def test_canaries_of_many_changes_come_from_behind_the_first_page_too(
@@ -46,9 +46,9 @@ def test_canaries_of_many_changes_come_from_behind_the_first_page_too(
         world.upload(f"table/year=2026/month=01/part-{number:05d}", b"new %d" % number)
     served = world.served()
     world.client.objects = lambda *_, **__: []  # type: ignore[method-assign]
-    birds = canaries.sample(world.plan(), "check_limits")
-    assert len(tenths({bird.path for bird in birds})) >= 5
-    assert all(served[bird.path] == bird.address for bird in birds)
+    samples = canaries.sample(world.plan(), "check_limits")
+    assert len(tenths({sample.path for sample in samples})) >= 5
+    assert all(served[sample.path] == sample.address for sample in samples)
 
 
 def test_another_run_looks_at_other_places_and_the_same_at_the_same() -> None:
@@ -66,8 +66,8 @@ def test_of_large_ranges_only_the_ends_are_known(monkeypatch: pytest.MonkeyPatch
     for number in range(300):
         world.upload(f"{number:03d}", b"%d" % number)
     world.lake.commit()
-    birds = canaries.sample(world.plan(), "check_limits")
-    assert len({bird.path[0] for bird in birds}) == 3
+    samples = canaries.sample(world.plan(), "check_limits")
+    assert len({sample.path[0] for sample in samples}) == 3
 
 
 def test_branches_that_go_meanwhile_give_no_canaries() -> None:
@@ -75,7 +75,7 @@ def test_branches_that_go_meanwhile_give_no_canaries() -> None:
     kept = world.upload("a", b"1")
     world.lake.commit()
     for number in range(5):
-        world.lake.catalog.create_branch("lake", f"b{number}", "main")
+        world.lake.catalog.branches.create_branch("lake", f"b{number}", "main")
 
     def go(name: str, arguments: tuple[object, ...]) -> None:
         if name in ("objects", "changes") and str(arguments[1]).startswith("b"):
@@ -83,7 +83,7 @@ def test_branches_that_go_meanwhile_give_no_canaries() -> None:
 
     context = world.plan()
     world.client.before = go
-    assert {bird.address for bird in canaries.sample(context, "check_limits")} == {kept}
+    assert {sample.address for sample in canaries.sample(context, "check_limits")} == {kept}
 
 
 def test_a_run_that_would_delete_canaries_names_ten_of_them() -> None:

@@ -22,7 +22,7 @@ def test_trap_06_45_the_same_bytes_uploaded_again_stay(after: str) -> None:
         with pytest.raises(NoChangesError):
             world.lake.commit()
     if after == "a reset of the object":
-        world.lake.catalog.reset_branch(world.lake.repository, "main", kind="object", path="a")
+        world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="object", path="a")
     assert world.served()["a"] == second
     world.age(days=2)
     context = world.plan()
@@ -44,7 +44,7 @@ def test_trap_06_an_equal_object_that_no_branch_serves_goes() -> None:
     assert orphan not in world.data()
     guard = context.folder.read_summary("check_limits")
     assert guard is not None
-    assert (guard.counts["suspects"], guard.counts["suspects_cleared"]) == (1, 1)
+    assert (guard.counts["same_size_objects"], guard.counts["cleared_objects"]) == (1, 1)
 
 
 @pytest.mark.parametrize("bound", ["identical_suspects_max", "identical_requests_max"])
@@ -62,7 +62,7 @@ def test_trap_06_too_many_to_ask_are_held_back(bound: str) -> None:
     assert other not in world.data()
     guard = context.folder.read_summary("check_limits")
     assert guard is not None
-    assert guard.counts["suspects_held"] == 3
+    assert guard.counts["identical_too_many_objects"] == guard.counts["held_objects"] == 3
     assert any("held back" in text for text in guard.warnings)
 
 
@@ -72,9 +72,9 @@ def test_trap_06_a_linked_object_of_equal_size_is_looked_into() -> None:
     catalog, name = world.lake.catalog, world.lake.repository
 
     def link(content: bytes) -> str:
-        full = catalog.get_physical_address(name, "main", "linked")
+        full = catalog.addresses.get_physical_address(name, "main", "linked")
         world.lake.objects.put(full.removeprefix(world.lake.namespace + "/"), content)
-        catalog.link_physical_address(
+        catalog.addresses.link_physical_address(
             name, "main", "linked", physical_address=full, checksum="claimed", size_bytes=len(content)
         )
         return full.removeprefix(world.lake.namespace + "/")
@@ -93,11 +93,11 @@ def test_trap_06_a_linked_object_that_claims_the_committed_checksum_is_looked_in
     catalog, name = world.lake.catalog, world.lake.repository
     first = world.upload("a", b"12345678")
     world.lake.commit()
-    full = catalog.get_physical_address(name, "main", "a")
+    full = catalog.addresses.get_physical_address(name, "main", "a")
     second = world.orphan(full.removeprefix(world.lake.namespace + "/"), b"87654321")
     checksum = world.lake.objects.stat(first).etag
     assert checksum is not None
-    catalog.link_physical_address(
+    catalog.addresses.link_physical_address(
         name,
         "main",
         "a",
@@ -120,7 +120,7 @@ def test_trap_06_a_copy_over_itself_of_an_entry_with_another_checksum_stays() ->
     first = world.orphan("data/slice/staged", b"12345678")
     stage_again(world, first, "a", size_bytes=8)
     world.lake.commit()
-    second = world.lake.address(catalog.copy_object(name, "main", "a", "a"))
+    second = world.lake.address(catalog.objects.copy_object(name, "main", "a", "a"))
     assert world.served()["a"] == second
     world.age(days=2)
     world.collect()
@@ -148,14 +148,14 @@ def test_trap_06_questions_are_counted_over_all_branches() -> None:
     world.upload("a", b"same")
     world.lake.commit()
     for number in range(4):
-        world.lake.catalog.create_branch(world.lake.repository, f"b{number}", "main")
+        world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number}", "main")
     twin = world.upload("a", b"same", "b3")
     world.age(days=2)
     context = world.plan()
     world.run(context)
     assert twin in world.data()
     guard = summary_of(context, "check_limits")
-    assert (guard.counts["suspects_held"], guard.counts["questions"]) == (1, 0)
+    assert (guard.counts["identical_too_many_objects"], guard.counts["questions"]) == (1, 0)
 
 
 def test_trap_46_entries_that_survive_a_hard_reset_stay() -> None:
@@ -167,7 +167,7 @@ def test_trap_46_entries_that_survive_a_hard_reset_stay() -> None:
     world.lake.commit("second")
     staged = world.upload("a", b"same")
     # Against the first commit the staged entry is no change any more, but the branch still reads it.
-    catalog.hard_reset(name, "main", first.id)
+    catalog.branches.hard_reset(name, "main", first.id)
     assert world.served()["a"] == staged
     world.age(days=2)
     world.collect()

@@ -8,12 +8,13 @@ import pytest
 
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.committed.entries import Entry
+from dredge.graveler.staging.area import Staged
 from tests.support.gc import World, make_world
 
 
 def stage_full(world: World, uri: str, path: str) -> None:
     """Stage an address as a client words it."""
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository, "main", path, physical_address=uri, checksum="c", size_bytes=1
     )
 
@@ -36,8 +37,8 @@ def test_trap_12_a_full_address_inside_the_namespace_is_the_same_as_a_relative_o
 def stage_entry(world: World, path: str, entry: Entry) -> None:
     """Stage an entry as it is, past the rules of today's server: old servers wrote such ones."""
     catalog = world.lake.catalog
-    found = catalog._repositories.get(world.lake.repository)
-    catalog._stage(found, "main", path.encode(), entry, if_absent=False)
+    token = catalog.branches.get_branch(world.lake.repository, "main").staging_token
+    catalog.staging.areas.put(token, Staged(path.encode(), entry.value()))
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -67,10 +68,12 @@ def test_trap_12_a_sibling_namespace_with_the_same_beginning_is_another_place() 
 def test_trap_13_signed_addresses_keep_their_comma() -> None:
     world = make_world()
     catalog, name = world.lake.catalog, world.lake.repository
-    full = catalog.get_physical_address(name, "main", "linked")
+    full = catalog.addresses.get_physical_address(name, "main", "linked")
     key = world.orphan(full.removeprefix(world.lake.namespace + "/"))
     assert "," in key
-    catalog.link_physical_address(name, "main", "linked", physical_address=full, checksum="c", size_bytes=6)
+    catalog.addresses.link_physical_address(
+        name, "main", "linked", physical_address=full, checksum="c", size_bytes=6
+    )
     bare = world.orphan(key.partition(",")[0])
     world.age(days=2)
     world.collect()

@@ -157,7 +157,7 @@ def lose_index(world: World) -> None:
     open_deleter(world.lake.namespace).delete(keys)
 
 
-def test_an_optimized_run_without_its_index_still_looks_into_suspects() -> None:
+def test_an_optimized_run_without_its_index_still_asks_about_objects_of_equal_size() -> None:
     world = make_world(mode="optimized")
     world.rules(30)
     world.upload("a", b"same bytes")
@@ -166,15 +166,15 @@ def test_an_optimized_run_without_its_index_still_looks_into_suspects() -> None:
     world.collect()
     lose_index(world)
     served = world.upload("b", b"same bytes")  # staged, and no answer of the server leaves it out
-    suspect = world.orphan("data/suspect", b"same bytes")
+    copy = world.orphan("data/copy", b"same bytes")
     twin = world.upload("a", b"same bytes")  # the branch serves it, and no answer names it
     world.age(days=2)
     context = world.plan()
     world.run(context)
     assert context.plan.mode == "optimized"
-    assert summary_of(context, "check_limits").counts["suspects"] == 2
+    assert summary_of(context, "check_limits").counts["same_size_objects"] == 2
     assert {served, twin} <= world.data()
-    assert suspect not in world.data()
+    assert copy not in world.data()
 
 
 def test_ranges_are_grouped_by_the_part_that_counts_and_those_that_are_lacking_are_told() -> None:

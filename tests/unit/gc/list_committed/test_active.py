@@ -32,10 +32,10 @@ def test_trap_02_no_rules_means_that_every_commit_is_active() -> None:
 def test_trap_02_without_rules_dangling_commits_count_too() -> None:
     world = make_world()
     catalog, name = world.lake.catalog, world.lake.repository
-    catalog.create_branch(name, "topic", "main")
+    catalog.branches.create_branch(name, "topic", "main")
     dangling = world.upload("topic", b"topic", "topic")
     world.lake.commit("topic", "topic")
-    catalog.delete_branch(name, "topic")
+    catalog.branches.delete_branch(name, "topic")
     world.age(days=400)
     context = world.plan()
     world.run(context)
@@ -89,7 +89,7 @@ def test_trap_18_a_tag_keeps_its_commit_unless_told_otherwise() -> None:
         world.rules(1)
         tagged = world.upload("a", b"first")
         commit = world.lake.commit("first")
-        world.lake.catalog.create_tag(world.lake.repository, "v1", commit.id)
+        world.lake.catalog.tags.create_tag(world.lake.repository, "v1", commit.id)
         for content in (b"second", b"third"):
             world.age(days=3)
             world.upload("a", content)
@@ -111,7 +111,7 @@ def test_trap_19_a_commit_that_the_servers_walk_loses_is_kept() -> None:
         replaced = world.upload("x", b"x")
         parent = world.lake.commit(f"X {attempt}")
         for branch in ("one", "two"):
-            catalog.create_branch(name, branch, parent.id)
+            catalog.branches.create_branch(name, branch, parent.id)
         world.age(days=10)
         world.upload("x", b"old", "one")
         world.lake.commit("A1", "one")
@@ -120,7 +120,9 @@ def test_trap_19_a_commit_that_the_servers_walk_loses_is_kept() -> None:
         world.lake.commit("B1", "two")
         world.upload("x", b"main")
         world.lake.commit("main moves on")
-        world.lake.catalog.hard_reset(name, "main", catalog.get_branch(name, "one").commit_id)
+        world.lake.catalog.branches.hard_reset(
+            name, "main", catalog.branches.get_branch(name, "one").commit_id
+        )
         world.age(days=2)
         context = world.plan()
         world.run(context)
@@ -170,7 +172,7 @@ def test_trap_32_a_read_only_repository_is_refused_not_taken_for_empty() -> None
 
 def test_trap_32_a_repository_that_is_gone_is_refused_not_taken_for_empty() -> None:
     world, kept, orphan = committed_world()
-    world.lake.catalog.delete_repository(world.lake.repository)
+    world.lake.catalog.repositories.delete_repository(world.lake.repository)
     with pytest.raises(DredgeError):
         world.collect()
     assert {kept, orphan} <= world.data()

@@ -30,7 +30,7 @@ def test_trap_21_a_version_0_merge_follows_its_last_parent() -> None:
     world = make_world()
     world.rules(30)
     catalog, name = world.lake.catalog, world.lake.repository
-    catalog.create_branch(name, "side", "main")
+    catalog.branches.create_branch(name, "side", "main")
     on_side = world.upload("side", b"side", "side")
     side = world.lake.commit("side", "side")
     on_main = world.upload("main", b"main")
@@ -57,9 +57,9 @@ def test_trap_21_a_version_0_merge_follows_its_last_parent() -> None:
             merge.parents,
         ),
     )
-    catalog.create_commit_record(name, merge)
-    catalog.hard_reset(name, "main", merge.id)
-    catalog.delete_branch(name, "side")
+    catalog.commits.create_commit_record(name, merge)
+    catalog.branches.hard_reset(name, "main", merge.id)
+    catalog.branches.delete_branch(name, "side")
     world.age(days=2)
     world.collect()
     # The young merge keeps its main parent, which is the last one: the line of "side".

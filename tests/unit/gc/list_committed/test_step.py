@@ -93,7 +93,7 @@ def test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found(
         world.upload("a", content)
         world.lake.commit()
     world.age(days=3)
-    with world.during("changes", lambda: catalog.create_branch(name, "revived", commit.id)):
+    with world.during("changes", lambda: catalog.branches.create_branch(name, "revived", commit.id)):
         context = world.plan()
         world.run(context)
     assert old in world.data()
@@ -118,7 +118,7 @@ def test_trap_25_a_head_that_moves_while_deleting_stops_the_sweep_until_it_is_ch
 
     def revive(request: int, _keys: object) -> None:
         if request == 5:
-            catalog.create_branch(name, "revived", commit.id)
+            catalog.branches.create_branch(name, "revived", commit.id)
         if request == 6:
             time.sleep(0.5)  # long enough for the driver to look
 

@@ -82,7 +82,7 @@ def test_a_branch_that_goes_before_it_is_asked_is_no_reason_to_stop() -> None:
     def go(name: str, arguments: tuple[Any, ...]) -> None:
         if name == "changes" and arguments[1] == "n001":
             world.client.before = lambda _name, _arguments: None
-            world.lake.catalog.delete_branch(world.lake.repository, "n001")
+            world.lake.catalog.branches.delete_branch(world.lake.repository, "n001")
 
     world.client.before = go
     world.collect()
@@ -98,8 +98,8 @@ def test_a_branch_that_is_made_again_between_two_questions_is_no_reason_to_stop(
     def remake(name: str, arguments: tuple[Any, ...]) -> None:
         if name == "stat" and arguments[1] == "n001":
             world.client.before = lambda _name, _arguments: None
-            world.lake.catalog.delete_branch(world.lake.repository, "n001")
-            world.lake.catalog.create_branch(world.lake.repository, "n001", "main")
+            world.lake.catalog.branches.delete_branch(world.lake.repository, "n001")
+            world.lake.catalog.branches.create_branch(world.lake.repository, "n001", "main")
 
     world.client.before = remake
     with Storm(world, ["mm"]):
@@ -141,7 +141,7 @@ def test_what_is_deleted_while_branches_are_asked_is_no_reason_to_stop() -> None
     gone = world.served("aa")["path/0000"]
 
     def delete() -> None:
-        world.lake.catalog.delete_object("lake", "aa", "path/0000")
+        world.lake.catalog.objects.delete_object("lake", "aa", "path/0000")
 
     with Storm(world, ["mm"]), world.during("stat", delete):
         world.collect()

@@ -234,7 +234,7 @@ def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch:
     store_of(world, monkeypatch)
     catalog, name = world.lake.catalog, world.lake.repository
     for branch in ("aa", "zz"):
-        catalog.create_branch(name, branch, "main")
+        catalog.branches.create_branch(name, branch, "main")
     living = {world.upload(f"path/{number}", b"%d" % number, "aa") for number in range(5)}
     orphan = world.orphan("data/orphan")
     world.age(days=2)
@@ -243,7 +243,7 @@ def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch:
     def count(called: str, _: object) -> None:
         asked.append(called)
         if called == "prepare_uncommitted":
-            catalog.create_branch(name, f"new{len(asked)}", "main")
+            catalog.branches.create_branch(name, f"new{len(asked)}", "main")
 
     with Storm(world, ["mm"]):
         context = world.plan()
@@ -314,10 +314,10 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
     for step in (slice_listing, mark_uncommitted):
         step(context, world.runner)
     assert not summary_of(context, "mark_uncommitted").details["kv"]["exact"]
-    catalog.hard_reset(name, "main", other.id)
+    catalog.branches.hard_reset(name, "main", other.id)
     for step in (list_committed, subtract, check_limits):
         step(context, world.runner)
-    catalog.hard_reset(name, "main", same.id)
+    catalog.branches.hard_reset(name, "main", same.id)
     assert world.served()["a"] == again
     bulk_delete(context, world.runner)
     assert again in world.data()

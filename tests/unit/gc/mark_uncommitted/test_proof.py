@@ -80,7 +80,7 @@ def test_sweep_keeps_what_only_the_re_check_loses() -> None:
     world.age(days=2)
     context = world.plan()
     world.mark(context)
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "aa",
         "again",
@@ -130,7 +130,7 @@ def test_branches_that_never_stand_still_do_not_keep_a_run_from_ending() -> None
     numbers = itertools.count()
 
     def another() -> None:
-        world.lake.catalog.create_branch(world.lake.repository, f"new{next(numbers)}", "main")
+        world.lake.catalog.branches.create_branch(world.lake.repository, f"new{next(numbers)}", "main")
 
     with world.during("prepare_uncommitted", another, times=1000):
         world.collect()
@@ -178,9 +178,9 @@ def test_an_object_with_new_metadata_on_two_branches_does_not_prove_the_end_of_e
         world.upload(f"zz/{number}", b"shared %d" % number)
     world.lake.commit()
     for branch in ("ab", "yy"):
-        catalog.create_branch(name, branch, "main")
+        catalog.branches.create_branch(name, branch, "main")
         for number in range(3):
-            catalog.update_user_metadata(name, branch, f"zz/{number}", {"on": branch})
+            catalog.objects.update_user_metadata(name, branch, f"zz/{number}", {"on": branch})
     living |= {world.upload(f"path/{number:04d}", b"ab %d" % number, "ab") for number in range(9)}
     world.age(days=2)
     honest = catalog_uncommitted.UncommittedPage._uncommitted
@@ -227,7 +227,7 @@ def test_an_old_object_that_was_staged_after_the_scan_is_kept_and_costs_no_other
     world.age(days=2)
 
     def stage() -> None:
-        world.lake.catalog.stage_object(
+        world.lake.catalog.objects.stage_object(
             world.lake.repository,
             "aa",
             "z-again",

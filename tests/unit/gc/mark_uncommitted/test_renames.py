@@ -30,8 +30,8 @@ def renamed_during_the_second_page(world: World) -> str:
         if called == "prepare_uncommitted":
             pages.append(arguments)
             if len(pages) == 2:
-                catalog.copy_object(name, "main", "a", "z")
-                catalog.delete_object(name, "main", "z")
+                catalog.objects.copy_object(name, "main", "a", "z")
+                catalog.objects.delete_object(name, "main", "z")
 
     world.client.before = before
     context = world.plan()

@@ -50,7 +50,7 @@ def test_trap_43_a_repeated_token_stops_the_run() -> None:
 def test_trap_43_pages_without_rows_are_normal() -> None:
     world = seen_with(make_world(), prepare_interval=timedelta(0))
     for number in range(5):
-        world.lake.catalog.create_branch(world.lake.repository, f"b{number}", "main")
+        world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number}", "main")
     staged = world.upload("a", b"1")
     world.age(days=2)
     context = world.plan()

@@ -41,23 +41,23 @@ def test_trap_04_rows_that_the_server_lost_with_a_branch_are_asked_for_again() -
     world = seen_with(make_world(), defects=frozenset({"rows_lost_on_branch_delete"}))
     catalog, name = world.lake.catalog, world.lake.repository
     for branch in ("aa", "mm", "zz"):
-        catalog.create_branch(name, branch, "main")
+        catalog.branches.create_branch(name, branch, "main")
     staged = {world.upload(f"path/{number}", b"%d" % number, "aa") for number in range(5)}
     world.age(days=2)
     dropped = False
-    scan = catalog._branches.scan
+    scan = catalog.refs.branches.scan
 
     def scanning(*arguments: object, **more: object) -> object:
         nonlocal dropped
         for branch in scan(*arguments, **more):  # type: ignore[arg-type]
             if branch.name == "mm" and not dropped and pages:
                 dropped = True
-                catalog.delete_branch(name, "mm")
+                catalog.branches.delete_branch(name, "mm")
             yield branch
 
     pages: list[int] = []
     world.client.before = lambda called, _: pages.append(1) if called == "prepare_uncommitted" else None
-    catalog._branches.scan = scanning  # type: ignore[method-assign, assignment]
+    catalog.refs.branches.scan = scanning  # type: ignore[method-assign, assignment]
     context = world.plan()
     world.run(context)
     assert dropped
@@ -76,7 +76,7 @@ def test_trap_04_branches_that_never_stand_still_stop_a_run_that_may_not_ask_the
     before = world.data()
 
     def another() -> None:
-        world.lake.catalog.create_branch(world.lake.repository, f"b{next(numbers)}", "main")
+        world.lake.catalog.branches.create_branch(world.lake.repository, f"b{next(numbers)}", "main")
 
     with (
         world.during("prepare_uncommitted", another, times=1000),
@@ -111,7 +111,7 @@ def test_trap_05_the_entrys_own_time_is_no_evidence_of_age() -> None:
     world.upload("a", b"1")
     world.age(days=2)
     fresh = world.orphan("data/slice/fresh")
-    world.lake.catalog.stage_object(
+    world.lake.catalog.objects.stage_object(
         world.lake.repository,
         "main",
         "old",
@@ -120,7 +120,7 @@ def test_trap_05_the_entrys_own_time_is_no_evidence_of_age() -> None:
         size_bytes=6,
         mtime=world.lake.clock() - timedelta(days=400),
     )
-    world.lake.catalog.delete_object(world.lake.repository, "main", "old")
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "old")
     world.collect()
     assert fresh in world.data()
 
@@ -144,7 +144,7 @@ def test_trap_07_an_object_that_looks_old_at_birth_is_not_seen_by_this_run() -> 
 def test_trap_22_a_hidden_branch_is_as_live_as_any() -> None:
     world = make_world()
     world.rules(1)
-    world.lake.catalog.create_branch(world.lake.repository, "hidden", "main", hidden=True)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "hidden", "main", hidden=True)
     committed = world.upload("a", b"1", "hidden")
     world.lake.commit("on hidden", "hidden")
     staged = world.upload("b", b"2", "hidden")
@@ -157,10 +157,10 @@ def test_trap_22_a_hidden_branch_is_as_live_as_any() -> None:
 def test_trap_23_sealed_tokens_are_staging_too() -> None:
     world = make_world()
     staged = world.upload("a", b"1")
-    branches = world.lake.catalog._branches
-    found = world.lake.catalog._repositories.get(world.lake.repository)
+    branches = world.lake.catalog.refs.branches
+    found = world.lake.catalog.refs.repositories.get(world.lake.repository)
     # A commit that was killed after its first write leaves the data in a sealed token.
-    world.lake.catalog._protocol.change(found, "main", lambda branch: branch.sealed("lake-main:fresh"))
+    world.lake.catalog.staging.protocol.change(found, "main", lambda branch: branch.sealed("lake-main:fresh"))
     assert len(branches.current(found, "main").branch.tokens) == 2
     world.age(days=2)
     world.collect()
@@ -217,7 +217,7 @@ def test_trap_26_an_address_that_two_paths_share_outlives_one_of_them() -> None:
     world = make_world()
     address = world.upload("a", b"1")
     for path in ("b", "c"):
-        world.lake.catalog.stage_object(
+        world.lake.catalog.objects.stage_object(
             world.lake.repository,
             "main",
             path,
@@ -225,7 +225,7 @@ def test_trap_26_an_address_that_two_paths_share_outlives_one_of_them() -> None:
             checksum="c",
             size_bytes=1,
         )
-    world.lake.catalog.delete_object(world.lake.repository, "main", "a")
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a")
     world.age(days=2)
     world.collect()
     assert address in world.data()

@@ -14,10 +14,10 @@ def test_each_set_is_told_with_what_only_it_keeps() -> None:
     addresses = history(world, 6)
     commits = {
         found.message: found.id
-        for found in world.lake.catalog.log(world.lake.repository, "main", amount=100).results
+        for found in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    world.lake.catalog.create_tag(world.lake.repository, "v0", commits["main 0"])
-    world.lake.catalog.create_tag(world.lake.repository, "v4", commits["main 4"])
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v0", commits["main 0"])
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v4", commits["main 4"])
     left, sets = kept(world)
     assert left == {addresses[0], *addresses[-3:]}
     told = {name: (found["objects"], found["only_objects"]) for name, found in sets.items()}
@@ -65,9 +65,9 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run
     catalog, name = world.lake.catalog, world.lake.repository
     addresses = history(world, 4)
     # The newest of the expired ones lives on another branch's head, the one before is staged.
-    ids = {found.message: found.id for found in catalog.log(name, "main", amount=100).results}
-    catalog.create_branch(name, "other", ids["main 2"])
-    catalog.stage_object(
+    ids = {found.message: found.id for found in catalog.commits.log(name, "main", amount=100).results}
+    catalog.branches.create_branch(name, "other", ids["main 2"])
+    catalog.objects.stage_object(
         name,
         "other",
         "again",
@@ -76,7 +76,7 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run
         size_bytes=8,
     )
     # The oldest object lives on under another path.
-    catalog.stage_object(
+    catalog.objects.stage_object(
         name,
         "main",
         "b",
@@ -88,7 +88,7 @@ def test_what_is_staged_or_active_elsewhere_is_not_told_as_kept_by_a_set(dry_run
     left, sets = kept(world, dry_run=dry_run, policy=policy("last: 5"))
     assert left == set(addresses)
     assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (0, 3)
-    catalog.delete_branch(name, "other")
+    catalog.branches.delete_branch(name, "other")
     _, sets = kept(world, dry_run=dry_run, policy=policy("last: 5"))
     assert (sets["policy: rule 1"]["objects"], sets["policy: rule 1"]["commits"]) == (2, 3)
 

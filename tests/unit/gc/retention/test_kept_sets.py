@@ -55,7 +55,7 @@ def test_a_policy_is_about_the_branches_it_names_hidden_ones_too() -> None:
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
     for branch, hidden in (("rel-1", False), ("secret", True), ("other", False)):
-        catalog.create_branch(name, branch, "main", hidden=hidden)
+        catalog.branches.create_branch(name, branch, "main", hidden=hidden)
     histories = {branch: history(world, 4, branch) for branch in ("rel-1", "secret", "other")}
     left, _ = kept(world)
     assert left == {*histories["rel-1"][-2:], *histories["secret"][-2:], histories["other"][-1]}
@@ -76,18 +76,18 @@ def test_last_commits_are_counted_along_the_main_line_of_version_0_merges() -> N
     catalog, name = world.lake.catalog, world.lake.repository
     first = world.upload("old", b"first")
     base = world.lake.commit("base")
-    catalog.create_branch(name, "side", "main")
+    catalog.branches.create_branch(name, "side", "main")
     on_side = world.upload("side", b"side", "side")
-    catalog.delete_object(name, "side", "old")
+    catalog.objects.delete_object(name, "side", "old")
     side = world.lake.commit("side", "side")
     on_main = world.upload("main", b"main")
-    catalog.delete_object(name, "main", "old")
+    catalog.objects.delete_object(name, "main", "old")
     main = world.lake.commit("main")
     world.age(days=40)
     merged = _record(world, metarange_id=main.metarange_id, parents=(base.id, side.id), version=0)
     head = _record(world, metarange_id=main.metarange_id, parents=(merged,), version=1)
-    catalog.hard_reset(name, "main", head)
-    catalog.delete_branch(name, "side")
+    catalog.branches.hard_reset(name, "main", head)
+    catalog.branches.delete_branch(name, "side")
     world.age(days=40)
     assert kept(world)[0] == {on_main}  # the head and the merge
     assert {first, on_side}.isdisjoint(world.data())
@@ -106,7 +106,7 @@ def _record(world: World, **fields: Any) -> str:
         commit.metadata,
         commit.parents,
     )
-    world.lake.catalog.create_commit_record(world.lake.repository, replace(commit, id=identity))
+    world.lake.catalog.commits.create_commit_record(world.lake.repository, replace(commit, id=identity))
     return identity
 
 
@@ -137,7 +137,10 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_i
     world = make_world(policy=policy("branches: 'rel-*', last: 2"))
     world.rules(1)
     addresses = history(world, 5)
-    ids = {c.message: c.id for c in world.lake.catalog.log(world.lake.repository, "main", amount=100).results}
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
     with world.during("changes", revived(world, "rel-1", ids["main 2"])):
         world.collect()
     assert world.data() == {*addresses[1:3], addresses[-1]}
@@ -154,7 +157,7 @@ def test_rules_that_keep_more_after_the_mark_are_heeded_by_the_re_check(change: 
     if change == "longer":
         world.rules(100)
     else:
-        world.lake.catalog.delete_gc_rules(world.lake.repository)
+        world.lake.catalog.garbage.delete_gc_rules(world.lake.repository)
     bulk_delete(context, world.runner)
     assert world.data() == set(addresses)
 
@@ -193,7 +196,7 @@ def test_a_head_with_an_empty_metarange_keeps_nothing_and_stops_nothing() -> Non
     gone = world.upload("a", b"1")
     world.lake.commit("first")
     world.age(days=3)
-    world.lake.catalog.delete_object(world.lake.repository, "main", "a")
+    world.lake.catalog.objects.delete_object(world.lake.repository, "main", "a")
     world.lake.commit("nothing left")
     world.age(days=3)
     world.lake.commit("empty", allow_empty=True)
@@ -209,11 +212,11 @@ def test_a_dangling_commit_is_kept_by_a_tag_and_let_go_without() -> None:
     world = make_world()
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
-    catalog.create_branch(name, "topic", "main")
+    catalog.branches.create_branch(name, "topic", "main")
     dangling = history(world, 2, "topic")
-    head = catalog.get_branch(name, "topic").commit_id
-    catalog.create_tag(name, "v1", head)
-    catalog.delete_branch(name, "topic")
+    head = catalog.branches.get_branch(name, "topic").commit_id
+    catalog.tags.create_tag(name, "v1", head)
+    catalog.branches.delete_branch(name, "topic")
     left, sets = kept(world)
     assert left == {dangling[-1]}
     assert sets["tags"]["only_objects"] == 1
@@ -224,16 +227,16 @@ def test_policies_do_not_reach_dangling_commits() -> None:
     world = make_world(policy=policy("last: all"))
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository
-    catalog.create_branch(name, "topic", "main")
+    catalog.branches.create_branch(name, "topic", "main")
     history(world, 2, "topic")
-    catalog.delete_branch(name, "topic")
+    catalog.branches.delete_branch(name, "topic")
     assert kept(world)[0] == set()
 
 
 def test_a_hidden_branchs_history_is_judged_like_any_other() -> None:
     world = make_world()
     world.rules(1, secret=100)
-    world.lake.catalog.create_branch(world.lake.repository, "secret", "main", hidden=True)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "secret", "main", hidden=True)
     addresses = history(world, 3, "secret")
     world.collect()
     assert world.data() == set(addresses)

@@ -42,7 +42,7 @@ def test_a_rule_about_paths_keeps_matching_entries_of_expired_commits(shards: in
 def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches() -> None:
     world = make_world(policy=policy("branches: main, last: 3, paths: 'audit/a'"))
     world.rules(1)
-    world.lake.catalog.create_branch(world.lake.repository, "other", "main")
+    world.lake.catalog.branches.create_branch(world.lake.repository, "other", "main")
     on_other = history(world, 3, "other", path="audit/a")
     addresses = many_paths(world)
     left, _ = kept(world)
@@ -104,7 +104,7 @@ def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -
     many_paths(world)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
-    log = world.lake.catalog.log(world.lake.repository, "main", amount=100).results
+    log = world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     (oldest,) = (found.metarange_id for found in log if found.message == "0")
     key = f"_lakefs/{oldest}"
     if what == "range":
@@ -140,7 +140,10 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> Non
     world = make_world(policy=policy("branches: 'rel-*', paths: 'audit/**'"))
     world.rules(1)
     addresses = many_paths(world)
-    ids = {c.message: c.id for c in world.lake.catalog.log(world.lake.repository, "main", amount=100).results}
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
     with world.during("changes", revived(world, "rel-1", ids["1"])):
         world.collect()
     expected = {found[1] for found in addresses.values()} | {found[-1] for found in addresses.values()}
@@ -151,7 +154,10 @@ def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_o
     world = make_world(policy=policy("branches: main, paths: 'x'", "branches: 'rel-*', paths: 'audit/**'"))
     world.rules(1)
     addresses = many_paths(world)
-    ids = {c.message: c.id for c in world.lake.catalog.log(world.lake.repository, "main", amount=100).results}
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
     with world.during("changes", revived(world, "rel-1", ids["1"])):
         world.collect()
     assert addresses["audit/a"][0] in world.data()

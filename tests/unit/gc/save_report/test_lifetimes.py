@@ -17,6 +17,7 @@ from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import lifetimes, own_files
+from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT, OwnFilesDeleter
 from dredge.gc.state.base import base_of
 from dredge.gc.state.store import POINTER, StateStore
@@ -181,7 +182,9 @@ def test_run_folders_go_when_they_are_older_than_asked_for() -> None:
         world.age(days=14)
     # The last run was made when the first was 61 days old, the second 46, the third 30.5, the fourth 15.
     assert folders(world) == set(runs[3:])
-    facts = summary_of(Run.open(f"{world.lake.namespace}/{ROOT}/unified/{runs[-1]}"), lifetimes.STEP).counts
+    facts = summary_of(
+        Run.open(f"{world.lake.namespace}/{ROOT}/unified/{runs[-1]}"), OwnFilesOutput.STEP
+    ).counts
     assert (facts["own_run_folders"], facts["folders_left"]) == (1, 0)
 
 
@@ -273,7 +276,7 @@ def test_a_dry_run_tells_what_would_go_and_removes_nothing() -> None:
         context = run(world, mode="clean", dry_run=True)
         assert removed == []
     assert before <= set(world.lake.keys(""))
-    told = summary_of(context, lifetimes.STEP).counts
+    told = summary_of(context, OwnFilesOutput.STEP).counts
     assert told["own_files"] > 0
     assert told["own_run_folders"] == 1
     facts = dict(context.folder.read_json("report.json")["facts"])
@@ -434,7 +437,7 @@ def test_only_the_older_folders_of_many_are_left_to_the_next_runs(monkeypatch: p
     world.age(days=30)
     for number, left in ((6, 4), (7, 2), (8, 0)):
         grown(world, number)
-        assert summary_of(run(world, mode="clean"), lifetimes.STEP).counts["folders_left"] == left
+        assert summary_of(run(world, mode="clean"), OwnFilesOutput.STEP).counts["folders_left"] == left
 
 
 def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> None:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dredge.graveler.catalog import Commit, ObjectStats, Page, Rules, Settings
+from dredge.graveler.committed import commit_id
 from dredge.graveler.errors import CommitNotFoundError, GravelerError, RepositoryNotFoundError
-from dredge.graveler.refs.commits import hash_commit
 from dredge.graveler.refs.records import Branch, Tag
 from dredge.graveler.staging.area import Staged
 from tests.support.captured import FOLDER, NAMESPACE, REPOSITORY, api, captured_lake, kv_rows, truth
@@ -69,7 +69,7 @@ def as_pagination(page: Page[Any]) -> dict[str, Any]:
 )
 def test_listings_equal_the_servers(lake: Lake, answer: str, ref: str) -> None:
     captured = api(answer)
-    page = lake.catalog.list_entries(REPOSITORY, ref, amount=1000)
+    page = lake.catalog.reading.list_entries(REPOSITORY, ref, amount=1000)
     assert [as_object(stats) for stats in page.results] == captured["results"]
     assert as_pagination(page) == captured["pagination"]
 
@@ -77,7 +77,7 @@ def test_listings_equal_the_servers(lake: Lake, answer: str, ref: str) -> None:
 @pytest.mark.parametrize(("answer", "ref"), [("log_main", "main"), ("log_target", "target")])
 def test_logs_equal_the_servers(lake: Lake, answer: str, ref: str) -> None:
     captured = api(answer)
-    page = lake.catalog.log(REPOSITORY, ref, amount=1000)
+    page = lake.catalog.commits.log(REPOSITORY, ref, amount=1000)
     assert [as_commit(commit) for commit in page.results] == captured["results"]
     assert as_pagination(page) == captured["pagination"]
 
@@ -93,19 +93,19 @@ def test_logs_equal_the_servers(lake: Lake, answer: str, ref: str) -> None:
 )
 def test_branch_listings_equal_the_servers(lake: Lake, answer: str, query: dict[str, Any]) -> None:
     captured = api(answer)
-    page = lake.catalog.list_branches(REPOSITORY, **query)
+    page = lake.catalog.branches.list_branches(REPOSITORY, **query)
     found = [{"commit_id": branch.commit_id, "id": branch.name} for branch in page.results]
     assert found == captured["results"]
     assert as_pagination(page) == captured["pagination"]
 
 
 def test_tags_equal_the_servers(lake: Lake) -> None:
-    tags = lake.catalog.list_tags(REPOSITORY).results
+    tags = lake.catalog.tags.list_tags(REPOSITORY).results
     assert [{"commit_id": tag.commit_id, "id": tag.name} for tag in tags] == api("tags")["results"]
 
 
 def test_the_repository_equals_the_servers(lake: Lake) -> None:
-    found = lake.catalog.get_repository(REPOSITORY)
+    found = lake.catalog.repositories.get_repository(REPOSITORY)
     captured = api("repository")
     assert found.name == captured["id"]
     assert found.storage_namespace == captured["storage_namespace"] == NAMESPACE
@@ -116,9 +116,9 @@ def test_the_repository_equals_the_servers(lake: Lake) -> None:
 
 def test_every_commit_equals_the_servers_and_its_id_is_its_hash(lake: Lake) -> None:
     for captured in api("commits")["commits"]:
-        commit = lake.catalog.get_commit(REPOSITORY, captured["id"])
+        commit = lake.catalog.commits.get_commit(REPOSITORY, captured["id"])
         assert as_commit(commit) == captured
-        assert commit.id == hash_commit(
+        assert commit.id == commit_id(
             commit.committer,
             commit.message,
             commit.metarange_id,
@@ -130,16 +130,16 @@ def test_every_commit_equals_the_servers_and_its_id_is_its_hash(lake: Lake) -> N
 
 def test_trap_6_the_branch_reads_the_newer_address_of_identical_content(lake: Lake) -> None:
     captured = api("stat_twin")
-    stats = lake.catalog.stat(REPOSITORY, "main", captured["path"])
+    stats = lake.catalog.reading.stat(REPOSITORY, "main", captured["path"])
     assert as_object(stats) | {"metadata": {}} == captured
-    committed = lake.catalog.stat(REPOSITORY, "main@", captured["path"])
+    committed = lake.catalog.reading.stat(REPOSITORY, "main@", captured["path"])
     assert committed.physical_address != stats.physical_address
 
 
 def test_every_path_of_every_branch_and_active_commit_reads_back(lake: Lake) -> None:
     for read in truth()["reads"]:
         for expected in read["objects"]:
-            content = lake.catalog.get_object(REPOSITORY, read["ref"], expected["path"])
+            content = lake.catalog.reading.get_object(REPOSITORY, read["ref"], expected["path"])
             assert content.stats.physical_address == f"{NAMESPACE}/{expected['key']}"
             assert hashlib.sha256(content.read(0, None)).hexdigest() == expected["sha256"]
         paths = [stats.path for stats in lake.listing(read["ref"])]
@@ -148,24 +148,28 @@ def test_every_path_of_every_branch_and_active_commit_reads_back(lake: Lake) -> 
 
 def test_errors_have_the_servers_words(lake: Lake) -> None:
     calls = {
-        "error_unknown_branch": lambda: lake.catalog.get_branch(REPOSITORY, "no-such-branch"),
-        "error_unknown_commit": lambda: lake.catalog.get_commit(REPOSITORY, "0" * 64),
-        "error_unknown_repository": lambda: lake.catalog.get_repository("no-such-repository"),
-        "error_prepare_uncommitted_bad_token": lambda: lake.catalog.prepare_uncommitted(REPOSITORY, "%%%"),
-        "error_status_unknown_task": lambda: lake.catalog.prepare_commits_status(REPOSITORY, "GCPCaaaa"),
+        "error_unknown_branch": lambda: lake.catalog.branches.get_branch(REPOSITORY, "no-such-branch"),
+        "error_unknown_commit": lambda: lake.catalog.commits.get_commit(REPOSITORY, "0" * 64),
+        "error_unknown_repository": lambda: lake.catalog.repositories.get_repository("no-such-repository"),
+        "error_prepare_uncommitted_bad_token": lambda: lake.catalog.garbage.prepare_uncommitted(
+            REPOSITORY, "%%%"
+        ),
+        "error_status_unknown_task": lambda: lake.catalog.garbage.prepare_commits_status(
+            REPOSITORY, "GCPCaaaa"
+        ),
     }
     for name, call in calls.items():
         with pytest.raises(GravelerError) as caught:
             call()
         assert str(caught.value) == api(name)["message"], name
     with pytest.raises(RepositoryNotFoundError):
-        lake.catalog.get_repository("no-such-repository")
+        lake.catalog.repositories.get_repository("no-such-repository")
     with pytest.raises(CommitNotFoundError):
-        lake.catalog.get_commit(REPOSITORY, "0" * 64)
+        lake.catalog.commits.get_commit(REPOSITORY, "0" * 64)
 
 
 def test_rules_equal_the_servers(lake: Lake) -> None:
-    assert lake.catalog.get_gc_rules(REPOSITORY) == Rules(30)
+    assert lake.catalog.garbage.get_gc_rules(REPOSITORY) == Rules(30)
     captured = api("gc_rules_with_branches")
     rules = Rules.decode((FOLDER / "rules" / "default21_main28_dev7.bin").read_bytes())
     assert rules.default_days == captured["default_retention_days"]
@@ -178,7 +182,7 @@ def csv_rows(data: bytes) -> list[list[str]]:
 
 def test_active_commits_equal_the_servers_csv() -> None:
     lake = captured_lake()
-    prepared = lake.catalog.prepare_commits(REPOSITORY)
+    prepared = lake.catalog.garbage.prepare_commits(REPOSITORY)
     key = prepared.commits_location.removeprefix(NAMESPACE + "/")
     ours = csv_rows(lake.objects.get(key))
     captured = FOLDER.glob("namespace/_lakefs/retention/gc/commits/*/commits.csv")
@@ -191,7 +195,7 @@ def test_active_commits_equal_the_servers_csv() -> None:
 def prepared_rows(lake: Lake) -> Iterator[dict[str, Any]]:
     token = None
     while True:
-        page = lake.catalog.prepare_uncommitted(REPOSITORY, token)
+        page = lake.catalog.garbage.prepare_uncommitted(REPOSITORY, token)
         token = page.continuation_token
         if token is None:
             break

@@ -12,6 +12,8 @@ import pytest
 from dredge.errors import FormatError
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.graveler.catalog.copies import Copied, Copies
+from dredge.graveler.catalog.garbage import GarbageService
+from dredge.graveler.catalog.objects import ObjectService
 from dredge.graveler.catalog.uncommitted import Mark
 from dredge.graveler.committed import Entry
 from dredge.graveler.errors import ContinuationTokenError
@@ -33,21 +35,21 @@ def lake() -> Lake:
 
 
 def copy(lake: Lake, to: str, source: str, **more: object) -> str:
-    made = lake.catalog.copy_object(lake.repository, "main", to, source, **more)  # type: ignore[arg-type]
+    made = lake.catalog.objects.copy_object(lake.repository, "main", to, source, **more)  # type: ignore[arg-type]
     return lake.address(made)
 
 
 def tracked(lake: Lake) -> list[str]:
-    found = lake.catalog.get_repository(lake.repository)
+    found = lake.catalog.repositories.get_repository(lake.repository)
     return [copied.entry.address for copied in Copies(lake.kv).scan(found)]
 
 
 def prepared(lake: Lake, catalog: Catalog | None = None) -> tuple[set[str], int]:
     """Addresses of one run, read to its end, and how many pages it had."""
     catalog = catalog or lake.catalog
-    page, pages = catalog.prepare_uncommitted(lake.repository), 1
+    page, pages = catalog.garbage.prepare_uncommitted(lake.repository), 1
     while page.continuation_token is not None:
-        page, pages = catalog.prepare_uncommitted(lake.repository, page.continuation_token), pages + 1
+        page, pages = catalog.garbage.prepare_uncommitted(lake.repository, page.continuation_token), pages + 1
     folder = f"_lakefs/retention/gc/uncommitted/{page.run_id}/uncommitted/"
     found: set[str] = set()
     for key in lake.keys(folder):
@@ -62,7 +64,7 @@ def prepared(lake: Lake, catalog: Catalog | None = None) -> tuple[set[str], int]
 def test_a_copy_of_a_staged_object_on_its_branch_shares_the_bytes_and_is_written_down(lake: Lake) -> None:
     source = lake.upload("a", b"content", metadata={"k": "v"}, content_type="text/plain")
     lake.clock.advance(hours=1)
-    made = lake.catalog.copy_object(lake.repository, "main", "b", "a")
+    made = lake.catalog.objects.copy_object(lake.repository, "main", "b", "a")
     assert made.physical_address == source.physical_address
     assert (made.metadata, made.content_type, made.mtime) == ({"k": "v"}, "text/plain", lake.clock.now)
     assert tracked(lake) == [lake.address(source)]
@@ -79,7 +81,7 @@ def test_every_other_copy_has_bytes_of_its_own(lake: Lake) -> None:
     committed = lake.address(lake.upload("committed"))
     commit = lake.commit()
     lake.upload("staged", b"staged")
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     on_side = lake.address(lake.upload("side", b"side", branch="side"))
     known = {committed, on_side}
     for to, source, ref in (
@@ -112,7 +114,7 @@ def test_a_source_that_went_while_it_was_written_down_is_copied_for_real(
 
     def tracked_and_reset(self: Copies, *args: object) -> str:
         made = track(self, *args)  # type: ignore[arg-type]
-        lake.catalog.reset_branch(lake.repository, "main", kind="reset")
+        lake.catalog.branches.reset_branch(lake.repository, "main", kind="reset")
         return made
 
     monkeypatch.setattr(Copies, "track", tracked_and_reset)
@@ -134,7 +136,7 @@ def test_a_copy_stays_in_every_run_until_its_record_expires(lake: Lake) -> None:
     address = lake.address(lake.upload("a"))
     copy(lake, "b", "a")
     for path in ("a", "b"):
-        lake.catalog.delete_object(lake.repository, "main", path)
+        lake.catalog.objects.delete_object(lake.repository, "main", path)
     assert prepared(lake)[0] == {address}
     lake.clock.advance(hours=48)
     assert lake.catalog.expire_tracked().copies == 0
@@ -150,7 +152,7 @@ def test_expiry_removes_old_copies_and_nothing_else(lake: Lake) -> None:
     lake.clock.advance(hours=40)
     lake.upload("c", b"c")
     copy(lake, "d", "c")
-    partition = lake.catalog.get_repository(lake.repository).partition
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition
     lake.kv.set(partition, b"copies/no-time", b"")
     before = set(lake.rows(partition.decode()))
     lake.clock.advance(hours=9)
@@ -166,7 +168,7 @@ def test_copies_are_paged_too() -> None:
     for number in range(5):
         addresses.add(lake.address(lake.upload(f"{number}", b"%d" % number)))
         copy(lake, f"copy-{number}", f"{number}")
-        lake.catalog.delete_objects(lake.repository, "main", [f"{number}", f"copy-{number}"])
+        lake.catalog.objects.delete_objects(lake.repository, "main", [f"{number}", f"copy-{number}"])
     found, pages = prepared(lake)
     assert found == addresses
     assert pages == 5
@@ -175,25 +177,25 @@ def test_copies_are_paged_too() -> None:
 def test_a_server_of_the_other_profile_lists_them_as_well(lake: Lake) -> None:
     address = lake.address(lake.upload("a"))
     copy(lake, "b", "a")
-    lake.catalog.delete_objects(lake.repository, "main", ["a", "b"])
+    lake.catalog.objects.delete_objects(lake.repository, "main", ["a", "b"])
     assert prepared(with_settings(lake, profile="lakefs"))[0] == {address}
 
 
 def test_a_damaged_record_stops_the_run(lake: Lake) -> None:
-    lake.kv.set(lake.catalog.get_repository(lake.repository).partition, b"copies/x", b"\xff")
+    lake.kv.set(lake.catalog.repositories.get_repository(lake.repository).partition, b"copies/x", b"\xff")
     with pytest.raises(FormatError, match="tracked copy"):
-        lake.catalog.prepare_uncommitted(lake.repository)
+        lake.catalog.garbage.prepare_uncommitted(lake.repository)
 
 
 def test_a_run_longer_than_copies_are_kept_is_refused(lake: Lake) -> None:
     token = Mark(new_descending_xid(lake.clock.now), "main").encode()
     lake.clock.advance(hours=24)
-    lake.catalog.prepare_uncommitted(lake.repository, token)
+    lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
     lake.clock.advance(seconds=1)
     with pytest.raises(ContinuationTokenError, match="Start a new run"):
-        lake.catalog.prepare_uncommitted(lake.repository, token)
+        lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
     with pytest.raises(ContinuationTokenError):
-        lake.catalog.prepare_uncommitted(lake.repository, Mark("no-xid", "main").encode())
+        lake.catalog.garbage.prepare_uncommitted(lake.repository, Mark("no-xid", "main").encode())
 
 
 # --- the race ----------------------------------------------------------------------------------------------
@@ -201,8 +203,8 @@ def test_a_run_longer_than_copies_are_kept_is_refused(lake: Lake) -> None:
 
 def rename(lake: Lake, catalog: Catalog) -> None:
     """From a path that the scan reads late to one that it reads early."""
-    catalog.copy_object(lake.repository, "main", "a", "z")
-    catalog.delete_object(lake.repository, "main", "z")
+    catalog.objects.copy_object(lake.repository, "main", "a", "z")
+    catalog.objects.delete_object(lake.repository, "main", "z")
 
 
 def renames_during_a_scan() -> Explored:
@@ -243,17 +245,17 @@ def test_without_tracking_a_renamed_object_would_be_lost(monkeypatch: pytest.Mon
 
 def test_with_copies_read_before_the_staged_data_it_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, list[Copied]] = {}
-    scan, prepare = Copies.scan, Catalog.prepare_uncommitted
+    scan, prepare = Copies.scan, GarbageService.prepare_uncommitted
 
-    def read_first(self: Catalog, name: str, token: str | None = None) -> object:
+    def read_first(self: GarbageService, name: str, token: str | None = None) -> object:
         if token is None:
-            seen[name] = list(scan(Copies(self._kv), self.get_repository(name)))
+            seen[name] = list(scan(self._copies, self._refs.repositories.get(name)))
         return prepare(self, name, token)
 
     def remembered(_self: Copies, repository: Repository, start: str = "") -> Iterator[Copied]:
         return (copied for copied in seen[repository.name] if copied.id >= start)
 
-    monkeypatch.setattr(Catalog, "prepare_uncommitted", read_first)
+    monkeypatch.setattr(GarbageService, "prepare_uncommitted", read_first)
     monkeypatch.setattr(Copies, "scan", remembered)
     with pytest.raises(AssertionError, match="would delete an object that is live"):
         renames_during_a_scan()
@@ -261,19 +263,19 @@ def test_with_copies_read_before_the_staged_data_it_would_be_lost(monkeypatch: p
 
 def test_with_the_record_written_after_the_copy_it_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[tuple[Repository, str]] = []
-    track, delete = Copies.track, Catalog.delete_object
+    track, delete = Copies.track, ObjectService.delete_object
 
     def remember(_self: Copies, repository: Repository, address: str, _now: object) -> str:
         late[:] = [(repository, address)]
         return ""
 
-    def delete_then_track(self: Catalog, *args: object) -> None:
+    def delete_then_track(self: ObjectService, *args: object) -> None:
         delete(self, *args)  # type: ignore[arg-type]
         for repository, address in late:
-            track(Copies(self._kv), repository, address, self.clock())
+            track(self._copies, repository, address, self._clock())
 
     monkeypatch.setattr(Copies, "track", remember)
-    monkeypatch.setattr(Catalog, "delete_object", delete_then_track)
+    monkeypatch.setattr(ObjectService, "delete_object", delete_then_track)
     with pytest.raises(AssertionError, match="would delete an object that is live"):
         renames_during_a_scan()
 
@@ -282,13 +284,13 @@ def test_a_rename_during_a_run_of_many_pages_and_a_long_pause_is_kept() -> None:
     lake = make_lake(settings=ROW_BY_ROW)
     lake.upload("m", b"m")
     address = lake.address(lake.upload("z", b"z"))
-    page = lake.catalog.prepare_uncommitted(lake.repository)
+    page = lake.catalog.garbage.prepare_uncommitted(lake.repository)
     rename(lake, lake.catalog)
     lake.clock.now += timedelta(hours=20)
     lake.catalog.expire_tracked()
     found: set[str] = set()
     while page.continuation_token:
-        page = lake.catalog.prepare_uncommitted(lake.repository, page.continuation_token)
+        page = lake.catalog.garbage.prepare_uncommitted(lake.repository, page.continuation_token)
     folder = f"_lakefs/retention/gc/uncommitted/{page.run_id}/uncommitted/"
     for key in lake.keys(folder):
         table = pq.read_table(pa.BufferReader(lake.objects.get(key)))
@@ -305,11 +307,11 @@ def copies_beside_a_reset() -> Explored:
 
         def reset_and_scan(kv: Store) -> object:
             catalog = lake.another_server(kv)
-            catalog.reset_branch(lake.repository, "main", kind="reset")
+            catalog.branches.reset_branch(lake.repository, "main", kind="reset")
             return prepared(lake, catalog)[0]
 
         def copy_it(kv: Store) -> object:
-            return lake.another_server(kv).copy_object(lake.repository, "main", "a", "z")
+            return lake.another_server(kv).objects.copy_object(lake.repository, "main", "a", "z")
 
         def check(results: Mapping[str, object]) -> None:
             found = results["reset"]
@@ -328,13 +330,13 @@ def test_a_copy_shares_nothing_that_a_collection_has_missed() -> None:
 
 
 def test_without_the_second_look_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    def share(self: Catalog, found: Repository, branch: str, path: bytes, source: Entry) -> bool:
+    def share(self: ObjectService, found: Repository, branch: str, path: bytes, source: Entry) -> bool:
         if not self._is_staged(found, branch, path, source):
             return False
-        Copies(self._kv).track(found, source.address, self.clock())
+        self._copies.track(found, source.address, self._clock())
         return True
 
-    monkeypatch.setattr(Catalog, "_share", share)
+    monkeypatch.setattr(ObjectService, "_share", share)
     with pytest.raises(AssertionError, match="would delete what was shared"):
         copies_beside_a_reset()
 
@@ -348,12 +350,12 @@ def test_a_rename_that_is_committed_at_once_is_staged_or_committed(seed: int) ->
     def rename_and_commit(kv: Store) -> object:
         catalog = lake.another_server(kv)
         rename(lake, catalog)
-        return catalog.commit(lake.repository, "main", committer="c", message="m")
+        return catalog.commits.commit(lake.repository, "main", committer="c", message="m")
 
     def collect(kv: Store) -> object:
         catalog = lake.another_server(kv)
         staged = prepared(lake, catalog)[0]
-        committed = catalog.list_entries(lake.repository, "main@").results
+        committed = catalog.reading.list_entries(lake.repository, "main@").results
         return staged | {lake.address(stats) for stats in committed}
 
     results, taken = run_turns(

@@ -26,6 +26,7 @@ from dredge.graveler.errors import (
     RulesNotFoundError,
     TaskNotFoundError,
 )
+from dredge.graveler.messages import GarbageCollectionPrepareStatus
 from dredge.graveler.staging.area import Staged
 from dredge.graveler.xid import descending_time
 from tests.support.captured import FOLDER
@@ -36,9 +37,9 @@ CAPTURED = FOLDER / "api"
 
 
 def pages(lake: Lake, limit: int = 50) -> list[PreparedUncommitted]:
-    found = [lake.catalog.prepare_uncommitted(lake.repository)]
+    found = [lake.catalog.garbage.prepare_uncommitted(lake.repository)]
     while (token := found[-1].continuation_token) is not None and len(found) < limit:
-        found.append(lake.catalog.prepare_uncommitted(lake.repository, token))
+        found.append(lake.catalog.garbage.prepare_uncommitted(lake.repository, token))
     return found
 
 
@@ -55,7 +56,7 @@ def prepared(lake: Lake) -> set[str]:
 
 def stage_value(lake: Lake, path: str, address: str, address_type: AddressType) -> None:
     value = Entry(address=address, address_type=address_type, size=1, etag=address).value()
-    lake.catalog._areas.put(lake.tokens()[0], Staged(path.encode(), value))
+    lake.catalog.staging.areas.put(lake.tokens()[0], Staged(path.encode(), value))
 
 
 # --- uncommitted -------------------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ def stage_value(lake: Lake, path: str, address: str, address_type: AddressType) 
 
 def test_a_repository_without_changes_answers_with_an_empty_location() -> None:
     lake = make_lake()
-    answer = lake.catalog.prepare_uncommitted(lake.repository)
+    answer = lake.catalog.garbage.prepare_uncommitted(lake.repository)
     assert (answer.location, answer.continuation_token) == ("", None)
     assert descending_time(answer.run_id) == lake.clock.now
     assert lake.keys("_lakefs/retention/") == []
@@ -72,7 +73,7 @@ def test_a_repository_without_changes_answers_with_an_empty_location() -> None:
 def test_the_file_is_as_a_server_writes_it() -> None:
     lake = make_lake()
     stats = lake.upload("a")
-    answer = lake.catalog.prepare_uncommitted(lake.repository)
+    answer = lake.catalog.garbage.prepare_uncommitted(lake.repository)
     folder = f"_lakefs/retention/gc/uncommitted/{answer.run_id}/uncommitted/"
     assert answer.location == f"{lake.namespace}/{folder}"
     (key,) = lake.keys(folder)
@@ -90,21 +91,21 @@ def test_every_branch_counts_and_only_what_is_live_there() -> None:
     committed = lake.upload("committed", b"old")
     lake.upload("deleted")
     lake.commit()
-    lake.catalog.create_branch(lake.repository, "hidden", "main", hidden=True)
-    lake.catalog.create_branch(lake.repository, "gone", "main")
+    lake.catalog.branches.create_branch(lake.repository, "hidden", "main", hidden=True)
+    lake.catalog.branches.create_branch(lake.repository, "gone", "main")
     live = {
         lake.address(lake.upload("committed", b"new")),
         lake.address(lake.upload("hidden", branch="hidden")),
     }
     garbage = {lake.address(lake.upload("twice", b"1")), lake.address(lake.upload("deleted", b"2"))}
-    lake.catalog.delete_object(lake.repository, "main", "deleted")
-    repository = lake.catalog.get_repository(lake.repository)
-    lake.catalog._protocol.seal(repository, "main")
+    lake.catalog.objects.delete_object(lake.repository, "main", "deleted")
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    lake.catalog.staging.protocol.seal(repository, "main")
     live.add(lake.address(lake.upload("sealed")))
-    lake.catalog._protocol.seal(repository, "main")
+    lake.catalog.staging.protocol.seal(repository, "main")
     live.add(lake.address(lake.upload("twice", b"3")))
     garbage.add(lake.address(lake.upload("x", branch="gone")))
-    lake.catalog.delete_branch(lake.repository, "gone")
+    lake.catalog.branches.delete_branch(lake.repository, "gone")
     found = prepared(lake)
     assert found == live
     assert not found & garbage
@@ -117,14 +118,16 @@ def test_trap_6_identical_content_uploaded_again_is_in_no_page() -> None:
     lake.commit()
     newer = lake.upload("twin", b"same")
     assert prepared(lake) == set()
-    assert lake.catalog.stat(lake.repository, "main", "twin").physical_address == newer.physical_address
+    assert (
+        lake.catalog.reading.stat(lake.repository, "main", "twin").physical_address == newer.physical_address
+    )
 
 
 def test_a_metadata_update_lists_the_committed_address_again() -> None:
     lake = make_lake()
     stats = lake.upload("a")
     lake.commit()
-    lake.catalog.update_user_metadata(lake.repository, "main", "a", {"k": "v"})
+    lake.catalog.objects.update_user_metadata(lake.repository, "main", "a", {"k": "v"})
     assert prepared(lake) == {lake.address(stats)}
 
 
@@ -144,7 +147,7 @@ def many(lake: Lake, branches: int = 3, objects: int = 4) -> set[str]:
     live = set()
     for number in range(branches):
         name = f"b{number}"
-        lake.catalog.create_branch(lake.repository, name, "main")
+        lake.catalog.branches.create_branch(lake.repository, name, "main")
         for item in range(objects):
             live.add(lake.address(lake.upload(f"{item}", f"{name}{item}".encode(), branch=name)))
     return live
@@ -200,32 +203,32 @@ def test_a_token_is_the_servers() -> None:
 def test_a_token_of_somebody_else_is_refused(token: str) -> None:
     lake = make_lake()
     with pytest.raises(ContinuationTokenError) as caught:
-        lake.catalog.prepare_uncommitted(lake.repository, token)
+        lake.catalog.garbage.prepare_uncommitted(lake.repository, token)
     assert (caught.value.status, str(caught.value)) == (400, "invalid continuation token")
 
 
 def test_an_empty_token_begins_a_run_and_a_vanished_branch_is_passed_over() -> None:
     lake = make_lake(settings=Settings(background=False, prepare_interval=timedelta()))
     live = many(lake, branches=2, objects=1)
-    assert lake.catalog.prepare_uncommitted(lake.repository, "").continuation_token
-    first = lake.catalog.prepare_uncommitted(lake.repository)
-    gone = lake.address(lake.catalog.list_entries(lake.repository, "b1").results[0])
-    lake.catalog.delete_branch(lake.repository, "b1")
+    assert lake.catalog.garbage.prepare_uncommitted(lake.repository, "").continuation_token
+    first = lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    gone = lake.address(lake.catalog.reading.list_entries(lake.repository, "b1").results[0])
+    lake.catalog.branches.delete_branch(lake.repository, "b1")
     token = first.continuation_token
     while token is not None:
-        token = lake.catalog.prepare_uncommitted(lake.repository, token).continuation_token
+        token = lake.catalog.garbage.prepare_uncommitted(lake.repository, token).continuation_token
     rows = {row["physical_address"] for rows in files(lake, first.run_id) for row in rows}
     assert rows == live - {gone}
 
 
 def test_a_branch_without_its_head_commit_stops_the_run() -> None:
     lake = make_lake()
-    repository = lake.catalog.get_repository(lake.repository)
-    head = lake.catalog.get_branch(lake.repository, "main").commit_id
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
     lake.upload("a")
     lake.kv.delete(repository.partition, f"commits/{head}".encode())
     with pytest.raises(CommitNotFoundError):
-        lake.another_server().prepare_uncommitted(lake.repository)
+        lake.another_server().garbage.prepare_uncommitted(lake.repository)
 
 
 def delete_branch_during_scan(lake: Lake, name: str) -> Lake:
@@ -236,7 +239,7 @@ def delete_branch_during_scan(lake: Lake, name: str) -> Lake:
         nonlocal done
         if not done and b":" in operation.partition and operation.name == "scan":
             done = True
-            lake.another_server().delete_branch(lake.repository, name)
+            lake.another_server().branches.delete_branch(lake.repository, name)
 
     catalog = lake.another_server(WatchedStore(lake.kv, delete))
     return Lake(catalog, lake.kv, lake.clock, lake.namespace, lake.repository, lake.settings)
@@ -246,8 +249,8 @@ def delete_branch_during_scan(lake: Lake, name: str) -> Lake:
 def test_a_branch_deleted_during_the_scan_costs_only_its_own_rows(rest: int) -> None:
     lake = make_lake()
     kept = lake.address(lake.upload("a"))
-    lake.catalog.create_branch(lake.repository, "middle", "main")
-    lake.catalog.create_branch(lake.repository, "zz", "main")
+    lake.catalog.branches.create_branch(lake.repository, "middle", "main")
+    lake.catalog.branches.create_branch(lake.repository, "zz", "main")
     live = {kept} | {lake.address(lake.upload("z", branch="zz")) for _ in range(rest)}
     assert prepared(delete_branch_during_scan(lake, "middle")) == live
 
@@ -255,8 +258,8 @@ def test_a_branch_deleted_during_the_scan_costs_only_its_own_rows(rest: int) -> 
 def test_trap_4_defect_a_branch_deleted_during_the_scan_throws_the_page_away() -> None:
     lake = with_settings(make_lake(), defects=frozenset({"rows_lost_on_branch_delete"}))
     lake.upload("a")
-    lake.catalog.create_branch(lake.repository, "middle", "main")
-    lake.catalog.create_branch(lake.repository, "zz", "main")
+    lake.catalog.branches.create_branch(lake.repository, "middle", "main")
+    lake.catalog.branches.create_branch(lake.repository, "zz", "main")
     run = pages(delete_branch_during_scan(lake, "middle"))
     assert [(page.location, page.continuation_token) for page in run] == [("", None)]
     assert len(prepared(lake)) == 1  # asked again it answers
@@ -301,25 +304,25 @@ def active(lake: Lake, location: str) -> dict[str, str]:
 def test_rules_are_kept_in_the_namespace_and_deleted_by_an_empty_file() -> None:
     lake = make_lake()
     with pytest.raises(RulesNotFoundError, match=r"^not found$"):
-        lake.catalog.get_gc_rules(lake.repository)
+        lake.catalog.garbage.get_gc_rules(lake.repository)
     rules = Rules(21, {"main": 28, "dev": 7})
-    lake.catalog.set_gc_rules(lake.repository, rules)
-    assert lake.catalog.get_gc_rules(lake.repository) == rules
-    lake.catalog.delete_gc_rules(lake.repository)
+    lake.catalog.garbage.set_gc_rules(lake.repository, rules)
+    assert lake.catalog.garbage.get_gc_rules(lake.repository) == rules
+    lake.catalog.garbage.delete_gc_rules(lake.repository)
     assert lake.objects.get("_lakefs/retention/gc/rules/config.json") == b""
     with pytest.raises(RulesNotFoundError):
-        lake.catalog.get_gc_rules(lake.repository)
+        lake.catalog.garbage.get_gc_rules(lake.repository)
 
 
 def test_active_commits_are_written_to_a_csv() -> None:
     lake = make_lake()
-    initial = lake.catalog.get_commit(lake.repository, "main")
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
+    initial = lake.catalog.commits.get_commit(lake.repository, "main")
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
     lake.upload("a")
     first = lake.commit(date=lake.clock.now - timedelta(days=20))
     lake.upload("b")
     second = lake.commit()
-    answer = lake.catalog.prepare_commits(lake.repository)
+    answer = lake.catalog.garbage.prepare_commits(lake.repository)
     assert answer.commits_location == (
         f"{lake.namespace}/_lakefs/retention/gc/commits/run_id={answer.run_id}/commits.csv"
     )
@@ -333,24 +336,24 @@ def test_active_commits_are_written_to_a_csv() -> None:
 
 def test_trap_8_the_first_commit_has_no_metarange() -> None:
     lake = make_lake()
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
-    answer = lake.catalog.prepare_commits(lake.repository)
-    head = lake.catalog.get_branch(lake.repository, "main").commit_id
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    answer = lake.catalog.garbage.prepare_commits(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
     assert active(lake, answer.commits_location) == {head: ""}
 
 
 def test_hidden_branches_are_starting_points_and_tags_are_not() -> None:
     lake = make_lake()
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
     old = lake.clock.now - timedelta(days=90)
     commits = {}
     for name in ("hidden", "tagged"):
-        lake.catalog.create_branch(lake.repository, name, "main", hidden=name == "hidden")
+        lake.catalog.branches.create_branch(lake.repository, name, "main", hidden=name == "hidden")
         lake.upload(name, branch=name)
         commits[name] = lake.commit(branch=name, date=old).id
-    lake.catalog.create_tag(lake.repository, "v1", "tagged")
-    lake.catalog.delete_branch(lake.repository, "tagged")
-    found = active(lake, lake.catalog.prepare_commits(lake.repository).commits_location)
+    lake.catalog.tags.create_tag(lake.repository, "v1", "tagged")
+    lake.catalog.branches.delete_branch(lake.repository, "tagged")
+    found = active(lake, lake.catalog.garbage.prepare_commits(lake.repository).commits_location)
     assert commits["hidden"] in found
     assert commits["tagged"] not in found  # L18
 
@@ -358,29 +361,29 @@ def test_hidden_branches_are_starting_points_and_tags_are_not() -> None:
 def test_without_rules_the_sync_call_is_404_and_the_task_ends_with_an_error() -> None:
     lake = make_lake()
     with pytest.raises(RulesNotFoundError) as caught:
-        lake.catalog.prepare_commits(lake.repository)
+        lake.catalog.garbage.prepare_commits(lake.repository)
     assert (caught.value.status, str(caught.value)) == (404, "get gc rules: not found")
-    task = lake.catalog.prepare_commits_async(lake.repository)
-    status = lake.catalog.prepare_commits_status(lake.repository, task)
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
+    status = lake.catalog.garbage.prepare_commits_status(lake.repository, task)
     assert (status.completed, status.result, status.error) == (True, None, "get gc rules: not found")
 
 
 def test_trap_41_a_branch_without_its_head_commit_is_404_and_no_crash() -> None:
     lake = make_lake()
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
-    repository = lake.catalog.get_repository(lake.repository)
-    head = lake.catalog.get_branch(lake.repository, "main").commit_id
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
     lake.kv.delete(repository.partition, f"commits/{head}".encode())
     with pytest.raises(CommitNotFoundError, match=r"^commit not found$"):
-        lake.catalog.prepare_commits(lake.repository)
+        lake.catalog.garbage.prepare_commits(lake.repository)
 
 
 def test_a_task_ends_with_a_result() -> None:
     lake = make_lake()
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
-    task = lake.catalog.prepare_commits_async(lake.repository)
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
     assert re.fullmatch(r"GCPC[A-Za-z0-9_-]{20}", task)
-    status = lake.catalog.prepare_commits_status(lake.repository, task)
+    status = lake.catalog.garbage.prepare_commits_status(lake.repository, task)
     assert (status.task_id, status.completed, status.error) == (task, True, None)
     assert status.result is not None
     assert active(lake, status.result.commits_location)
@@ -388,15 +391,15 @@ def test_a_task_ends_with_a_result() -> None:
 
 def test_a_task_in_the_background_ends_by_itself() -> None:
     lake = with_settings(make_lake(), background=True)
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
-    task = lake.catalog.prepare_commits_async(lake.repository)
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
     lake.catalog.close()
-    assert lake.catalog.prepare_commits_status(lake.repository, task).completed
+    assert lake.catalog.garbage.prepare_commits_status(lake.repository, task).completed
 
 
 def failing_status(error: Exception) -> tuple[Lake, Callable[[Operation], None]]:
     lake = make_lake()
-    lake.catalog.set_gc_rules(lake.repository, Rules(10))
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(10))
 
     def fail(operation: Operation) -> None:
         if operation.name == "scan" and operation.key.startswith(b"commits/"):
@@ -408,19 +411,22 @@ def failing_status(error: Exception) -> tuple[Lake, Callable[[Operation], None]]
 def test_a_task_that_fails_says_why() -> None:
     lake, fail = failing_status(UnavailableError("the store is down"))
     server = lake.another_server(WatchedStore(lake.kv, fail))
-    task = server.prepare_commits_async(lake.repository)
-    status = server.prepare_commits_status(lake.repository, task)
-    assert (status.completed, status.error, status.error_status) == (True, "the store is down", 500)
+    task = server.garbage.prepare_commits_async(lake.repository)
+    status = server.garbage.prepare_commits_status(lake.repository, task)
+    assert (status.completed, status.error) == (True, "the store is down")
+    found = lake.catalog.repositories.get_repository(lake.repository)
+    raw = lake.kv.get(found.partition, f"tasks/{task}".encode())
+    assert GarbageCollectionPrepareStatus.FromString(raw).task.status_code == 500
 
 
 def test_trap_31_an_old_task_is_gone_which_is_no_success() -> None:
     lake = make_lake()
-    task = lake.catalog.prepare_commits_async(lake.repository)
+    task = lake.catalog.garbage.prepare_commits_async(lake.repository)
     lake.clock.advance(hours=24)
-    assert lake.catalog.prepare_commits_status(lake.repository, task).completed
+    assert lake.catalog.garbage.prepare_commits_status(lake.repository, task).completed
     lake.clock.advance(seconds=1)
     with pytest.raises(TaskNotFoundError):
-        lake.catalog.prepare_commits_status(lake.repository, task)
-    partition = lake.catalog.get_repository(lake.repository).partition.decode()
-    lake.catalog.prepare_commits_async(lake.repository)
+        lake.catalog.garbage.prepare_commits_status(lake.repository, task)
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
+    lake.catalog.garbage.prepare_commits_async(lake.repository)
     assert f"tasks/{task}".encode() not in lake.rows(partition)

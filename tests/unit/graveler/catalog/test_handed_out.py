@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -23,7 +23,7 @@ def lake() -> Lake:
 
 
 def hand_out(lake: Lake, path: str = "a") -> str:
-    address = lake.catalog.get_physical_address(lake.repository, "main", path)
+    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", path)
     lake.objects.put(address.removeprefix(lake.namespace + "/"), b"content")
     return address
 
@@ -31,13 +31,13 @@ def hand_out(lake: Lake, path: str = "a") -> str:
 def link(
     lake: Lake, address: str, path: str = "a", branch: str = "main", catalog: Catalog | None = None
 ) -> ObjectStats:
-    return (catalog or lake.catalog).link_physical_address(
+    return (catalog or lake.catalog).addresses.link_physical_address(
         lake.repository, branch, path, physical_address=address, checksum="abc", size_bytes=7
     )
 
 
 def tracked(lake: Lake) -> list[bytes]:
-    partition = lake.catalog.get_repository(lake.repository).partition.decode()
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
     return [key for key in lake.rows(partition) if key.startswith(b"link-addresses/")]
 
 
@@ -81,7 +81,7 @@ def test_the_scan_removes_what_cannot_be_linked_and_nothing_else(lake: Lake) -> 
     hand_out(lake, "old")
     lake.clock.advance(hours=20)
     young = hand_out(lake, "young")
-    partition = lake.catalog.get_repository(lake.repository).partition
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition
     lake.kv.set(partition, b"link-addresses/data/x/no-time", b"")
     before = lake.rows(partition.decode())
     lake.clock.advance(hours=5)
@@ -110,7 +110,7 @@ def test_a_signed_address_that_is_not_tracked_is_refused(lake: Lake) -> None:
 
 def make_signed(lake: Lake) -> str:
     other = Catalog(lake.kv, lake.open_namespace, lake.clock, Settings(background=False))
-    return other.get_physical_address(lake.repository, "main", "a")
+    return other.addresses.get_physical_address(lake.repository, "main", "a")
 
 
 def test_a_refused_link_does_not_use_the_address_up(lake: Lake) -> None:
@@ -120,10 +120,10 @@ def test_a_refused_link_does_not_use_the_address_up(lake: Lake) -> None:
     with pytest.raises(LinkAddressError, match="signature"):
         link(lake, address, branch="other")
     link(lake, address)
-    unborn = lake.catalog.get_physical_address(lake.repository, "later", "a")
+    unborn = lake.catalog.addresses.get_physical_address(lake.repository, "later", "a")
     with pytest.raises(BranchNotFoundError):
         link(lake, unborn, branch="later")
-    lake.catalog.create_branch(lake.repository, "later", "main")
+    lake.catalog.branches.create_branch(lake.repository, "later", "main")
     link(lake, unborn, branch="later")
 
 
@@ -159,9 +159,10 @@ def test_a_link_races_the_scan_without_being_half_done() -> None:
             return lake.another_server(kv).expire_tracked()
 
         def late_link(kv: Store) -> object:
-            catalog = lake.another_server(kv)
-            catalog.clock = lambda: lake.clock.now - timedelta(seconds=2)  # this server's clock is behind
-            return link(lake, address, catalog=catalog)
+            def behind() -> datetime:
+                return lake.clock.now - timedelta(seconds=2)
+
+            return link(lake, address, catalog=Catalog(kv, lake.open_namespace, behind, DESIGN))
 
         def check(results: Mapping[str, object]) -> None:
             assert (lake.paths() == ["a"]) == (not isinstance(results["link"], DredgeError))
@@ -174,7 +175,7 @@ def test_a_link_races_the_scan_without_being_half_done() -> None:
 
 def test_staging_inside_the_namespace_is_refused_and_outside_it_is_not(lake: Lake) -> None:
     def stage(address: str) -> None:
-        lake.catalog.stage_object(
+        lake.catalog.objects.stage_object(
             lake.repository, "main", "x", physical_address=address, checksum="c", size_bytes=1
         )
 

@@ -40,7 +40,7 @@ def single(path: str, destination: str) -> ImportPath:
 
 
 def run(lake: Lake, *paths: ImportPath, branch: str = "main", **more: object) -> ImportStatus:
-    started = lake.catalog.import_start(
+    started = lake.catalog.imports.import_start(
         lake.repository,
         branch,
         paths,
@@ -48,7 +48,7 @@ def run(lake: Lake, *paths: ImportPath, branch: str = "main", **more: object) ->
         committer="importer",
         **more,  # type: ignore[arg-type]
     )
-    return lake.catalog.import_status(lake.repository, started)
+    return lake.catalog.imports.import_status(lake.repository, started)
 
 
 def test_a_folder_becomes_a_folder_and_nothing_is_copied(outside: str) -> None:
@@ -60,10 +60,10 @@ def test_a_folder_becomes_a_folder_and_nothing_is_copied(outside: str) -> None:
     assert (status.completed, status.ingested_objects, status.error) == (True, 3, None)
     assert lake.paths() == ["in/1", "in/2", "in/deep/3", "kept"]
     assert lake.read("in/deep/3") == b"sales/deep/3"
-    found = lake.catalog.stat(lake.repository, "main", "in/1")
+    found = lake.catalog.reading.stat(lake.repository, "main", "in/1")
     assert (found.physical_address, found.size_bytes) == (f"{outside}/sales/1", 7)
     assert lake.keys() == keys
-    commit = lake.catalog.get_commit(lake.repository, "main")
+    commit = lake.catalog.commits.get_commit(lake.repository, "main")
     assert status.commit == commit
     assert status.metarange_id == commit.metarange_id
     assert (commit.committer, commit.message) == ("importer", "Import objects")
@@ -89,7 +89,7 @@ def test_an_object_replaces_its_path_and_nothing_that_begins_like_it(outside: st
     run(lake, single(f"{outside}/one", "a"), message="one of them")
     assert lake.read("a") == b"one"
     assert lake.paths() == ["a", "a/b", "ab"]
-    assert lake.catalog.get_commit(lake.repository, "main").message == "one of them"
+    assert lake.catalog.commits.get_commit(lake.repository, "main").message == "one of them"
 
 
 def test_a_prefix_need_not_be_a_folder_and_the_root_is_a_destination(outside: str) -> None:
@@ -115,12 +115,12 @@ def test_of_two_sources_for_a_path_the_later_counts(outside: str) -> None:
 def test_an_import_into_a_branch_with_uncommitted_changes_fails_and_changes_nothing(outside: str) -> None:
     lake = make_lake()
     lake.upload("staged", b"s")
-    head = lake.catalog.get_branch(lake.repository, "main").commit_id
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
     status = run(lake, prefix(f"{outside}/sales/", "in/"))
     assert not status.completed
     assert status.error == "uncommitted changes (dirty branch)"
     assert status.commit is None
-    assert lake.catalog.get_branch(lake.repository, "main").commit_id == head
+    assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
     assert lake.paths() == ["staged"]
 
 
@@ -137,10 +137,10 @@ def test_a_source_that_fails_without_a_name_does_not_show_its_innards(outside: s
         raise RuntimeError("password=hunter2")
 
     lake = make_lake()
-    started = lake.catalog.import_start(
+    started = lake.catalog.imports.import_start(
         lake.repository, "main", [prefix(f"{outside}/sales/", "in/")], broken, committer="x"
     )
-    assert lake.catalog.import_status(lake.repository, started).error == "internal error"
+    assert lake.catalog.imports.import_status(lake.repository, started).error == "internal error"
 
 
 def test_a_source_inside_the_namespace_or_around_it_is_refused(outside: str) -> None:
@@ -157,7 +157,7 @@ def test_a_source_inside_the_namespace_or_around_it_is_refused(outside: str) -> 
     ):
         with pytest.raises(InvalidValueError):
             run(lake, bad)
-    assert not [key for key in lake.rows(lake.catalog.get_repository(lake.repository).partition.decode())
+    assert not [key for key in lake.rows(lake.catalog.repositories.get_repository(lake.repository).partition.decode())
                 if key.startswith(b"imports/")]  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_a_source_in_another_repositorys_namespace_is_refused_because_its_collec
     outside: str,
 ) -> None:
     lake = make_lake()
-    lake.catalog.create_repository("other", f"{outside}/other")
+    lake.catalog.repositories.create_repository("other", f"{outside}/other")
     for bad in (prefix(f"{outside}/other/data/", "x/"), single(f"{outside}/other/data/a", "x"),
                 prefix(f"{outside}/", "x/")):  # fmt: skip
         with pytest.raises(InvalidValueError, match="invalid import source"):
@@ -177,40 +177,40 @@ def test_who_may_not_commit_may_not_import(outside: str) -> None:
     lake = make_lake()
     with pytest.raises(BranchNotFoundError):
         run(lake, single(f"{outside}/one", "x"), branch="nowhere")
-    lake.catalog.set_branch_protection(lake.repository, ["main"])
+    lake.catalog.repositories.set_branch_protection(lake.repository, ["main"])
     lake.clock.advance(minutes=1)
     with pytest.raises(ProtectedBranchError):
         run(lake, single(f"{outside}/one", "x"))
-    lake.catalog.create_repository("frozen", f"{outside}-frozen", read_only=True)
+    lake.catalog.repositories.create_repository("frozen", f"{outside}-frozen", read_only=True)
     with pytest.raises(ReadOnlyError):
-        lake.catalog.import_start(
+        lake.catalog.imports.import_start(
             "frozen", "main", [single(f"{outside}/one", "x")], open_reader, committer="x"
         )
 
 
 def test_an_import_that_is_cancelled_while_it_runs_makes_no_commit(outside: str) -> None:
     lake = make_lake()
-    head = lake.catalog.get_branch(lake.repository, "main").commit_id
-    partition = lake.catalog.get_repository(lake.repository).partition
+    head = lake.catalog.branches.get_branch(lake.repository, "main").commit_id
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition
 
     def cancel_first(uri: str) -> ObjectReader:
         [key] = [each for each in lake.rows(partition.decode()) if each.startswith(b"imports/")]
-        lake.catalog.import_cancel(lake.repository, key.decode().removeprefix("imports/"))
+        lake.catalog.imports.import_cancel(lake.repository, key.decode().removeprefix("imports/"))
         return open_reader(uri)
 
-    started = lake.catalog.import_start(
+    started = lake.catalog.imports.import_start(
         lake.repository, "main", [prefix(f"{outside}/sales/", "in/")], cancel_first, committer="x"
     )
-    status = lake.catalog.import_status(lake.repository, started)
+    status = lake.catalog.imports.import_status(lake.repository, started)
     assert (status.completed, status.error) == (False, "Canceled")
-    assert lake.catalog.get_branch(lake.repository, "main").commit_id == head
+    assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
 
 
 def test_an_import_that_ended_cannot_be_cancelled_and_an_unknown_one_is_not_found(outside: str) -> None:
     lake = make_lake()
     done = run(lake, single(f"{outside}/one", "x"))
     with pytest.raises(NotUniqueError):
-        lake.catalog.import_cancel(lake.repository, done.id)
-    for ask in (lake.catalog.import_cancel, lake.catalog.import_status):
+        lake.catalog.imports.import_cancel(lake.repository, done.id)
+    for ask in (lake.catalog.imports.import_cancel, lake.catalog.imports.import_status):
         with pytest.raises(TaskNotFoundError):
             ask(lake.repository, "nobody")

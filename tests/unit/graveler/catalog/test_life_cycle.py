@@ -4,7 +4,8 @@ after it."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,14 @@ def made(life_cycle: LifeCycle, kv: MemoryKV | None = None, name: str = "lake") 
 def other_calls(lake: Lake) -> dict[str, Callable[[], object]]:
     """Every call of a catalog on one repository, with arguments that would do."""
     arguments = ARGUMENTS | {
-        "commit": lake.catalog.get_commit("lake", "main"),
+        "commit": lake.catalog.commits.get_commit("lake", "main"),
         "rules": Rules(7, {}),
     }
     calls: dict[str, Callable[[], object]] = {}
-    for name, method in inspect.getmembers(Catalog, inspect.isfunction):
+    for name, method in service_methods(lake.catalog):
         needed = [
             parameter.name
-            for parameter in list(inspect.signature(method).parameters.values())[1:]
+            for parameter in inspect.signature(method).parameters.values()
             if parameter.default is parameter.empty
         ]
         if name.startswith("_") or name in OTHERWISE or needed[:1] != ["repository"]:
@@ -86,8 +87,15 @@ def other_calls(lake: Lake) -> dict[str, Callable[[], object]]:
         if any(argument not in arguments for argument in needed):
             continue
         found = {argument: arguments[argument] for argument in needed}
-        calls[name] = lambda name=name, found=found: getattr(lake.catalog, name)(**found)  # type: ignore[misc]
+        calls[name] = partial(method, **found)
     return calls
+
+
+def service_methods(catalog: Catalog) -> Iterator[tuple[str, Callable[..., object]]]:
+    """Every public method of every service that a catalog holds."""
+    for service in vars(catalog).values():
+        if type(service).__name__.endswith("Service"):
+            yield from inspect.getmembers(service, inspect.ismethod)
 
 
 def put_record(lake: Lake, repository: Repository) -> None:
@@ -98,7 +106,7 @@ def put_record(lake: Lake, repository: Repository) -> None:
 def test_every_other_call_is_refused_while_a_repository_is_created_or_deleted(life_cycle: LifeCycle) -> None:
     lake = made(life_cycle)
     lake.upload("a")
-    repository = lake.catalog.get_repository("lake")
+    repository = lake.catalog.repositories.get_repository("lake")
     calls = other_calls(lake)
     assert len(calls) >= 40
     states: list[tuple[str, type[Exception]]] = [("in-deletion", RepositoryInDeletionError)]
@@ -111,9 +119,9 @@ def test_every_other_call_is_refused_while_a_repository_is_created_or_deleted(li
             with pytest.raises(refusal):
                 assert not call(), name
         assert (everything(lake), lake.keys("")) == (rows, objects)
-        assert lake.catalog.list_repositories().results == []
+        assert lake.catalog.repositories.list_repositories().results == []
         with pytest.raises((NotUniqueError, RepositoryInDeletionError)):
-            lake.catalog.create_repository("lake", lake.namespace + "-2")
+            lake.catalog.repositories.create_repository("lake", lake.namespace + "-2")
         assert lake.open_namespace(lake.namespace + "-2").list_level("").objects == []  # not claimed
 
 
@@ -140,23 +148,23 @@ def test_a_new_life_reaches_nothing_of_the_old_wherever_its_deletion_died(life_c
         lake = made(life_cycle)
         lake.upload("a")
         commit = lake.commit()
-        lake.catalog.create_branch("lake", "side", "main")
+        lake.catalog.branches.create_branch("lake", "side", "main")
         lake.upload("staged", branch="side")
         tokens = lake.tokens("side")
         server = lake.another_server(crash_after_writes(lake.kv, writes))
         try:
-            server.delete_repository("lake")
+            server.repositories.delete_repository("lake")
         except CrashError:
-            lake.catalog.delete_repository("lake")
+            lake.catalog.repositories.delete_repository("lake")
         else:
             assert writes >= 3
             break
-        lake.catalog.create_repository("lake", lake.namespace + "-2")
+        lake.catalog.repositories.create_repository("lake", lake.namespace + "-2")
         assert lake.paths() == []
         assert lake.tokens() != tokens
         for call, error in (
-            (lambda: lake.catalog.get_branch("lake", "side"), BranchNotFoundError),  # noqa: B023
-            (lambda: lake.catalog.get_commit("lake", commit.id), CommitNotFoundError),  # noqa: B023
+            (lambda: lake.catalog.branches.get_branch("lake", "side"), BranchNotFoundError),  # noqa: B023
+            (lambda: lake.catalog.commits.get_commit("lake", commit.id), CommitNotFoundError),  # noqa: B023
         ):
             with pytest.raises(error):
                 call()
@@ -164,7 +172,7 @@ def test_a_new_life_reaches_nothing_of_the_old_wherever_its_deletion_died(life_c
 
 def test_a_restart_finishes_what_was_left_half_done() -> None:
     lake = made("step-2")
-    repository = lake.catalog.get_repository("lake")
+    repository = lake.catalog.repositories.get_repository("lake")
     put_record(lake, in_state(repository, "initial"))
     lake.clock.advance(minutes=1)
     lake.another_server().resume()
@@ -222,16 +230,16 @@ def test_delete_in_step_2_then_clean_removes_everything_and_nothing_of_others(tm
     for number in range(3):
         lake.upload(f"{number}")
         lake.commit()
-        lake.catalog.create_branch("lake", f"side-{number}", "main")
+        lake.catalog.branches.create_branch("lake", f"side-{number}", "main")
         lake.upload("staged", branch=f"side-{number}")
-    lake.catalog.create_tag("lake", "v1", "main")
-    lake.catalog.set_branch_protection("lake", ["release"])
-    lake.catalog.create_repository("barely", lake.namespace + "-bare", bare=True)
+    lake.catalog.tags.create_tag("lake", "v1", "main")
+    lake.catalog.repositories.set_branch_protection("lake", ["release"])
+    lake.catalog.repositories.create_repository("barely", lake.namespace + "-bare", bare=True)
     for name in ("lake", "barely"):
-        lake.catalog.delete_repository(name)
-    lake.catalog.create_repository("lake", lake.namespace + "-2")  # the name is free at once
-    lake.catalog.upload_object("lake", "main", "new", b"new")
-    live = lake.catalog.get_repository("lake").partition
+        lake.catalog.repositories.delete_repository(name)
+    lake.catalog.repositories.create_repository("lake", lake.namespace + "-2")  # the name is free at once
+    lake.catalog.objects.upload_object("lake", "main", "new", b"new")
+    live = lake.catalog.repositories.get_repository("lake").partition
     (token,) = lake.tokens()
     assert len(lake.rows("graveler_deleted")) == 2
 
@@ -245,7 +253,7 @@ def test_delete_in_step_2_then_clean_removes_everything_and_nothing_of_others(tm
     assert set(everything(keeper)) == others | {live, token.encode()}
     assert {name: everything(keeper)[name] for name in before} == before
     assert keeper.paths() == ["kept", "staged"]
-    assert lake.catalog.list_entries("lake", "main").results[0].path == "new"
+    assert lake.catalog.reading.list_entries("lake", "main").results[0].path == "new"
     assert cleaner.run().rows_removed == 0
 
 
@@ -259,12 +267,12 @@ def test_a_cleaner_between_any_two_writes_of_a_deletion_harms_nobody(tmp_path: P
         lake.clock.advance(days=9)
         cleaner = Cleaner(lake, tmp_path / str(writes))
         try:
-            lake.another_server(crash_after_writes(kv, writes)).delete_repository("lake")
+            lake.another_server(crash_after_writes(kv, writes)).repositories.delete_repository("lake")
         except CrashError:
             cleaner.run()
             if writes == 0:
                 assert lake.paths() == ["a", "staged"]
-            lake.catalog.delete_repository("lake")
+            lake.catalog.repositories.delete_repository("lake")
         else:
             break
         cleaner.run()
@@ -279,13 +287,15 @@ def test_a_failed_create_is_cleaned_once_it_was_asked_for_and_deleted(tmp_path: 
         before = partitions(kv)
         lake = make_lake(settings=Settings(background=False, life_cycle="step-2"), kv=kv, create=False)
         with pytest.raises(CrashError):
-            lake.another_server(crash_after_writes(kv, writes)).create_repository("lake", lake.namespace)
+            lake.another_server(crash_after_writes(kv, writes)).repositories.create_repository(
+                "lake", lake.namespace
+            )
         cleaner = Cleaner(lake, tmp_path / str(writes))
         for _ in range(3):
             assert cleaner.run().rows_removed == 0  # the record names it
             lake.clock.advance(days=2)
         with pytest.raises(RepositoryInDeletionError):
-            lake.catalog.get_repository("lake")
-        lake.catalog.delete_repository("lake")
+            lake.catalog.repositories.get_repository("lake")
+        lake.catalog.repositories.delete_repository("lake")
         assert [outcome.fate for outcome in cleaner.run().deleted] == ["cleaned"]
         assert partitions(kv) == before

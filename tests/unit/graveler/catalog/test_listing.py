@@ -23,7 +23,7 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 
 
 def page(lake: Lake, **query: object) -> list[str]:
-    found = lake.catalog.list_entries(lake.repository, "main", **query)  # type: ignore[arg-type]
+    found = lake.catalog.reading.list_entries(lake.repository, "main", **query)  # type: ignore[arg-type]
     return [stats.path for stats in found.results]
 
 
@@ -58,7 +58,7 @@ def test_pages_put_together_are_the_whole(lake: Lake, delimiter: str, prefix: st
     whole = page(lake, delimiter=delimiter, prefix=prefix)
     pages, after = [], ""
     while True:
-        found = lake.catalog.list_entries(
+        found = lake.catalog.reading.list_entries(
             lake.repository, "main", delimiter=delimiter, prefix=prefix, after=after, amount=amount
         )
         assert len(found.results) <= amount
@@ -71,7 +71,7 @@ def test_pages_put_together_are_the_whole(lake: Lake, delimiter: str, prefix: st
 
 
 def test_common_prefixes_have_a_type_and_nothing_else(lake: Lake) -> None:
-    found = lake.catalog.list_entries(lake.repository, "main", delimiter="/").results
+    found = lake.catalog.reading.list_entries(lake.repository, "main", delimiter="/").results
     assert [(stats.path, stats.path_type) for stats in found[:2]] == [
         ("a", "object"),
         ("a/", "common_prefix"),
@@ -84,7 +84,7 @@ def test_a_deleted_folder_has_no_common_prefix() -> None:
     lake.upload("a/1")
     lake.upload("b/1")
     lake.commit()
-    lake.catalog.delete_object(lake.repository, "main", "a/1")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a/1")
     assert page(lake, delimiter="/") == ["b/"]
 
 

@@ -22,7 +22,7 @@ def put(lake: Lake, branch: str, *items: str) -> Commit:
         if is_put:
             lake.upload(path, content.encode(), branch=branch)
         else:
-            lake.catalog.delete_object(lake.repository, branch, path.removeprefix("-"))
+            lake.catalog.objects.delete_object(lake.repository, branch, path.removeprefix("-"))
     return lake.commit(",".join(items), branch)
 
 
@@ -35,21 +35,21 @@ def lake() -> Lake:
     """base: a b c. main changes a, adds m; side changes b, deletes c, adds s."""
     lake = make_lake()
     put(lake, "main", "a=0", "b=0", "c=0")
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     put(lake, "main", "a=main", "m=main")
     put(lake, "side", "b=side", "-c", "s=side")
     return lake
 
 
 def merge(lake: Lake, source: str = "side", destination: str = "main", **more: object) -> Commit:
-    return lake.catalog.merge(lake.repository, source, destination, committer="tester", **more)  # type: ignore[arg-type]
+    return lake.catalog.merges.merge(lake.repository, source, destination, committer="tester", **more)  # type: ignore[arg-type]
 
 
 MERGED = {"a": "main", "b": "side", "m": "main", "s": "side"}
 
 
 def test_a_merge_brings_what_the_source_changed(lake: Lake) -> None:
-    main, side = (lake.catalog.get_commit(lake.repository, ref) for ref in ("main", "side"))
+    main, side = (lake.catalog.commits.get_commit(lake.repository, ref) for ref in ("main", "side"))
     commit = merge(lake, metadata={"k": "v"})
     assert content(lake) == content(lake, "main@") == MERGED
     assert commit.parents == (main.id, side.id)
@@ -60,7 +60,7 @@ def test_a_merge_brings_what_the_source_changed(lake: Lake) -> None:
 
 
 def test_a_squashed_merge_has_one_parent(lake: Lake) -> None:
-    main = lake.catalog.get_commit(lake.repository, "main")
+    main = lake.catalog.commits.get_commit(lake.repository, "main")
     assert merge(lake, squash=True).parents == (main.id,)
     assert content(lake) == MERGED
 
@@ -83,17 +83,17 @@ def test_a_conflict_merges_nothing_and_leaves_one_sealed_token(lake: Lake) -> No
         with pytest.raises(MergeConflictError) as caught:
             merge(lake)
         assert (caught.value.status, str(caught.value)) == (409, "conflict found")
-        assert len(lake.catalog.get_branch(lake.repository, "main").sealed_tokens) == tries
+        assert len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens) == tries
     assert content(lake) == before
 
 
 def test_a_dirty_destination_is_refused_and_left_as_it_was(lake: Lake) -> None:
     lake.upload("staged")
-    branch = lake.catalog.get_branch(lake.repository, "main")
+    branch = lake.catalog.branches.get_branch(lake.repository, "main")
     with pytest.raises(DirtyBranchError) as caught:
         merge(lake)
     assert caught.value.status == 400
-    assert lake.catalog.get_branch(lake.repository, "main") == branch
+    assert lake.catalog.branches.get_branch(lake.repository, "main") == branch
 
 
 def test_a_dirty_source_brings_only_what_it_committed(lake: Lake) -> None:
@@ -113,9 +113,9 @@ def test_merging_again_changes_nothing(lake: Lake) -> None:
 
 
 def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
-    side = lake.catalog.get_commit(lake.repository, "side")
+    side = lake.catalog.commits.get_commit(lake.repository, "side")
     merge(lake)
-    assert lake.catalog.find_merge_base(lake.repository, "side", "main").base_commit_id == side.id
+    assert lake.catalog.merges.find_merge_base(lake.repository, "side", "main").base_commit_id == side.id
     put(lake, "main", "-s")
     put(lake, "side", "s2=side")
     merge(lake)
@@ -124,43 +124,43 @@ def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
 
 def test_a_merge_drops_the_tokens_it_sealed(lake: Lake) -> None:
     merge(lake)
-    assert lake.catalog.get_branch(lake.repository, "main").sealed_tokens == ()
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
     assert lake.rows("cleanup-tokens") == []
 
 
 def test_a_revert_undoes_one_commit(lake: Lake) -> None:
-    commit = lake.catalog.get_commit(lake.repository, "main")
+    commit = lake.catalog.commits.get_commit(lake.repository, "main")
     put(lake, "main", "later=1")
-    reverted = lake.catalog.revert(lake.repository, "main", "main~1", committer="tester")
+    reverted = lake.catalog.merges.revert(lake.repository, "main", "main~1", committer="tester")
     assert content(lake) == {"a": "0", "b": "0", "c": "0", "later": "1"}
     assert reverted.message == f"Revert {commit.id}"
     assert (reverted.metadata, len(reverted.parents)) == ({}, 1)
     with pytest.raises(NoChangesError):
-        lake.catalog.revert(lake.repository, "main", commit.id, committer="tester")
+        lake.catalog.merges.revert(lake.repository, "main", commit.id, committer="tester")
 
 
 def test_a_revert_that_meets_later_changes_is_a_conflict(lake: Lake) -> None:
     put(lake, "main", "a=later")
     with pytest.raises(MergeConflictError):
-        lake.catalog.revert(lake.repository, "main", "main~1", committer="tester")
+        lake.catalog.merges.revert(lake.repository, "main", "main~1", committer="tester")
     assert content(lake)["a"] == "later"
 
 
 def test_a_merge_is_reverted_towards_a_named_parent(lake: Lake) -> None:
     merge(lake)
     with pytest.raises(RevertParentError) as caught:
-        lake.catalog.revert(lake.repository, "main", "main", committer="tester")
+        lake.catalog.merges.revert(lake.repository, "main", "main", committer="tester")
     assert caught.value.status == 409
     with pytest.raises(ParentNumberError):
-        lake.catalog.revert(lake.repository, "main", "main", committer="tester", parent_number=3)
-    lake.catalog.revert(lake.repository, "main", "main", committer="tester", parent_number=1)
+        lake.catalog.merges.revert(lake.repository, "main", "main", committer="tester", parent_number=3)
+    lake.catalog.merges.revert(lake.repository, "main", "main", committer="tester", parent_number=1)
     assert content(lake) == {"a": "main", "b": "0", "c": "0", "m": "main"}
 
 
 def test_a_cherry_pick_brings_one_commit_and_says_from_where(lake: Lake) -> None:
     put(lake, "side", "s2=side")
-    picked = lake.catalog.get_commit(lake.repository, "side~1")
-    commit = lake.catalog.cherry_pick(lake.repository, "main", "side~1", committer="other")
+    picked = lake.catalog.commits.get_commit(lake.repository, "side~1")
+    commit = lake.catalog.merges.cherry_pick(lake.repository, "main", "side~1", committer="other")
     assert content(lake) == MERGED
     assert (commit.message, commit.committer) == (picked.message, "other")
     assert commit.metadata == {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
@@ -169,33 +169,33 @@ def test_a_cherry_pick_brings_one_commit_and_says_from_where(lake: Lake) -> None
 
 def test_a_cherry_pick_leaves_the_source_commit_as_it_is(lake: Lake) -> None:
     """A real server changes its cached record, and then cannot find the commit by its full id."""
-    before = lake.catalog.get_commit(lake.repository, "side")
-    lake.catalog.cherry_pick(lake.repository, "main", "side", committer="other")
-    assert lake.catalog.get_commit(lake.repository, before.id) == before
-    assert lake.catalog.create_branch(lake.repository, "from-picked", before.id) == before.id
+    before = lake.catalog.commits.get_commit(lake.repository, "side")
+    lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="other")
+    assert lake.catalog.commits.get_commit(lake.repository, before.id) == before
+    assert lake.catalog.branches.create_branch(lake.repository, "from-picked", before.id) == before.id
 
 
 def test_a_merge_is_cherry_picked_with_a_parent_number_only(lake: Lake) -> None:
     merge(lake)
-    lake.catalog.create_branch(lake.repository, "target", "main~2")
+    lake.catalog.branches.create_branch(lake.repository, "target", "main~2")
     with pytest.raises(ParentNumberError) as caught:
-        lake.catalog.cherry_pick(lake.repository, "target", "main", committer="t")
+        lake.catalog.merges.cherry_pick(lake.repository, "target", "main", committer="t")
     assert caught.value.status == 400
-    lake.catalog.cherry_pick(lake.repository, "target", "main", committer="t", parent_number=1)
+    lake.catalog.merges.cherry_pick(lake.repository, "target", "main", committer="t", parent_number=1)
     assert content(lake, "target") == {"a": "0", "b": "side", "s": "side"}
 
 
 def test_overrides_replace_words_and_metadata(lake: Lake) -> None:
     words = CommitOverrides(message="mine", metadata={"k": "v"})
     for commit in (
-        lake.catalog.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words),
-        lake.catalog.revert(lake.repository, "main", "main", committer="t", overrides=words),
+        lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words),
+        lake.catalog.merges.revert(lake.repository, "main", "main", committer="t", overrides=words),
     ):
         assert (commit.message, commit.metadata) == ("mine", {"k": "v"})
 
 
 def diffs(lake: Lake, **query: object) -> list[tuple[str, str]]:
-    page = lake.catalog.diff_refs(lake.repository, "main", "side", **query)  # type: ignore[arg-type]
+    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", **query)  # type: ignore[arg-type]
     return [(diff.path, diff.type) for diff in page.results]
 
 
@@ -224,7 +224,7 @@ def test_differences_come_in_pages_and_fold(lake: Lake) -> None:
         ("e", "added"),
         ("s", "added"),
     ]
-    page = lake.catalog.diff_refs(lake.repository, "main", "side", amount=2)
+    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", amount=2)
     assert ([diff.path for diff in page.results], page.next_offset) == (["b", "c"], "c")
     assert diffs(lake, after="c", amount=2) == [("d/1", "added"), ("d/2", "added")]
     assert diffs(lake, prefix="d/", after="d/1") == [("d/2", "added")]
@@ -235,14 +235,14 @@ def test_a_branchs_own_differences_have_types_and_sizes() -> None:
     put(lake, "main", "a=0", "b=0", "c=0")
     lake.upload("a", b"longer")
     lake.upload("b", b"0")  # the same again
-    lake.catalog.delete_object(lake.repository, "main", "c")
-    lake.catalog.delete_object(lake.repository, "main", "d")
+    lake.catalog.objects.delete_object(lake.repository, "main", "c")
+    lake.catalog.objects.delete_object(lake.repository, "main", "d")
     lake.upload("e/1", b"12")
-    found = lake.catalog.diff_branch(lake.repository, "main").results
+    found = lake.catalog.branches.diff_branch(lake.repository, "main").results
     assert [(diff.path, diff.type, diff.size_bytes) for diff in found] == [
         ("a", "changed", 6),
         ("c", "removed", 0),
         ("e/1", "added", 2),
     ]
-    folded = lake.catalog.diff_branch(lake.repository, "main", delimiter="/", after="c").results
+    folded = lake.catalog.branches.diff_branch(lake.repository, "main", delimiter="/", after="c").results
     assert [(diff.path, diff.type) for diff in folded] == [("e/", "prefix_changed")]

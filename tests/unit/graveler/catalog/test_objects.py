@@ -25,7 +25,7 @@ def lake() -> Lake:
 
 
 def stage(lake: Lake, path: str, address: str) -> ObjectStats:
-    return lake.catalog.stage_object(
+    return lake.catalog.objects.stage_object(
         lake.repository, "main", path, physical_address=address, checksum="abc", size_bytes=7
     )
 
@@ -34,7 +34,7 @@ def test_an_upload_is_read_back_from_its_address(lake: Lake) -> None:
     stats = lake.upload("a/b", b"content", content_type="text/plain", metadata={"k": "v"})
     assert lake.objects.get(lake.address(stats)) == b"content"
     assert lake.address(stats).startswith("data/")
-    assert stats == lake.catalog.stat(lake.repository, "main", "a/b")
+    assert stats == lake.catalog.reading.stat(lake.repository, "main", "a/b")
     assert stats.checksum == hashlib.md5(b"content", usedforsecurity=False).hexdigest()
     assert (stats.size_bytes, stats.content_type) == (7, "text/plain")
     assert (stats.metadata, stats.mtime) == ({"k": "v"}, START)
@@ -43,7 +43,7 @@ def test_an_upload_is_read_back_from_its_address(lake: Lake) -> None:
 
 @pytest.mark.parametrize("content", [io.BytesIO(b"x" * 3_000_000), [b"x" * 1_000_000] * 3])
 def test_big_uploads_are_streamed(lake: Lake, content: object) -> None:
-    stats = lake.catalog.upload_object(lake.repository, "main", "big", content)  # type: ignore[arg-type]
+    stats = lake.catalog.objects.upload_object(lake.repository, "main", "big", content)  # type: ignore[arg-type]
     assert stats.size_bytes == 3_000_000
     assert stats.checksum == hashlib.md5(b"x" * 3_000_000, usedforsecurity=False).hexdigest()
     assert len(lake.read("big")) == 3_000_000
@@ -51,7 +51,7 @@ def test_big_uploads_are_streamed(lake: Lake, content: object) -> None:
 
 def test_parts_of_an_object_are_read(lake: Lake) -> None:
     lake.upload("a", b"0123456789")
-    content = lake.catalog.get_object(lake.repository, "main", "a")
+    content = lake.catalog.reading.get_object(lake.repository, "main", "a")
     assert content.read(2, 3) == b"234"
     assert content.read(7, None) == b"789"
     with content.stream(4, None) as stream:
@@ -61,7 +61,7 @@ def test_parts_of_an_object_are_read(lake: Lake) -> None:
 def test_an_object_whose_bytes_are_gone_answers_410(lake: Lake) -> None:
     stats = lake.upload("a")
     del memory_store(lake.namespace.split("/")[2]).objects[f"lake/{lake.address(stats)}"]
-    content = lake.catalog.get_object(lake.repository, "main", "a")
+    content = lake.catalog.reading.get_object(lake.repository, "main", "a")
     for read in (content.read, content.stream):
         with pytest.raises(DataNotFoundError) as caught:
             read(0, None)
@@ -113,7 +113,7 @@ def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
     lake.commit()
     lake.upload("changed", b"new")
     lake.upload("added", b"new")
-    lake.catalog.delete_object(lake.repository, "main", "deleted")
+    lake.catalog.objects.delete_object(lake.repository, "main", "deleted")
     assert {path: lake.read(path) for path in lake.paths()} == {
         "added": b"new",
         "changed": b"new",
@@ -127,21 +127,21 @@ def test_what_is_staged_lies_over_what_is_committed(lake: Lake) -> None:
     assert lake.paths("main$") == ["added", "changed"]
     for ref, path in (("main", "deleted"), ("main@", "added"), ("main$", "kept"), ("main$", "deleted")):
         with pytest.raises(PathNotFoundError):
-            lake.catalog.stat(lake.repository, ref, path)
+            lake.catalog.reading.stat(lake.repository, ref, path)
 
 
 def test_deleting_removes_no_bytes(lake: Lake) -> None:
     lake.upload("a")
-    lake.catalog.delete_object(lake.repository, "main", "a")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a")
     assert lake.paths() == []
     assert len(lake.keys()) == 1
 
 
 def test_deleting_what_is_not_there_is_no_error_and_stages_nothing(lake: Lake) -> None:
-    lake.catalog.delete_object(lake.repository, "main", "nothing")
+    lake.catalog.objects.delete_object(lake.repository, "main", "nothing")
     assert lake.rows(lake.tokens()[0]) == []
     with pytest.raises(BranchNotFoundError):
-        lake.catalog.delete_object(lake.repository, "nothing", "a")
+        lake.catalog.objects.delete_object(lake.repository, "nothing", "a")
 
 
 def test_no_tombstone_is_left_where_none_is_needed(lake: Lake) -> None:
@@ -150,7 +150,7 @@ def test_no_tombstone_is_left_where_none_is_needed(lake: Lake) -> None:
     lake.upload("staged")
     lake.upload("committed", b"new")
     for path in ("staged", "committed"):
-        lake.catalog.delete_object(lake.repository, "main", path, no_tombstone=True)
+        lake.catalog.objects.delete_object(lake.repository, "main", path, no_tombstone=True)
     assert lake.paths() == []
     assert lake.rows(lake.tokens()[0]) == [b"committed"]  # needs its tombstone
 
@@ -158,17 +158,17 @@ def test_no_tombstone_is_left_where_none_is_needed(lake: Lake) -> None:
 def test_deleting_many_says_which_failed(lake: Lake) -> None:
     for path in ("a", "b", "c"):
         lake.upload(path)
-    failed = lake.catalog.delete_objects(lake.repository, "main", ["a", "", "nothing", "c"])
+    failed = lake.catalog.objects.delete_objects(lake.repository, "main", ["a", "", "nothing", "c"])
     assert [(error.path, error.status_code) for error in failed] == [("", 400)]
     assert lake.paths() == ["b"]
     with pytest.raises(InvalidValueError):
-        lake.catalog.delete_objects(lake.repository, "main", ["x"] * 1001)
+        lake.catalog.objects.delete_objects(lake.repository, "main", ["x"] * 1001)
 
 
 def test_a_copy_has_bytes_of_its_own(lake: Lake) -> None:
     source = lake.upload("a", b"content", metadata={"k": "v"}, content_type="text/plain")
     lake.clock.advance(hours=1)
-    copy = lake.catalog.copy_object(lake.repository, "main", "b", "a")
+    copy = lake.catalog.objects.copy_object(lake.repository, "main", "b", "a")
     assert copy.physical_address != source.physical_address
     assert (copy.checksum, copy.metadata, copy.content_type) == (source.checksum, {"k": "v"}, "text/plain")
     assert copy.mtime == lake.clock.now
@@ -180,25 +180,27 @@ def test_a_copy_may_come_from_any_ref(lake: Lake) -> None:
     lake.upload("a", b"1")
     first = lake.commit()
     lake.upload("a", b"2")
-    lake.catalog.copy_object(lake.repository, "main", "old", "a", source_ref=first.id)
+    lake.catalog.objects.copy_object(lake.repository, "main", "old", "a", source_ref=first.id)
     assert lake.read("old") == b"1"
     with pytest.raises(PathNotFoundError):
-        lake.catalog.copy_object(lake.repository, "main", "x", "nothing")
+        lake.catalog.objects.copy_object(lake.repository, "main", "x", "nothing")
     with pytest.raises(UnsupportedError):
-        lake.catalog.copy_object(lake.repository, "main", "x", "a", shallow=True)
+        lake.catalog.objects.copy_object(lake.repository, "main", "x", "a", shallow=True)
 
 
 def test_new_metadata_stay_at_the_old_address(lake: Lake) -> None:
     stats = lake.upload("a", b"content", metadata={"old": "1"})
     lake.commit()
     lake.clock.advance(days=2)
-    lake.catalog.update_user_metadata(lake.repository, "main", "a", {"new": "2"})
-    found = lake.catalog.stat(lake.repository, "main", "a")
+    lake.catalog.objects.update_user_metadata(lake.repository, "main", "a", {"new": "2"})
+    found = lake.catalog.reading.stat(lake.repository, "main", "a")
     assert found.metadata == {"new": "2"}
     assert (found.physical_address, found.mtime) == (stats.physical_address, stats.mtime)
-    assert [diff.type for diff in lake.catalog.diff_branch(lake.repository, "main").results] == ["changed"]
+    assert [diff.type for diff in lake.catalog.branches.diff_branch(lake.repository, "main").results] == [
+        "changed"
+    ]
     with pytest.raises(PathNotFoundError):
-        lake.catalog.update_user_metadata(lake.repository, "main", "nothing", {})
+        lake.catalog.objects.update_user_metadata(lake.repository, "main", "nothing", {})
 
 
 def test_trap_12_addresses_below_data_are_kept_relative_and_others_full(lake: Lake) -> None:
@@ -221,7 +223,7 @@ def test_objects_outside_the_namespace_are_read_and_copied(lake: Lake) -> None:
     uri = lake.namespace.removesuffix("/lake") + "/outside/object"
     stage(lake, "foreign", uri)
     assert lake.read("foreign") == b"foreign"
-    copy = lake.catalog.copy_object(lake.repository, "main", "own", "foreign")
+    copy = lake.catalog.objects.copy_object(lake.repository, "main", "own", "foreign")
     assert lake.objects.get(lake.address(copy)) == b"foreign"
 
 
@@ -233,13 +235,13 @@ def test_the_design_profile_stages_nothing_inside_the_namespace() -> None:
 
 
 def link(lake: Lake, path: str, address: str) -> ObjectStats:
-    return lake.catalog.link_physical_address(
+    return lake.catalog.addresses.link_physical_address(
         lake.repository, "main", path, physical_address=address, checksum="abc", size_bytes=7
     )
 
 
 def test_a_handed_out_address_is_written_to_and_linked(lake: Lake) -> None:
-    address = lake.catalog.get_physical_address(lake.repository, "main", "a")
+    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", "a")
     key = address.removeprefix(lake.namespace + "/")
     assert "," in key
     lake.objects.put(key, b"content")
@@ -250,7 +252,7 @@ def test_a_handed_out_address_is_written_to_and_linked(lake: Lake) -> None:
 
 
 def test_linking_elsewhere_or_too_late_is_refused(lake: Lake) -> None:
-    address = lake.catalog.get_physical_address(lake.repository, "main", "a")
+    address = lake.catalog.addresses.get_physical_address(lake.repository, "main", "a")
     with pytest.raises(LinkAddressError, match="signature"):
         link(lake, "b", address)
     with pytest.raises(LinkAddressError, match="not signed"):
@@ -267,7 +269,7 @@ def test_an_address_outside_data_is_linked_unverified(lake: Lake) -> None:
 
 
 def test_the_branch_is_not_looked_at_when_an_address_is_handed_out(lake: Lake) -> None:
-    assert lake.catalog.get_physical_address(lake.repository, "nothing", "a")
+    assert lake.catalog.addresses.get_physical_address(lake.repository, "nothing", "a")
 
 
 def test_slices_change_every_hour(lake: Lake) -> None:
@@ -280,7 +282,7 @@ def test_slices_change_every_hour(lake: Lake) -> None:
 
 def test_an_mtime_may_be_the_callers(lake: Lake) -> None:
     old = START - timedelta(days=1000)
-    lake.catalog.stage_object(
+    lake.catalog.objects.stage_object(
         lake.repository,
         "main",
         "a",
@@ -289,4 +291,4 @@ def test_an_mtime_may_be_the_callers(lake: Lake) -> None:
         size_bytes=0,
         mtime=old,
     )
-    assert lake.catalog.stat(lake.repository, "main", "a").mtime == old
+    assert lake.catalog.reading.stat(lake.repository, "main", "a").mtime == old

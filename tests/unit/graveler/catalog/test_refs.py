@@ -27,34 +27,34 @@ def lake() -> Lake:
 
 
 def names(lake: Lake, **query: object) -> list[str]:
-    return [branch.name for branch in lake.catalog.list_branches(lake.repository, **query).results]  # type: ignore[arg-type]
+    return [branch.name for branch in lake.catalog.branches.list_branches(lake.repository, **query).results]  # type: ignore[arg-type]
 
 
 def test_a_branch_takes_over_the_commit_and_nothing_staged(lake: Lake) -> None:
     lake.upload("committed")
     commit = lake.commit()
     lake.upload("staged")
-    assert lake.catalog.create_branch(lake.repository, "side", "main") == commit.id
+    assert lake.catalog.branches.create_branch(lake.repository, "side", "main") == commit.id
     assert lake.paths("side") == ["committed"]
     lake.upload("here", branch="side")
     assert lake.paths() == ["committed", "staged"]
 
 
 def test_branch_tag_and_commit_names_do_not_overlap(lake: Lake) -> None:
-    head = lake.catalog.get_commit(lake.repository, "main").id
-    lake.catalog.create_tag(lake.repository, "v1", "main")
+    head = lake.catalog.commits.get_commit(lake.repository, "main").id
+    lake.catalog.tags.create_tag(lake.repository, "v1", "main")
     for name in ("main", "v1", head):
         with pytest.raises(BranchExistsError) as branch_error:
-            lake.catalog.create_branch(lake.repository, name, "main")
+            lake.catalog.branches.create_branch(lake.repository, name, "main")
         assert branch_error.value.status == 409
         with pytest.raises(TagExistsError):
-            lake.catalog.create_tag(lake.repository, name, "main")
+            lake.catalog.tags.create_tag(lake.repository, name, "main")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", "-a", "a b", "ä"])
 def test_malformed_branch_names_are_refused(lake: Lake, name: str) -> None:
     with pytest.raises(InvalidValueError):
-        lake.catalog.create_branch(lake.repository, name, "main")
+        lake.catalog.branches.create_branch(lake.repository, name, "main")
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,25 @@ def test_malformed_branch_names_are_refused(lake: Lake, name: str) -> None:
 )
 def test_malformed_tag_names_are_refused(lake: Lake, name: str) -> None:
     with pytest.raises(InvalidValueError):
-        lake.catalog.create_tag(lake.repository, name, "main")
+        lake.catalog.tags.create_tag(lake.repository, name, "main")
 
 
 def test_trap_22_hidden_branches_are_left_out_of_the_default_listing_only(lake: Lake) -> None:
-    lake.catalog.create_branch(lake.repository, "secret", "main", hidden=True)
+    lake.catalog.branches.create_branch(lake.repository, "secret", "main", hidden=True)
     lake.upload("a", branch="secret")
     assert names(lake) == ["main"]
     assert names(lake, show_hidden=True) == ["main", "secret"]
-    assert lake.catalog.get_branch(lake.repository, "secret").hidden
+    assert lake.catalog.branches.get_branch(lake.repository, "secret").hidden
     lake.commit(branch="secret")
-    assert lake.catalog.get_branch(lake.repository, "secret").hidden  # a commit does not lose the mark
+    assert lake.catalog.branches.get_branch(
+        lake.repository, "secret"
+    ).hidden  # a commit does not lose the mark
 
 
 def test_hidden_branches_do_not_shorten_pages(lake: Lake) -> None:
     for number in range(6):
-        lake.catalog.create_branch(lake.repository, f"a{number}", "main", hidden=number % 2 == 0)
-    page = lake.catalog.list_branches(lake.repository, amount=3)
+        lake.catalog.branches.create_branch(lake.repository, f"a{number}", "main", hidden=number % 2 == 0)
+    page = lake.catalog.branches.list_branches(lake.repository, amount=3)
     assert ([branch.name for branch in page.results], page.has_more) == (["a1", "a3", "a5"], True)
     assert names(lake, after="a5") == ["main"]
     assert names(lake, prefix="a", after="a1") == ["a3", "a5"]
@@ -86,41 +88,41 @@ def test_hidden_branches_do_not_shorten_pages(lake: Lake) -> None:
 
 def test_the_default_branch_stays(lake: Lake) -> None:
     with pytest.raises(DefaultBranchError) as caught:
-        lake.catalog.delete_branch(lake.repository, "main")
+        lake.catalog.branches.delete_branch(lake.repository, "main")
     assert (caught.value.status, str(caught.value)) == (403, "cannot delete repository default branch")
 
 
 def test_deleting_a_branch_drops_its_staging_and_leaves_its_commits(lake: Lake) -> None:
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     lake.upload("a", branch="side")
     commit = lake.commit(branch="side")
     lake.upload("b", branch="side")
     (token,) = lake.tokens("side")
-    lake.catalog.delete_branch(lake.repository, "side")
+    lake.catalog.branches.delete_branch(lake.repository, "side")
     assert lake.rows(token) == []
     assert lake.paths(commit.id) == ["a"]  # dangling now
     with pytest.raises(BranchNotFoundError):
-        lake.catalog.delete_branch(lake.repository, "side")
+        lake.catalog.branches.delete_branch(lake.repository, "side")
 
 
 def test_tags_name_commits(lake: Lake) -> None:
     for name in ("v2", "v1", "x-é"):
-        lake.catalog.create_tag(lake.repository, name, "main")
-    assert [tag.name for tag in lake.catalog.list_tags(lake.repository).results] == ["v1", "v2", "x-é"]
-    page = lake.catalog.list_tags(lake.repository, prefix="v", after="v1")
+        lake.catalog.tags.create_tag(lake.repository, name, "main")
+    assert [tag.name for tag in lake.catalog.tags.list_tags(lake.repository).results] == ["v1", "v2", "x-é"]
+    page = lake.catalog.tags.list_tags(lake.repository, prefix="v", after="v1")
     assert [tag.name for tag in page.results] == ["v2"]
-    lake.catalog.delete_tag(lake.repository, "v1")
+    lake.catalog.tags.delete_tag(lake.repository, "v1")
     with pytest.raises(TagNotFoundError):
-        lake.catalog.get_tag(lake.repository, "v1")
+        lake.catalog.tags.get_tag(lake.repository, "v1")
     with pytest.raises(TagNotFoundError):
-        lake.catalog.delete_tag(lake.repository, "v1")
+        lake.catalog.tags.delete_tag(lake.repository, "v1")
 
 
 def test_a_commit_carries_what_the_caller_says(lake: Lake) -> None:
     lake.upload("a")
     date = START - timedelta(days=400)
     commit = lake.commit("why", metadata={"b": "2", "a": "1"}, date=date)
-    found = lake.catalog.get_commit(lake.repository, commit.id)
+    found = lake.catalog.commits.get_commit(lake.repository, commit.id)
     assert (found.message, found.committer, found.metadata) == ("why", "tester", {"a": "1", "b": "2"})
     assert (found.creation_date, found.generation, found.version) == (date, 2, 1)
     assert len(found.parents) == 1
@@ -139,10 +141,10 @@ def test_a_commit_without_changes_is_refused_unless_it_is_allowed(lake: Lake) ->
 def test_deleting_the_last_object_gives_the_empty_metarange(lake: Lake) -> None:
     lake.upload("a")
     lake.commit()
-    lake.catalog.delete_object(lake.repository, "main", "a")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a")
     commit = lake.commit()
     assert commit.metarange_id == "00fb7eff1a97c500eb3ca8d2ef5464131d6b6a5f9512e41eba97843522213b66"
-    assert lake.catalog.read_metadata_object(lake.repository, commit.metarange_id)
+    assert lake.catalog.commits.read_metadata_object(lake.repository, commit.metarange_id)
 
 
 def test_ranges_that_do_not_change_are_named_again() -> None:
@@ -169,7 +171,7 @@ def test_a_metarange_can_be_committed_as_it_is(lake: Lake) -> None:
 
 
 def test_a_commit_record_must_hash_to_its_id(lake: Lake) -> None:
-    head = lake.catalog.get_commit(lake.repository, "main")
+    head = lake.catalog.commits.get_commit(lake.repository, "main")
     made = new_commit(
         committer="c",
         message="m",
@@ -179,15 +181,15 @@ def test_a_commit_record_must_hash_to_its_id(lake: Lake) -> None:
         parents=(head,),
     )
     with pytest.raises(InvalidValueError):
-        lake.catalog.create_commit_record(lake.repository, replace(made, message="other"))
-    lake.catalog.create_commit_record(lake.repository, replace(made, version=0))
-    assert lake.catalog.get_commit(lake.repository, made.id).version == 0
+        lake.catalog.commits.create_commit_record(lake.repository, replace(made, message="other"))
+    lake.catalog.commits.create_commit_record(lake.repository, replace(made, version=0))
+    assert lake.catalog.commits.get_commit(lake.repository, made.id).version == 0
     with pytest.raises(NotUniqueError):
-        lake.catalog.create_commit_record(lake.repository, made)
+        lake.catalog.commits.create_commit_record(lake.repository, made)
 
 
 def log(lake: Lake, ref: str = "main", **query: object) -> list[str]:
-    return [commit.message for commit in lake.catalog.log(lake.repository, ref, **query).results]  # type: ignore[arg-type]
+    return [commit.message for commit in lake.catalog.commits.log(lake.repository, ref, **query).results]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -202,13 +204,13 @@ def history() -> Lake:
 
     step("1", "a/x")
     step("2", "a/y")
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     step("s", "b/z", "side")
     step("3", "a/x", content=b"changed")
     lake.clock.advance(hours=1)
-    lake.catalog.merge(lake.repository, "side", "main", committer="t", message="merge")
+    lake.catalog.merges.merge(lake.repository, "side", "main", committer="t", message="merge")
     lake.clock.advance(hours=1)
-    lake.catalog.delete_object(lake.repository, "main", "a/y")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a/y")
     lake.commit("4")
     return lake
 
@@ -220,11 +222,11 @@ def test_the_log_goes_along_the_graph_youngest_first(history: Lake) -> None:
 
 
 def test_the_log_comes_in_pages(history: Lake) -> None:
-    page = history.catalog.log(history.repository, "main", amount=3)
+    page = history.catalog.commits.log(history.repository, "main", amount=3)
     assert [commit.message for commit in page.results] == ["4", "merge", "3"]
     assert page.has_more
     assert log(history, after=page.next_offset, amount=2) == ["s", "2"]
-    limited = history.catalog.log(history.repository, "main", amount=3, limit=True)
+    limited = history.catalog.commits.log(history.repository, "main", amount=3, limit=True)
     assert (len(limited.results), limited.has_more, limited.next_offset) == (3, False, "")
 
 

@@ -21,13 +21,13 @@ from tests.support.lakes import Lake, make_lake
 
 
 def create(lake: Lake, **more: bool) -> Repository:
-    return lake.catalog.create_repository(lake.repository, lake.namespace, **more)
+    return lake.catalog.repositories.create_repository(lake.repository, lake.namespace, **more)
 
 
 def test_a_new_repository_has_a_branch_on_a_commit_without_content() -> None:
     lake = make_lake()
-    branch = lake.catalog.get_branch(lake.repository, "main")
-    commit = lake.catalog.get_commit(lake.repository, "main")
+    branch = lake.catalog.branches.get_branch(lake.repository, "main")
+    commit = lake.catalog.commits.get_commit(lake.repository, "main")
     assert (commit.message, commit.committer, commit.metarange_id) == ("Repository created", "", "")
     assert (commit.parents, commit.generation, branch.commit_id) == ((), 1, commit.id)
     assert lake.paths() == lake.paths("main@") == []
@@ -43,27 +43,27 @@ def test_a_name_is_taken_once() -> None:
 def test_a_namespace_is_taken_once_even_after_its_repository() -> None:
     lake = make_lake()
     with pytest.raises(NamespaceInUseError):
-        lake.catalog.create_repository("other", lake.namespace)
-    lake.catalog.delete_repository(lake.repository)
+        lake.catalog.repositories.create_repository("other", lake.namespace)
+    lake.catalog.repositories.delete_repository(lake.repository)
     with pytest.raises(NamespaceInUseError):
         create(lake)
 
 
 def test_trap_16_bare_and_read_only_repositories_may_share_a_namespace() -> None:
     lake = make_lake()
-    lake.catalog.create_repository("bare-one", lake.namespace, bare=True)
-    lake.catalog.create_repository("reader", lake.namespace, read_only=True)
-    assert lake.rows(lake.catalog.get_repository("bare-one").partition.decode()) == []
-    assert lake.catalog.get_branch("reader", "main")
+    lake.catalog.repositories.create_repository("bare-one", lake.namespace, bare=True)
+    lake.catalog.repositories.create_repository("reader", lake.namespace, read_only=True)
+    assert lake.rows(lake.catalog.repositories.get_repository("bare-one").partition.decode()) == []
+    assert lake.catalog.branches.get_branch("reader", "main")
     with pytest.raises(BranchNotFoundError):
-        lake.catalog.get_branch("bare-one", "main")
+        lake.catalog.branches.get_branch("bare-one", "main")
 
 
 @pytest.mark.parametrize("name", ["", "ab", "Ab1", "-ab", "a_b", "a" * 64, "a/b"])
 def test_malformed_names_are_refused(name: str) -> None:
     lake = make_lake(create=False)
     with pytest.raises(InvalidValueError):
-        lake.catalog.create_repository(name, lake.namespace)
+        lake.catalog.repositories.create_repository(name, lake.namespace)
     assert lake.keys("") == []
 
 
@@ -71,37 +71,37 @@ def test_deleting_removes_records_and_leaves_objects_and_staging() -> None:
     lake = make_lake()
     lake.upload("a")
     lake.commit()
-    lake.catalog.create_tag(lake.repository, "v1", "main")
+    lake.catalog.tags.create_tag(lake.repository, "v1", "main")
     lake.upload("b")
     (token,) = lake.tokens()
-    partition = lake.catalog.get_repository(lake.repository).partition.decode()
+    partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
     objects = lake.keys("")
-    lake.catalog.delete_repository(lake.repository)
+    lake.catalog.repositories.delete_repository(lake.repository)
     assert lake.rows(partition) == []
     assert lake.rows(token) == [b"b"]
     assert lake.keys("") == objects
     with pytest.raises(RepositoryNotFoundError):
-        lake.catalog.get_repository(lake.repository)
+        lake.catalog.repositories.get_repository(lake.repository)
     with pytest.raises(RepositoryNotFoundError):
-        lake.catalog.delete_repository(lake.repository)
+        lake.catalog.repositories.delete_repository(lake.repository)
 
 
 def test_a_new_life_of_a_name_knows_nothing_of_the_old() -> None:
     lake = make_lake()
     lake.upload("a")
     lake.commit()
-    lake.catalog.delete_repository(lake.repository)
-    lake.catalog.create_repository(lake.repository, lake.namespace + "-2")
+    lake.catalog.repositories.delete_repository(lake.repository)
+    lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-2")
     assert lake.paths() == []
-    assert len(lake.catalog.log(lake.repository, "main").results) == 1
+    assert len(lake.catalog.commits.log(lake.repository, "main").results) == 1
 
 
 def refuses_everything(lake: Lake) -> bool:
     for call in (
-        lambda: lake.catalog.get_repository(lake.repository),
-        lambda: lake.catalog.get_branch(lake.repository, "main"),
-        lambda: lake.catalog.create_repository(lake.repository, lake.namespace + "-2"),
-        lambda: lake.catalog.create_repository(lake.repository, lake.namespace, bare=True),
+        lambda: lake.catalog.repositories.get_repository(lake.repository),
+        lambda: lake.catalog.branches.get_branch(lake.repository, "main"),
+        lambda: lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-2"),
+        lambda: lake.catalog.repositories.create_repository(lake.repository, lake.namespace, bare=True),
     ):
         with pytest.raises(RepositoryInDeletionError):
             call()
@@ -115,17 +115,17 @@ def test_a_deletion_that_died_blocks_the_name_until_it_is_repeated() -> None:
         lake.commit()
         server = lake.another_server(crash_after_writes(lake.kv, writes))
         try:
-            server.delete_repository(lake.repository)
+            server.repositories.delete_repository(lake.repository)
         except CrashError:
             pass
         else:
             break
         if writes:
             assert refuses_everything(lake)
-            names = [found.name for found in lake.catalog.list_repositories().results]
+            names = [found.name for found in lake.catalog.repositories.list_repositories().results]
             assert names == [lake.repository]  # listed all the same
-        lake.catalog.delete_repository(lake.repository)
-        lake.catalog.create_repository(lake.repository, lake.namespace + "-3")
+        lake.catalog.repositories.delete_repository(lake.repository)
+        lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-3")
     assert writes >= 5
 
 
@@ -134,12 +134,12 @@ def test_a_create_that_died_leaves_no_repository() -> None:
         lake = make_lake(create=False)
         server = lake.another_server(crash_after_writes(lake.kv, writes))
         with pytest.raises(CrashError):
-            server.create_repository(lake.repository, lake.namespace)
+            server.repositories.create_repository(lake.repository, lake.namespace)
         with pytest.raises(RepositoryNotFoundError):
-            lake.catalog.get_repository(lake.repository)
+            lake.catalog.repositories.get_repository(lake.repository)
         with pytest.raises(NamespaceInUseError):  # the claim stays, as on a real server
             create(lake)
-        lake.catalog.create_repository(lake.repository, lake.namespace + "-2")
+        lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-2")
 
 
 def test_of_two_creates_at_once_one_wins_and_the_other_leaves_a_partition_nobody_names() -> None:
@@ -147,20 +147,23 @@ def test_of_two_creates_at_once_one_wins_and_the_other_leaves_a_partition_nobody
 
     def race(operation: Operation) -> None:
         if operation.name == "set_if" and operation.key.startswith(b"repos/"):
-            lake.catalog.create_repository(lake.repository, lake.namespace + "-winner")
+            lake.catalog.repositories.create_repository(lake.repository, lake.namespace + "-winner")
 
     loser = lake.another_server(WatchedStore(lake.kv, race))
     with pytest.raises(NotUniqueError):
-        loser.create_repository(lake.repository, lake.namespace)
-    assert lake.catalog.get_repository(lake.repository).storage_namespace == lake.namespace + "-winner"
+        loser.repositories.create_repository(lake.repository, lake.namespace)
+    assert (
+        lake.catalog.repositories.get_repository(lake.repository).storage_namespace
+        == lake.namespace + "-winner"
+    )
 
 
 def test_repositories_are_listed_in_order_page_by_page() -> None:
     lake = make_lake(create=False)
     names = ["abc", "abd", "b-1", "b-2", "zzz"]
     for name in reversed(names):
-        lake.catalog.create_repository(name, f"{lake.namespace}/{name}")
-    listed = lake.catalog.list_repositories
+        lake.catalog.repositories.create_repository(name, f"{lake.namespace}/{name}")
+    listed = lake.catalog.repositories.list_repositories
     assert [found.name for found in listed().results] == names
     first = listed(amount=2)
     assert [found.name for found in first.results] == names[:2]
@@ -178,31 +181,31 @@ def test_a_read_only_repository_refuses_every_write() -> None:
     for call in (
         lambda: lake.upload("a"),
         lambda: lake.commit(),
-        lambda: catalog.create_branch(name, "b", "main"),
-        lambda: catalog.delete_object(name, "main", "a"),
-        lambda: catalog.reset_branch(name, "main"),
-        lambda: catalog.create_tag(name, "v1", "main"),
-        lambda: catalog.delete_gc_rules(name),
-        lambda: catalog.prepare_commits(name),
-        lambda: catalog.prepare_commits_async(name),
-        lambda: catalog.prepare_uncommitted(name),
-        lambda: catalog.get_physical_address(name, "main", "a"),
-        lambda: catalog.delete_repository(name),
+        lambda: catalog.branches.create_branch(name, "b", "main"),
+        lambda: catalog.objects.delete_object(name, "main", "a"),
+        lambda: catalog.branches.reset_branch(name, "main"),
+        lambda: catalog.tags.create_tag(name, "v1", "main"),
+        lambda: catalog.garbage.delete_gc_rules(name),
+        lambda: catalog.garbage.prepare_commits(name),
+        lambda: catalog.garbage.prepare_commits_async(name),
+        lambda: catalog.garbage.prepare_uncommitted(name),
+        lambda: catalog.addresses.get_physical_address(name, "main", "a"),
+        lambda: catalog.repositories.delete_repository(name),
     ):
         with pytest.raises(ReadOnlyError) as caught:
             call()
         assert (caught.value.status, str(caught.value)) == (403, "read-only repository")
     lake.upload("a", force=True)
     assert lake.paths() == ["a"]
-    catalog.delete_repository(name, force=True)
+    catalog.repositories.delete_repository(name, force=True)
 
 
 def test_protected_branches_take_merges_only() -> None:
     lake = make_lake()
-    lake.catalog.create_branch(lake.repository, "side", "main")
-    assert lake.catalog.get_branch_protection(lake.repository) == ([], "")
-    lake.catalog.set_branch_protection(lake.repository, ["ma*", "release-?"])
-    patterns, etag = lake.catalog.get_branch_protection(lake.repository)
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    assert lake.catalog.repositories.get_branch_protection(lake.repository) == ([], "")
+    lake.catalog.repositories.set_branch_protection(lake.repository, ["ma*", "release-?"])
+    patterns, etag = lake.catalog.repositories.get_branch_protection(lake.repository)
     assert patterns == ["ma*", "release-?"]
     with pytest.raises(ProtectedBranchError, match=r"^cannot write to protected branch$"):
         lake.upload("a")
@@ -210,9 +213,9 @@ def test_protected_branches_take_merges_only() -> None:
         lake.commit()
     lake.upload("a", branch="side")
     lake.commit(branch="side")
-    lake.catalog.merge(lake.repository, "side", "main", committer="t")
+    lake.catalog.merges.merge(lake.repository, "side", "main", committer="t")
     assert lake.paths("main@") == ["a"]
     with pytest.raises(PreconditionError):
-        lake.catalog.set_branch_protection(lake.repository, [], if_match="stale")
-    lake.catalog.set_branch_protection(lake.repository, [], if_match=etag)
+        lake.catalog.repositories.set_branch_protection(lake.repository, [], if_match="stale")
+    lake.catalog.repositories.set_branch_protection(lake.repository, [], if_match=etag)
     lake.upload("b")

@@ -71,7 +71,7 @@ def test_many_servers_at_once_never_share_a_slice() -> None:
 
     def write(number: int) -> None:
         for count in range(25):
-            stats = servers[number].upload_object(lake.repository, "main", f"{number}/{count}", b"x")
+            stats = servers[number].objects.upload_object(lake.repository, "main", f"{number}/{count}", b"x")
             written[number].append(lake.address(stats))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(len(servers))]

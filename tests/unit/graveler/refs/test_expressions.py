@@ -47,15 +47,15 @@ def lake() -> Lake:
         lake.upload(f"{number}")
         lake.commit(str(number))
         if number == 1:
-            lake.catalog.create_branch(lake.repository, "side", "main")
+            lake.catalog.branches.create_branch(lake.repository, "side", "main")
     lake.upload("side", branch="side")
     lake.commit("side", "side")
-    lake.catalog.merge(lake.repository, "side", "main", committer="tester", message="merge")
+    lake.catalog.merges.merge(lake.repository, "side", "main", committer="tester", message="merge")
     return lake
 
 
 def message(lake: Lake, ref: str) -> str:
-    return lake.catalog.get_commit(lake.repository, ref).message
+    return lake.catalog.commits.get_commit(lake.repository, ref).message
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_there_is_nothing_beyond_the_first_commit(lake: Lake, ref: str) -> None:
 
 
 def test_beginnings_of_ids_name_commits(lake: Lake) -> None:
-    commit = lake.catalog.get_commit(lake.repository, "main")
-    assert lake.catalog.get_commit(lake.repository, commit.id[:12]) == commit
-    assert lake.catalog.get_commit(lake.repository, commit.id[:12] + "~1").message == "2"
+    commit = lake.catalog.commits.get_commit(lake.repository, "main")
+    assert lake.catalog.commits.get_commit(lake.repository, commit.id[:12]) == commit
+    assert lake.catalog.commits.get_commit(lake.repository, commit.id[:12] + "~1").message == "2"
 
 
 def test_a_beginning_of_several_ids_is_ambiguous(lake: Lake) -> None:
-    repository = lake.catalog.get_repository(lake.repository)
+    repository = lake.catalog.repositories.get_repository(lake.repository)
     for end in "ab":
         commit_id = "c0ffee" + end * 58
         lake.kv.set(
@@ -99,22 +99,22 @@ def test_a_beginning_of_several_ids_is_ambiguous(lake: Lake) -> None:
         )
     with pytest.raises(RefAmbiguousError):
         message(lake, "c0ffee")
-    assert lake.catalog.get_commit(lake.repository, "c0ffeea").id.endswith("a")
+    assert lake.catalog.commits.get_commit(lake.repository, "c0ffeea").id.endswith("a")
 
 
 def test_a_full_id_wins_over_a_branch_of_that_name(lake: Lake) -> None:
-    commit_id = lake.catalog.get_commit(lake.repository, "main~1").id
-    repository = lake.catalog.get_repository(lake.repository)
+    commit_id = lake.catalog.commits.get_commit(lake.repository, "main~1").id
+    repository = lake.catalog.repositories.get_repository(lake.repository)
     raw = lake.kv.get(repository.partition, b"branches/side")
     lake.kv.set(repository.partition, b"branches/" + commit_id.encode(), raw)
     assert message(lake, commit_id) == "2"
 
 
 def test_a_branch_wins_over_a_tag_and_a_tag_over_a_beginning(lake: Lake) -> None:
-    head = lake.catalog.get_commit(lake.repository, "main")
-    lake.catalog.create_tag(lake.repository, head.id[:7], "main~2")
+    head = lake.catalog.commits.get_commit(lake.repository, "main")
+    lake.catalog.tags.create_tag(lake.repository, head.id[:7], "main~2")
     assert message(lake, head.id[:7]) == "1"
-    repository = lake.catalog.get_repository(lake.repository)
+    repository = lake.catalog.repositories.get_repository(lake.repository)
     tag = lake.kv.get(repository.partition, b"tags/" + head.id[:7].encode())
     lake.kv.set(repository.partition, b"tags/side", tag)
     assert message(lake, "side") == "side"
@@ -126,10 +126,10 @@ def test_staging_is_no_commit(lake: Lake) -> None:
 
 
 def test_only_branches_have_staging(lake: Lake) -> None:
-    lake.catalog.create_tag(lake.repository, "v1", "main")
+    lake.catalog.tags.create_tag(lake.repository, "v1", "main")
     for ref in ("v1@", "v1$"):
         with pytest.raises(InvalidRefError):
-            lake.catalog.list_entries(lake.repository, ref)
+            lake.catalog.reading.list_entries(lake.repository, ref)
 
 
 @pytest.mark.parametrize("ref", ["nothing", "0" * 64, "feedface"])

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from dredge.errors import FormatError
-from dredge.graveler.sstable import METARANGES, RANGES, read_table, verify_table_id, write_table
+from dredge.graveler.sstable import METARANGES, RANGES, read_table, write_table
 from tests.support.lakefs_tables import CORRUPT, Fixture, fixture, fixtures, key_bytes
 
 CASES = json.loads((CORRUPT / "cases.json").read_text())["cases"]
@@ -51,8 +51,6 @@ def test_a_sound_file_of_another_table_is_refused_by_its_id_and_by_its_count() -
     expected = fixture("range_incompressible")
     with pytest.raises(FormatError, match=f"not {expected.id}"):
         read_table(data, "other", expected_id=expected.id)
-    with pytest.raises(FormatError, match=f"not {expected.id}"):
-        verify_table_id(data, "other", expected.id)
     with pytest.raises(FormatError, match="1 records, where 122 are expected"):
         read_table(data, "other", expected_count=122)
 

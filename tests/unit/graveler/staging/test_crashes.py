@@ -20,8 +20,8 @@ def prepared_lake() -> Lake:
         lake.upload(path, b"old")
     lake.commit("base")
     lake.upload("changed", b"new")
-    lake.catalog._protocol.seal(lake.catalog.get_repository(lake.repository), "main")
-    lake.catalog.delete_object(lake.repository, "main", "deleted")
+    lake.catalog.staging.protocol.seal(lake.catalog.repositories.get_repository(lake.repository), "main")
+    lake.catalog.objects.delete_object(lake.repository, "main", "deleted")
     lake.upload("added", b"new")
     return lake
 
@@ -49,7 +49,7 @@ def crash_at_every_write(act: Callable[[Catalog, Lake], object]) -> list[tuple[i
 
 
 def commit(server: Catalog, lake: Lake) -> object:
-    return server.commit(lake.repository, "main", committer="t", message="crashing")
+    return server.commits.commit(lake.repository, "main", committer="t", message="crashing")
 
 
 def test_the_branch_reads_the_same_after_a_commit_that_died_anywhere() -> None:
@@ -62,10 +62,10 @@ def test_the_branch_reads_the_same_after_a_commit_that_died_anywhere() -> None:
 def test_what_a_commit_that_died_leaves_behind() -> None:
     seen = []
     for _, lake in crash_at_every_write(commit):
-        branch = lake.catalog.get_branch(lake.repository, "main")
-        repository = lake.catalog.get_repository(lake.repository)
-        messages = {found.message for found in lake.catalog._commits.all(repository)}
-        head = lake.catalog.get_commit(lake.repository, "main").message
+        branch = lake.catalog.branches.get_branch(lake.repository, "main")
+        repository = lake.catalog.repositories.get_repository(lake.repository)
+        messages = {found.message for found in lake.catalog.refs.commits.all(repository)}
+        head = lake.catalog.commits.get_commit(lake.repository, "main").message
         seen.append(
             (head, "crashing" in messages, len(branch.sealed_tokens), len(lake.rows("cleanup-tokens")))
         )
@@ -81,7 +81,7 @@ def test_the_next_commit_finishes_what_one_that_died_began() -> None:
     for count, lake in crash_at_every_write(commit):
         lake.commit("next", allow_empty=True)
         assert content(lake, "main@") == WANTED, count
-        assert lake.catalog.get_branch(lake.repository, "main").sealed_tokens == ()
+        assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
 
 
 def test_a_restart_goes_on_with_the_tokens_that_were_queued() -> None:
@@ -100,7 +100,7 @@ def test_a_reset_that_died_did_all_or_some_of_it_and_nothing_else(kind: str, pat
     after = {"changed": b"old", "deleted": b"old", "added": None, "kept": b"old"}[path]
 
     def reset(server: Catalog, lake: Lake) -> None:
-        server.reset_branch(lake.repository, "main", kind=kind, path=path)  # type: ignore[arg-type]
+        server.branches.reset_branch(lake.repository, "main", kind=kind, path=path)  # type: ignore[arg-type]
 
     for count, lake in crash_at_every_write(reset):
         found = content(lake)
@@ -111,26 +111,26 @@ def test_a_reset_that_died_did_all_or_some_of_it_and_nothing_else(kind: str, pat
 
 def test_a_branch_delete_that_died_leaves_the_branch_whole_or_gone() -> None:
     def delete(server: Catalog, lake: Lake) -> None:
-        lake.catalog.create_branch(lake.repository, "side", "main")
+        lake.catalog.branches.create_branch(lake.repository, "side", "main")
         lake.upload("side", branch="side")
-        server.delete_branch(lake.repository, "side")
+        server.branches.delete_branch(lake.repository, "side")
 
     for count, lake in crash_at_every_write(delete):
         if count == 0:
             assert "side" in lake.paths("side")
         else:
             with pytest.raises(BranchNotFoundError):
-                lake.catalog.get_branch(lake.repository, "side")
+                lake.catalog.branches.get_branch(lake.repository, "side")
         assert content(lake) == WANTED
 
 
 def test_a_merge_that_died_leaves_the_destination_as_it_was_or_merged() -> None:
     def merge(server: Catalog, lake: Lake) -> None:
         lake.commit("clean")
-        lake.catalog.create_branch(lake.repository, "side", "main")
+        lake.catalog.branches.create_branch(lake.repository, "side", "main")
         lake.upload("side", branch="side")
         lake.commit("side", "side")
-        server.merge(lake.repository, "side", "main", committer="t")
+        server.merges.merge(lake.repository, "side", "main", committer="t")
 
     for count, lake in crash_at_every_write(merge):
         found = content(lake)

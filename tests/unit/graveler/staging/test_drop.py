@@ -22,7 +22,7 @@ def test_a_queued_token_that_a_branch_names_is_kept() -> None:
     """A real server deletes uncommitted data here: a reset whose answer was lost can queue a token in use."""
     lake = make_lake()
     lake.upload("sealed")
-    lake.catalog._protocol.seal(lake.catalog.get_repository(lake.repository), "main")
+    lake.catalog.staging.protocol.seal(lake.catalog.repositories.get_repository(lake.repository), "main")
     lake.upload("current")
     for token in lake.tokens():
         queue_by_hand(lake, token)
@@ -34,10 +34,10 @@ def test_a_queued_token_that_a_branch_names_is_kept() -> None:
 def test_names_with_dashes_do_not_hide_a_reference() -> None:
     """`a-b` + `c` and `a` + `b-c` make the same token text; only branch records tell whose it is."""
     short = make_lake(repository="abc")
-    short.catalog.create_branch("abc", "de-f", "main")
+    short.catalog.branches.create_branch("abc", "de-f", "main")
     short.upload("x", branch="de-f")
     twin = make_lake(repository="abc-de", kv=short.kv)
-    twin.catalog.create_branch("abc-de", "f", "main")
+    twin.catalog.branches.create_branch("abc-de", "f", "main")
     twin.upload("y", branch="f")
     for lake, branch in ((short, "de-f"), (twin, "f")):
         (token,) = lake.tokens(branch)
@@ -51,7 +51,7 @@ def test_names_with_dashes_do_not_hide_a_reference() -> None:
 def test_a_token_without_reference_is_emptied() -> None:
     lake = make_lake()
     token = "lake-gone:00000000-0000-4000-8000-000000000000"
-    lake.catalog._areas.put(token, Staged(b"a", None))
+    lake.catalog.staging.areas.put(token, Staged(b"a", None))
     queue_by_hand(lake, token)
     lake.catalog.resume()
     assert lake.rows(token) == []
@@ -71,5 +71,5 @@ def test_dropping_in_the_background_ends_before_close_does() -> None:
 
 def test_nothing_runs_before_it_is_asked_for() -> None:
     lake = make_lake(settings=Settings())
-    assert lake.catalog._dropper._thread is None
+    assert lake.catalog.staging.dropper._thread is None
     lake.catalog.close()

@@ -23,7 +23,7 @@ from tests.support.lakes import Lake, make_lake
 
 
 def commit_elsewhere(lake: Lake) -> None:
-    lake.another_server().commit(
+    lake.another_server().commits.commit(
         lake.repository, "main", committer="t", message="elsewhere", allow_empty=True
     )
 
@@ -46,7 +46,7 @@ def server_that_meets(lake: Lake, when: str, times: int = 1) -> Catalog:
 def test_a_write_that_meets_a_commit_is_written_again(when: str) -> None:
     lake = make_lake()
     lake.upload("other")
-    server_that_meets(lake, when).upload_object(lake.repository, "main", "a", b"a")
+    server_that_meets(lake, when).objects.upload_object(lake.repository, "main", "a", b"a")
     assert lake.read("a") == b"a"
     lake.commit("last", allow_empty=True)
     assert lake.read("a", "main@") == b"a"
@@ -56,9 +56,11 @@ def test_a_write_into_a_token_that_is_dropped_already_is_not_lost() -> None:
     """The writer's cached branch names a token that another server's commit has emptied and dropped."""
     lake = make_lake(settings=Settings(background=False))
     writer = lake.another_server()
-    writer.upload_object(lake.repository, "main", "a", b"a")  # the branch is in the writer's cache now
+    writer.objects.upload_object(
+        lake.repository, "main", "a", b"a"
+    )  # the branch is in the writer's cache now
     commit_elsewhere(lake)
-    writer.upload_object(lake.repository, "main", "b", b"b")
+    writer.objects.upload_object(lake.repository, "main", "b", b"b")
     assert lake.paths() == ["a", "b"]
     lake.commit()
     assert lake.paths("main@") == ["a", "b"]
@@ -69,7 +71,7 @@ def test_an_identical_write_after_its_commit_is_no_change() -> None:
     lake.upload("a", b"a")
     lake.commit()
     lake.upload("a", b"a")
-    assert lake.catalog.diff_branch(lake.repository, "main").results == []
+    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
     with pytest.raises(NoChangesError):
         lake.commit()
 
@@ -79,7 +81,9 @@ def test_an_identical_write_after_its_commit_is_no_change() -> None:
 def test_a_delete_that_meets_a_commit_is_not_lost(when: str, no_tombstone: bool) -> None:
     lake = make_lake()
     lake.upload("a")
-    server_that_meets(lake, when).delete_object(lake.repository, "main", "a", no_tombstone=no_tombstone)
+    server_that_meets(lake, when).objects.delete_object(
+        lake.repository, "main", "a", no_tombstone=no_tombstone
+    )
     assert lake.paths() == []
     lake.commit("last", allow_empty=True)
     assert lake.paths("main@") == []
@@ -94,10 +98,10 @@ def test_a_late_tombstone_of_a_writer_that_died_does_not_hide_a_delete() -> None
     def meet(operation: Operation) -> None:
         if operation.name == "set_if" and operation.key.startswith(b"commits/"):  # the token has been read
             lake.kv.set(token.encode(), b"a", Staged(b"a", None).encode())
-            lake.another_server().delete_object(lake.repository, "main", "a")
+            lake.another_server().objects.delete_object(lake.repository, "main", "a")
 
     server = lake.another_server(WatchedStore(lake.kv, before=meet))
-    server.commit(lake.repository, "main", committer="t", message="m")
+    server.commits.commit(lake.repository, "main", committer="t", message="m")
     assert lake.paths("main@") == ["a"]
     assert lake.paths() == []
 
@@ -105,19 +109,19 @@ def test_a_late_tombstone_of_a_writer_that_died_does_not_hide_a_delete() -> None
 def test_a_write_gives_up_after_three_tries_and_says_so() -> None:
     lake = make_lake()
     with pytest.raises(TooManyTriesError) as caught:
-        server_that_meets(lake, "after", times=3).upload_object(lake.repository, "main", "a", b"a")
+        server_that_meets(lake, "after", times=3).objects.upload_object(lake.repository, "main", "a", b"a")
     assert caught.value.status == 429
-    server_that_meets(lake, "after", times=2).upload_object(lake.repository, "main", "b", b"b")
+    server_that_meets(lake, "after", times=2).objects.upload_object(lake.repository, "main", "b", b"b")
 
 
 def test_a_write_to_a_branch_deleted_meanwhile_is_not_acknowledged() -> None:
     lake = make_lake()
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     writer = lake.another_server()
-    writer.upload_object(lake.repository, "side", "a", b"a")
-    lake.catalog.delete_branch(lake.repository, "side")
+    writer.objects.upload_object(lake.repository, "side", "a", b"a")
+    lake.catalog.branches.delete_branch(lake.repository, "side")
     with pytest.raises(BranchNotFoundError):
-        writer.upload_object(lake.repository, "side", "b", b"b")
+        writer.objects.upload_object(lake.repository, "side", "b", b"b")
 
 
 def test_a_read_that_meets_a_commit_sees_one_state() -> None:
@@ -133,7 +137,7 @@ def test_a_read_that_meets_a_commit_sees_one_state() -> None:
             commit_elsewhere(lake)
 
     reader = lake.another_server(WatchedStore(lake.kv, before=meet))
-    assert reader.stat(lake.repository, "main", "a").size_bytes == 1
+    assert reader.reading.stat(lake.repository, "main", "a").size_bytes == 1
     assert met
 
 
@@ -149,7 +153,7 @@ def test_a_listing_that_meets_a_commit_sees_one_state() -> None:
             commit_elsewhere(lake)
 
     reader = lake.another_server(WatchedStore(lake.kv, before=meet))
-    page = reader.list_entries(lake.repository, "main")
+    page = reader.reading.list_entries(lake.repository, "main")
     assert [stats.path for stats in page.results] == ["a"]
 
 
@@ -158,14 +162,16 @@ def test_a_servers_cache_never_hides_what_another_server_has_written() -> None:
     reader = lake.another_server()
     for number in range(3):
         lake.upload("a", b"x" * number)
-        assert reader.stat(lake.repository, "main", "a").size_bytes == number
+        assert reader.reading.stat(lake.repository, "main", "a").size_bytes == number
         lake.commit()
-        assert reader.stat(lake.repository, "main", "a").size_bytes == number
-        assert reader.stat(lake.repository, "main@", "a").size_bytes == number
-        assert reader.get_commit(lake.repository, "main") == lake.catalog.get_commit(lake.repository, "main")
-    lake.catalog.delete_object(lake.repository, "main", "a")
+        assert reader.reading.stat(lake.repository, "main", "a").size_bytes == number
+        assert reader.reading.stat(lake.repository, "main@", "a").size_bytes == number
+        assert reader.commits.get_commit(lake.repository, "main") == lake.catalog.commits.get_commit(
+            lake.repository, "main"
+        )
+    lake.catalog.objects.delete_object(lake.repository, "main", "a")
     with pytest.raises(PathNotFoundError):
-        reader.stat(lake.repository, "main", "a")
+        reader.reading.stat(lake.repository, "main", "a")
 
 
 def test_a_conditional_write_wins_once() -> None:
@@ -175,10 +181,12 @@ def test_a_conditional_write_wins_once() -> None:
         with pytest.raises(PreconditionError):
             lake.upload("a", b"2", if_none_match=True)
         if branch_state == "staged":
-            lake.catalog._protocol.seal(lake.catalog.get_repository(lake.repository), "main")
+            lake.catalog.staging.protocol.seal(
+                lake.catalog.repositories.get_repository(lake.repository), "main"
+            )
         elif branch_state == "sealed":
             lake.commit()
-    lake.catalog.delete_object(lake.repository, "main", "a")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a")
     lake.upload("a", b"3", if_none_match=True)
     assert lake.read("a") == b"3"
 
@@ -187,7 +195,7 @@ def test_a_conditional_write_wins_once() -> None:
 def test_a_conditional_write_is_not_in_its_own_way(when: str) -> None:
     lake = make_lake()
     server = server_that_meets(lake, when)
-    server.upload_object(lake.repository, "main", "a", b"a", if_none_match=True)
+    server.objects.upload_object(lake.repository, "main", "a", b"a", if_none_match=True)
     lake.commit("last", allow_empty=True)
     assert lake.read("a", "main@") == b"a"
 
@@ -206,16 +214,16 @@ def test_many_writers_and_committers_lose_nothing() -> None:
             if done.is_set():
                 return
             path = f"{name}/{number % 15:02}"
-            server.upload_object(lake.repository, "main", path, b"%d" % number)
+            server.objects.upload_object(lake.repository, "main", path, b"%d" % number)
             expected[path] = b"%d" % number
             if number % 4 == 0:
-                server.delete_object(lake.repository, "main", path)
+                server.objects.delete_object(lake.repository, "main", path)
                 del expected[path]
 
     def commit(server: Catalog) -> None:
         while len(commits) < 12:
             with contextlib.suppress(NoChangesError):
-                commits.append(server.commit(lake.repository, "main", committer="t", message="m"))
+                commits.append(server.commits.commit(lake.repository, "main", committer="t", message="m"))
         done.set()
 
     def watched(act: Callable[..., None], *arguments: object) -> None:
@@ -241,5 +249,5 @@ def test_many_writers_and_committers_lose_nothing() -> None:
     lake.catalog.close()
     assert {path: lake.read(path, "main@") for path in lake.paths("main@")} == expected
     assert lake.paths("main") == lake.paths("main@")
-    history = {found.id for found in lake.catalog.log(lake.repository, "main", amount=1000).results}
+    history = {found.id for found in lake.catalog.commits.log(lake.repository, "main", amount=1000).results}
     assert {commit.id for commit in commits} <= history

@@ -61,7 +61,7 @@ def committers(names: str, lake: Lake, trace: Trace) -> Mapping[str, Actor]:
         def act(kv: Store) -> object:
             server = lake.another_server(trace.watch(name, kv))
             stage(server, "lake", name, name)
-            return server.commit("lake", "main", committer="t", message=name)
+            return server.commits.commit("lake", "main", committer="t", message=name)
 
         return act
 
@@ -120,7 +120,7 @@ def test_a_commit_alone_takes_three_operations_on_its_branch() -> None:
     lake = make_lake()
     stage(lake.catalog, "lake", "a", "1")
     trace = Trace()
-    lake.another_server(trace.watch("a", lake.kv)).commit("lake", "main", committer="t", message="m")
+    lake.another_server(trace.watch("a", lake.kv)).commits.commit("lake", "main", committer="t", message="m")
     assert [what for _, what, _ in trace.steps][:3] == ["get", "set_if", "set_if"]
 
 
@@ -141,7 +141,7 @@ def test_writers_that_always_meet_commits_are_told_so_and_lose_nothing() -> None
 
     def meet(operation: Operation) -> None:
         if operation.name == "set" and b":" in operation.partition:
-            lake.another_server().commit("lake", "main", committer="t", message="m", allow_empty=True)
+            lake.another_server().commits.commit("lake", "main", committer="t", message="m", allow_empty=True)
 
     server = lake.another_server(WatchedStore(lake.kv, after=meet))
     with pytest.raises(TooManyTriesError):
@@ -159,7 +159,7 @@ def with_side(lake: Lake) -> None:
     for number in range(40):
         lake.upload(f"common/{number:02}")
     lake.commit("base")
-    lake.catalog.create_branch("lake", "side", "main")
+    lake.catalog.branches.create_branch("lake", "side", "main")
     lake.upload("side/new", branch="side")
     lake.commit("side", "side")
     lake.upload("main/new")
@@ -178,10 +178,10 @@ def test_merges_reverts_and_picks_write_no_data_and_few_ranges(call: str) -> Non
     store = WatchedStore(lake.kv)
     server = lake.another_server(store)
     calls: Mapping[str, Callable[[Catalog], object]] = {
-        "merge": lambda catalog: catalog.merge("lake", "side", "main", committer="t"),
-        "cherry_pick": lambda catalog: catalog.cherry_pick("lake", "main", "side", committer="t"),
-        "revert": lambda catalog: catalog.revert("lake", "main", "main", committer="t"),
-        "hard_reset": lambda catalog: catalog.hard_reset("lake", "main", "main~1"),
+        "merge": lambda catalog: catalog.merges.merge("lake", "side", "main", committer="t"),
+        "cherry_pick": lambda catalog: catalog.merges.cherry_pick("lake", "main", "side", committer="t"),
+        "revert": lambda catalog: catalog.merges.revert("lake", "main", "main", committer="t"),
+        "hard_reset": lambda catalog: catalog.branches.hard_reset("lake", "main", "main~1"),
     }
     calls[call](server)
     assert lake.keys() == objects
@@ -203,8 +203,8 @@ def test_tokens_queued_by_a_process_that_ended_are_dropped_by_the_next_one_at_it
         lake.upload(f"{number}")
         tokens += lake.tokens()
         server = lake.another_server()
-        server._dropper.wake = lambda: None  # type: ignore[method-assign]  # it ends before it drains
-        server.commit("lake", "main", committer="t", message="m")
+        server.staging.dropper.wake = lambda: None  # type: ignore[method-assign]  # it ends before it drains
+        server.commits.commit("lake", "main", committer="t", message="m")
     assert all(lake.rows(token) for token in tokens)
     assert len(lake.rows("cleanup-tokens")) == 3
     restarted = make_lake(
@@ -232,7 +232,7 @@ def test_a_drop_that_died_half_way_goes_on_and_forgets_no_row() -> None:
 
     server = lake.another_server(WatchedStore(lake.kv, before=fail))
     with pytest.raises(KeyNotFoundError):
-        server.commit("lake", "main", committer="t", message="m")
+        server.commits.commit("lake", "main", committer="t", message="m")
     assert len(lake.rows(token)) == 3
     assert lake.rows("cleanup-tokens") == [token.encode()]
     lake.another_server().resume()

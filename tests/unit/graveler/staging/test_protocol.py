@@ -54,11 +54,11 @@ def at_branch_writes(store: Store, number: int, do: Callable[[], object]) -> Wat
 
 def commit_on(lake: Lake, kv: Store, message: str = "commit", **more: bool) -> Commit:
     server = lake.another_server(kv)
-    return server.commit(lake.repository, "main", committer="tester", message=message, **more)
+    return server.commits.commit(lake.repository, "main", committer="tester", message=message, **more)
 
 
 def messages(lake: Lake, ref: str = "main") -> list[str]:
-    return [commit.message for commit in lake.catalog.log(lake.repository, ref).results]
+    return [commit.message for commit in lake.catalog.commits.log(lake.repository, ref).results]
 
 
 def test_a_commit_takes_few_branch_operations_when_alone() -> None:
@@ -78,11 +78,11 @@ def test_a_later_seal_is_left_to_the_later_commit() -> None:
 
     def seal() -> None:
         lake.upload("theirs")
-        repository = lake.catalog.get_repository(lake.repository)
-        lake.another_server()._protocol.seal(repository, "main")
+        repository = lake.catalog.repositories.get_repository(lake.repository)
+        lake.another_server().staging.protocol.seal(repository, "main")
 
     commit = commit_on(lake, at_branch_writes(lake.kv, 2, seal))
-    branch = lake.catalog.get_branch(lake.repository, "main")
+    branch = lake.catalog.branches.get_branch(lake.repository, "main")
     assert branch.commit_id == commit.id
     assert len(branch.sealed_tokens) == 1
     assert lake.paths(commit.id) == ["ours"]
@@ -122,11 +122,11 @@ def test_an_earlier_commit_that_took_some_stays_in_history() -> None:
 
     def second(kv: Store) -> Commit:
         server = lake.another_server(kv)
-        server.upload_object(lake.repository, "main", "b", b"b")
-        return server.commit(lake.repository, "main", committer="tester", message="ours")
+        server.objects.upload_object(lake.repository, "main", "b", b"b")
+        return server.commits.commit(lake.repository, "main", committer="tester", message="ours")
 
     def until_both_have_sealed(waiting: list[str]) -> str:
-        sealed = len(lake.catalog.get_branch(lake.repository, "main").sealed_tokens)
+        sealed = len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens)
         return "b" if sealed == 1 and "b" in waiting and not lake_has_commit(lake, "earlier") else waiting[0]
 
     results, taken = run_turns(lake.kv, {"a": first, "b": second}, until_both_have_sealed)
@@ -134,7 +134,7 @@ def test_an_earlier_commit_that_took_some_stays_in_history() -> None:
     assert messages(lake) == ["ours", "earlier", "Repository created"]
     assert lake.paths("main~1") == ["a"]
     assert lake.paths("main@") == ["a", "b"]
-    assert lake.catalog.get_branch(lake.repository, "main").sealed_tokens == ()
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
 
 
 def lake_has_commit(lake: Lake, message: str) -> bool:
@@ -152,15 +152,15 @@ def two_committers(schedule: list[str] | Callable[[list[str]], str]) -> None:
     def actor(name: str) -> Callable[[Store], object]:
         def act(kv: Store) -> object:
             server = lake.another_server(kv)
-            server.upload_object(lake.repository, "main", f"{name}/1", name.encode())
+            server.objects.upload_object(lake.repository, "main", f"{name}/1", name.encode())
             acknowledged[name].append(f"{name}/1")
             if name == "a":
-                server.delete_object(lake.repository, "main", "deleted")
+                server.objects.delete_object(lake.repository, "main", "deleted")
             try:
-                commit: object = server.commit(lake.repository, "main", committer="t", message=name)
+                commit: object = server.commits.commit(lake.repository, "main", committer="t", message=name)
             except NoChangesError as error:
                 commit = error
-            server.upload_object(lake.repository, "main", f"{name}/2", name.encode())
+            server.objects.upload_object(lake.repository, "main", f"{name}/2", name.encode())
             acknowledged[name].append(f"{name}/2")
             return commit
 
@@ -175,10 +175,10 @@ def two_committers(schedule: list[str] | Callable[[list[str]], str]) -> None:
         else:
             assert isinstance(result, NoChangesError), (result, taken)
             assert f"{name}/1" in lake.paths("main@"), taken  # the other commit took it
-    lake.catalog.commit(lake.repository, "main", committer="t", message="rest", allow_empty=True)
+    lake.catalog.commits.commit(lake.repository, "main", committer="t", message="rest", allow_empty=True)
     assert lake.paths("main@") == ["a/1", "a/2", "b/1", "b/2", "before"], taken
     assert lake.paths("main@") == lake.paths("main")
-    assert lake.catalog.get_branch(lake.repository, "main").sealed_tokens == ()
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -200,7 +200,9 @@ def test_a_delete_beside_a_commit_in_random_orders(seed: int, no_tombstone: bool
     lake.upload("deleted")
 
     def delete(kv: Store) -> None:
-        lake.another_server(kv).delete_object(lake.repository, "main", "deleted", no_tombstone=no_tombstone)
+        lake.another_server(kv).objects.delete_object(
+            lake.repository, "main", "deleted", no_tombstone=no_tombstone
+        )
 
     def commit(kv: Store) -> None:
         with contextlib.suppress(NoChangesError):
@@ -215,11 +217,11 @@ def test_a_delete_beside_a_commit_in_random_orders(seed: int, no_tombstone: bool
 
 def test_a_head_moved_by_a_hard_reset_is_built_on() -> None:
     lake = make_lake()
-    first = lake.catalog.get_commit(lake.repository, "main")
+    first = lake.catalog.commits.get_commit(lake.repository, "main")
     lake.upload("a")
     lake.commit("dropped")
     store = at_branch_writes(
-        lake.kv, 2, lambda: lake.another_server().hard_reset(lake.repository, "main", first.id)
+        lake.kv, 2, lambda: lake.another_server().branches.hard_reset(lake.repository, "main", first.id)
     )
     assert commit_on(lake, store, "empty", allow_empty=True).parents == (first.id,)
     assert lake.paths() == []
@@ -228,32 +230,34 @@ def test_a_head_moved_by_a_hard_reset_is_built_on() -> None:
 def test_changes_sealed_after_the_look_at_a_merge_are_not_thrown_away() -> None:
     """A merge finds the branch clean; then a change is staged and sealed before the merge's last step."""
     lake = make_lake()
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     lake.upload("side", branch="side")
     lake.commit("side", "side")
 
     def stage_and_seal() -> None:
         lake.upload("late")
-        lake.another_server()._protocol.seal(lake.catalog.get_repository(lake.repository), "main")
+        lake.another_server().staging.protocol.seal(
+            lake.catalog.repositories.get_repository(lake.repository), "main"
+        )
 
     for write in (1, 2):
         server = lake.another_server(at_branch_writes(lake.kv, write, stage_and_seal))
         with pytest.raises(DirtyBranchError):
-            server.merge(lake.repository, "side", "main", committer="t")
+            server.merges.merge(lake.repository, "side", "main", committer="t")
         assert lake.paths() == ["late"]
-        lake.catalog.reset_branch(lake.repository, "main")
+        lake.catalog.branches.reset_branch(lake.repository, "main")
 
 
 def test_tries_are_bounded_and_leave_the_changes_on_the_branch() -> None:
     lake = make_lake(settings=Settings(background=False, commit_tries=3))
     lake.upload("a")
-    repository = lake.catalog.get_repository(lake.repository)
+    repository = lake.catalog.repositories.get_repository(lake.repository)
     other = lake.another_server()
     busy = True
 
     def disturb(operation: Operation) -> None:
         if busy and operation.name == "set_if" and operation.key == BRANCH_KEY:
-            other._protocol.seal(repository, "main")
+            other.staging.protocol.seal(repository, "main")
 
     with pytest.raises(TooManyTriesError):
         commit_on(lake, WatchedStore(lake.kv, disturb))
@@ -265,18 +269,18 @@ def test_tries_are_bounded_and_leave_the_changes_on_the_branch() -> None:
 
 def test_a_commit_on_a_branch_deleted_meanwhile_fails_and_brings_no_branch_back() -> None:
     lake = make_lake()
-    lake.catalog.create_branch(lake.repository, "side", "main")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
     lake.upload("a", branch="side")
 
     def delete(operation: Operation) -> None:
         if operation.name == "set_if" and operation.key.startswith(b"commits/"):
-            lake.another_server().delete_branch(lake.repository, "side")
+            lake.another_server().branches.delete_branch(lake.repository, "side")
 
     server = lake.another_server(WatchedStore(lake.kv, after=delete))
     with pytest.raises(BranchNotFoundError):
-        server.commit(lake.repository, "side", committer="t", message="m")
+        server.commits.commit(lake.repository, "side", committer="t", message="m")
     with pytest.raises(BranchNotFoundError):
-        lake.catalog.get_branch(lake.repository, "side")
+        lake.catalog.branches.get_branch(lake.repository, "side")
 
 
 def test_a_reset_beside_a_commit_throws_the_changes_away() -> None:
@@ -284,7 +288,9 @@ def test_a_reset_beside_a_commit_throws_the_changes_away() -> None:
     lake.upload("a")
     lake.commit("base")
     lake.upload("b")
-    reset = at_branch_writes(lake.kv, 2, lambda: lake.another_server().reset_branch(lake.repository, "main"))
+    reset = at_branch_writes(
+        lake.kv, 2, lambda: lake.another_server().branches.reset_branch(lake.repository, "main")
+    )
     with pytest.raises(NoChangesError):
         commit_on(lake, reset)
     assert lake.paths() == ["a"]
@@ -296,7 +302,7 @@ def test_each_refused_commit_leaves_one_sealed_token() -> None:
     for expected in (1, 2):
         with pytest.raises(NoChangesError):
             lake.commit()
-        assert len(lake.catalog.get_branch(lake.repository, "main").sealed_tokens) == expected
+        assert len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens) == expected
     lake.upload("a")
     lake.commit()
-    assert lake.catalog.get_branch(lake.repository, "main").sealed_tokens == ()
+    assert lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens == ()

@@ -37,7 +37,7 @@ def _tokens_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commit(message: str, **more: bool) -> Act:
-    return lambda server: server.commit("lake", "main", committer="t", message=message, **more)
+    return lambda server: server.commits.commit("lake", "main", committer="t", message=message, **more)
 
 
 def run(
@@ -72,13 +72,13 @@ def run(
             lake.another_server().resume()
             lake.commit("final", allow_empty=True)
             assert listing(lake.another_server(), "lake", "main@") == before
-            assert lake.catalog.get_branch("lake", "main").sealed_tokens == ()
+            assert lake.catalog.branches.get_branch("lake", "main").sealed_tokens == ()
 
         def on_server(act: Act) -> Callable[[Store], object]:
             def body(kv: Store) -> object:
                 server = lake.another_server(kv)
                 if not drain and not CRASHES:
-                    server._dropper.wake = lambda: None  # type: ignore[method-assign]
+                    server.staging.dropper.wake = lambda: None  # type: ignore[method-assign]
                 return act(server)
 
             return body
@@ -95,7 +95,7 @@ def died(results: Mapping[str, object]) -> bool:
 def test_two_commits_take_everything_once() -> None:
     def prepare(lake: Lake) -> None:
         stage(lake.catalog, "lake", "sealed", "1")
-        lake.catalog._protocol.seal(lake.catalog.get_repository("lake"), "main")
+        lake.catalog.staging.protocol.seal(lake.catalog.repositories.get_repository("lake"), "main")
         stage(lake.catalog, "lake", "current", "2")
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
@@ -120,7 +120,7 @@ def test_a_write_or_delete_beside_a_commit_is_in_it_or_still_staged(no_tombstone
         if no_tombstone is None:
             stage(server, "lake", "path", "3")
         else:
-            server.delete_object("lake", "main", "path", no_tombstone=no_tombstone)
+            server.objects.delete_object("lake", "main", "path", no_tombstone=no_tombstone)
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
         after = {"kept": "1"} | ({"path": "3"} if no_tombstone is None else {})
@@ -144,8 +144,8 @@ def test_a_reader_beside_a_commit_sees_what_was_there() -> None:
             stage(lake.catalog, "lake", path, "1")
         lake.commit("base")
         stage(lake.catalog, "lake", "over", "2")
-        lake.catalog._protocol.seal(lake.catalog.get_repository("lake"), "main")
-        lake.catalog.delete_object("lake", "main", "gone")
+        lake.catalog.staging.protocol.seal(lake.catalog.repositories.get_repository("lake"), "main")
+        lake.catalog.objects.delete_object("lake", "main", "gone")
         stage(lake.catalog, "lake", "staged", "3")
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
@@ -165,7 +165,7 @@ def test_a_reset_beside_a_commit_is_before_or_after_it(kind: str) -> None:
 
     def reset(server: Catalog) -> None:
         path = "a" if kind == "object" else ""
-        server.reset_branch("lake", "main", kind=kind, path=path)  # type: ignore[arg-type]
+        server.branches.reset_branch("lake", "main", kind=kind, path=path)  # type: ignore[arg-type]
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
         made = isinstance(results[THEIRS], Commit)
@@ -181,12 +181,12 @@ def test_a_reset_beside_a_commit_is_before_or_after_it(kind: str) -> None:
 
 def test_a_merge_beside_a_write_keeps_both_or_is_refused() -> None:
     def prepare(lake: Lake) -> None:
-        lake.catalog.create_branch("lake", "side", "main")
+        lake.catalog.branches.create_branch("lake", "side", "main")
         stage(lake.catalog, "lake", "side", "1", branch="side")
         lake.commit("side", "side")
 
     def merge(server: Catalog) -> str:
-        return server.merge("lake", "side", "main", committer="t")
+        return server.merges.merge("lake", "side", "main", committer="t")
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
         seen = listing(lake.catalog, "lake")
@@ -209,7 +209,7 @@ def test_a_hard_reset_beside_a_commit_moves_the_head_and_keeps_what_is_staged() 
         stage(lake.catalog, "lake", "b", "2")
 
     def reset(server: Catalog) -> None:
-        server.hard_reset("lake", "main", "main")
+        server.branches.hard_reset("lake", "main", "main")
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
         head = log_ids(lake.catalog, "lake")[0]
@@ -234,7 +234,7 @@ def test_a_conditional_write_beside_a_commit_of_the_path_is_refused() -> None:
         assert lake.read("path") == b"1"
 
     def write(server: Catalog) -> None:
-        server.upload_object("lake", "main", "path", b"2", if_none_match=True)
+        server.objects.upload_object("lake", "main", "path", b"2", if_none_match=True)
 
     explored = run(prepare, {OURS: write, THEIRS: commit("b")}, check)
     assert explored.schedules > 5
@@ -250,10 +250,10 @@ def test_new_metadata_beside_a_commit_does_not_bring_an_older_object_back() -> N
         assert listing(lake.catalog, "lake") == {"path": "2"}
         refused = isinstance(results[OURS], TooManyTriesError)  # its row went while it was looking
         if not died(results) and not refused:
-            assert lake.catalog.stat("lake", "main", "path").metadata == {"k": "v"}
+            assert lake.catalog.reading.stat("lake", "main", "path").metadata == {"k": "v"}
 
     def update(server: Catalog) -> None:
-        server.update_user_metadata("lake", "main", "path", {"k": "v"})
+        server.objects.update_user_metadata("lake", "main", "path", {"k": "v"})
 
     explored = run(prepare, {OURS: update, THEIRS: commit("b")}, check)
     assert ("ok", "ok") in explored.outcomes
@@ -261,22 +261,25 @@ def test_new_metadata_beside_a_commit_does_not_bring_an_older_object_back() -> N
 
 def test_a_branch_deletion_beside_a_commit_leaves_no_branch() -> None:
     def prepare(lake: Lake) -> None:
-        lake.catalog.create_branch("lake", "side", "main")
+        lake.catalog.branches.create_branch("lake", "side", "main")
         stage(lake.catalog, "lake", "a", "1", branch="side")
 
     def check(lake: Lake, results: Mapping[str, object]) -> None:
         if not died(results):
             with pytest.raises(BranchNotFoundError):
-                lake.catalog.get_branch("lake", "side")
+                lake.catalog.branches.get_branch("lake", "side")
             if isinstance(results[OURS], Commit):
                 assert listing(lake.catalog, "lake", results[OURS].id) == {"a": "1"}
             lake.another_server().resume()
             assert [name for name in partitions(lake) if b"lake-side" in name] == []
 
     def commit_side(server: Catalog) -> object:
-        return server.commit("lake", "side", committer="t", message="m")
+        return server.commits.commit("lake", "side", committer="t", message="m")
 
-    actors: dict[str, Act] = {OURS: commit_side, THEIRS: lambda server: server.delete_branch("lake", "side")}
+    actors: dict[str, Act] = {
+        OURS: commit_side,
+        THEIRS: lambda server: server.branches.delete_branch("lake", "side"),
+    }
     explored = run(prepare, actors, check, in_log=False, drain=False)
     assert {("ok", "ok"), ("BranchNotFoundError", "ok")} <= explored.outcomes.keys()
 
@@ -293,13 +296,13 @@ def test_an_earlier_commit_took_some_and_others_sealed_meanwhile() -> None:
     def sealed_by(name: str, count: int) -> None:
         stage(lake.another_server(), "lake", name, name)
         stage_.start(name, lambda kv: commit(name)(lake.another_server(kv)))
-        while len(lake.catalog.get_branch("lake", "main").sealed_tokens) < count:
+        while len(lake.catalog.branches.get_branch("lake", "main").sealed_tokens) < count:
             stage_.step(name)
 
     sealed_by("a", 1)
     sealed_by("b", 2)
     stage(lake.another_server(), "lake", "c", "c")
-    lake.another_server()._protocol.seal(lake.catalog.get_repository("lake"), "main")
+    lake.another_server().staging.protocol.seal(lake.catalog.repositories.get_repository("lake"), "main")
     for name in "ab":
         while name in stage_.pending():
             stage_.step(name)
@@ -310,7 +313,7 @@ def test_an_earlier_commit_took_some_and_others_sealed_meanwhile() -> None:
     assert listing(lake.catalog, "lake", first.id) == {"a": "a"}
     assert listing(lake.catalog, "lake", second.id) == {"a": "a", "b": "b"}
     assert listing(lake.catalog, "lake") == {"a": "a", "b": "b", "c": "c"}
-    assert len(lake.catalog.get_branch("lake", "main").sealed_tokens) == 1
+    assert len(lake.catalog.branches.get_branch("lake", "main").sealed_tokens) == 1
 
 
 # --- the design's two non-guarantees -----------------------------------------------------------------------

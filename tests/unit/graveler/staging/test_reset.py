@@ -16,7 +16,7 @@ def lake() -> Lake:
         lake.upload(path, b"old")
     lake.commit()
     lake.upload("a/1", b"new")
-    lake.catalog.delete_object(lake.repository, "main", "a/2")
+    lake.catalog.objects.delete_object(lake.repository, "main", "a/2")
     for path in ("a/3", "b/1", "c"):
         lake.upload(path, b"new")
     return lake
@@ -28,9 +28,9 @@ def content(lake: Lake) -> dict[str, bytes]:
 
 def test_a_full_reset_leaves_what_is_committed(lake: Lake) -> None:
     old = lake.tokens()
-    lake.catalog.reset_branch(lake.repository, "main")
+    lake.catalog.branches.reset_branch(lake.repository, "main")
     assert content(lake) == {"a/1": b"old", "a/2": b"old", "b/1": b"old"}
-    assert lake.catalog.diff_branch(lake.repository, "main").results == []
+    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
     assert lake.rows(old[0]) == []
 
 
@@ -39,7 +39,7 @@ def test_a_full_reset_leaves_what_is_committed(lake: Lake) -> None:
 )
 def test_resetting_an_object_touches_no_other(lake: Lake, path: str, expected: bytes | None) -> None:
     before = content(lake)
-    lake.catalog.reset_branch(lake.repository, "main", kind="object", path=path)
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path=path)
     after = content(lake)
     assert after.pop(path, None) == expected
     before.pop(path, None)
@@ -47,14 +47,14 @@ def test_resetting_an_object_touches_no_other(lake: Lake, path: str, expected: b
 
 
 def test_resetting_an_object_restages_the_committed_address(lake: Lake) -> None:
-    committed = lake.catalog.stat(lake.repository, "main@", "a/1")
-    lake.catalog.reset_branch(lake.repository, "main", kind="object", path="a/1")
-    assert lake.catalog.stat(lake.repository, "main", "a/1") == committed
+    committed = lake.catalog.reading.stat(lake.repository, "main@", "a/1")
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path="a/1")
+    assert lake.catalog.reading.stat(lake.repository, "main", "a/1") == committed
     assert b"a/1" in lake.rows(lake.tokens()[0])
 
 
 def test_resetting_a_prefix_touches_nothing_outside(lake: Lake) -> None:
-    lake.catalog.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
     assert content(lake) == {"a/1": b"old", "a/2": b"old", "b/1": b"new", "c": b"new"}
     lake.commit()
     assert lake.paths("main@") == ["a/1", "a/2", "b/1", "c"]
@@ -63,7 +63,7 @@ def test_resetting_a_prefix_touches_nothing_outside(lake: Lake) -> None:
 def test_a_prefix_that_holds_nothing_staged_resets_nothing(lake: Lake) -> None:
     before = content(lake)
     for prefix in ("d", "a/4", "b/1/"):
-        lake.catalog.reset_branch(lake.repository, "main", kind="common_prefix", path=prefix)
+        lake.catalog.branches.reset_branch(lake.repository, "main", kind="common_prefix", path=prefix)
     assert content(lake) == before
 
 
@@ -74,10 +74,10 @@ def test_a_reset_by_prefix_that_loses_its_race_begins_again(lake: Lake) -> None:
         nonlocal raced
         if not raced and operation.name == "set_if" and operation.key == b"branches/main":
             raced = True
-            lake.another_server().commit(lake.repository, "main", committer="t", message="m")
+            lake.another_server().commits.commit(lake.repository, "main", committer="t", message="m")
 
     server = lake.another_server(WatchedStore(lake.kv, race))
-    server.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
+    server.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
     # The commit came first, and left the reset nothing to do.
     assert content(lake) == {"a/1": b"new", "a/3": b"new", "b/1": b"new", "c": b"new"}
     assert lake.rows("cleanup-tokens") == []
@@ -86,14 +86,14 @@ def test_a_reset_by_prefix_that_loses_its_race_begins_again(lake: Lake) -> None:
 def test_a_reset_by_prefix_that_always_loses_says_so_and_changes_nothing() -> None:
     lake = make_lake(settings=Settings(background=False, write_tries=2))
     lake.upload("a/1", b"new")
-    repository = lake.catalog.get_repository(lake.repository)
+    repository = lake.catalog.repositories.get_repository(lake.repository)
 
     def race(operation: Operation) -> None:
         if operation.name == "set_if" and operation.key == b"branches/main":
-            lake.another_server()._protocol.seal(repository, "main")
+            lake.another_server().staging.protocol.seal(repository, "main")
 
     with pytest.raises(TooManyTriesError):
-        lake.another_server(WatchedStore(lake.kv, race)).reset_branch(
+        lake.another_server(WatchedStore(lake.kv, race)).branches.reset_branch(
             lake.repository, "main", kind="common_prefix", path="b/"
         )
     assert lake.paths() == ["a/1"]
@@ -108,7 +108,7 @@ def test_a_reset_whose_answer_is_lost_does_not_queue_the_token_it_made(lake: Lak
 
     server = lake.another_server(WatchedStore(lake.kv, after=lose))
     with pytest.raises(OSError, match="lost"):
-        server.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
+        server.branches.reset_branch(lake.repository, "main", kind="common_prefix", path="a/")
     lake.upload("late")
     lake.catalog.resume()
     assert lake.paths() == ["a/1", "a/2", "b/1", "c", "late"]
@@ -121,12 +121,16 @@ def test_traps_6_and_45_identical_content_uploaded_again_is_live_and_invisible()
     lake.commit()
     second = lake.upload("twin", b"same")
     assert second.physical_address != first.physical_address
-    assert lake.catalog.diff_branch(lake.repository, "main").results == []
-    lake.catalog.reset_branch(lake.repository, "main", kind="object", path="twin")  # does nothing
-    assert lake.catalog.stat(lake.repository, "main", "twin").physical_address == second.physical_address
+    assert lake.catalog.branches.diff_branch(lake.repository, "main").results == []
+    lake.catalog.branches.reset_branch(lake.repository, "main", kind="object", path="twin")  # does nothing
+    assert (
+        lake.catalog.reading.stat(lake.repository, "main", "twin").physical_address == second.physical_address
+    )
     lake.upload("other")
     lake.commit()  # keeps the committed address and drops the new one
-    assert lake.catalog.stat(lake.repository, "main", "twin").physical_address == first.physical_address
+    assert (
+        lake.catalog.reading.stat(lake.repository, "main", "twin").physical_address == first.physical_address
+    )
 
 
 def test_trap_46_a_hard_reset_keeps_what_is_staged() -> None:
@@ -137,32 +141,35 @@ def test_trap_46_a_hard_reset_keeps_what_is_staged() -> None:
     lake.commit("second")
     lake.upload("a", b"2")  # identical to the head: no difference
     lake.upload("b", b"b")
-    assert [diff.path for diff in lake.catalog.diff_branch(lake.repository, "main").results] == ["b"]
-    lake.catalog.hard_reset(lake.repository, "main", first.id)
+    assert [diff.path for diff in lake.catalog.branches.diff_branch(lake.repository, "main").results] == ["b"]
+    lake.catalog.branches.hard_reset(lake.repository, "main", first.id)
     assert lake.read("a") == b"2"
-    assert [diff.path for diff in lake.catalog.diff_branch(lake.repository, "main").results] == ["a", "b"]
+    assert [diff.path for diff in lake.catalog.branches.diff_branch(lake.repository, "main").results] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_hard_reset_is_refused_while_a_sealed_token_holds_changes() -> None:
     lake = make_lake()
-    repository = lake.catalog.get_repository(lake.repository)
-    lake.catalog._protocol.seal(repository, "main")  # an empty one is no hindrance
-    lake.catalog.hard_reset(lake.repository, "main", "main")
+    repository = lake.catalog.repositories.get_repository(lake.repository)
+    lake.catalog.staging.protocol.seal(repository, "main")  # an empty one is no hindrance
+    lake.catalog.branches.hard_reset(lake.repository, "main", "main")
     lake.upload("a")
-    lake.catalog._protocol.seal(repository, "main")
+    lake.catalog.staging.protocol.seal(repository, "main")
     with pytest.raises(DirtyBranchError):
-        lake.catalog.hard_reset(lake.repository, "main", "main")
+        lake.catalog.branches.hard_reset(lake.repository, "main", "main")
 
 
 def test_trap_23_what_sealed_tokens_hold_is_live() -> None:
     lake = make_lake()
-    repository = lake.catalog.get_repository(lake.repository)
+    repository = lake.catalog.repositories.get_repository(lake.repository)
     lake.upload("oldest", b"1")
-    lake.catalog._protocol.seal(repository, "main")
+    lake.catalog.staging.protocol.seal(repository, "main")
     lake.upload("older", b"2")
     lake.upload("oldest", b"3")
-    lake.catalog._protocol.seal(repository, "main")
-    lake.catalog.delete_object(lake.repository, "main", "older")
+    lake.catalog.staging.protocol.seal(repository, "main")
+    lake.catalog.objects.delete_object(lake.repository, "main", "older")
     lake.upload("newest", b"4")
     assert content(lake) == {"newest": b"4", "oldest": b"3"}
     assert len(lake.tokens()) == 3

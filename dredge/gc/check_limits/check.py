@@ -1,0 +1,70 @@
+"""What a guard is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.gc.check_limits.identical import Proof
+from dredge.gc.check_limits.tally import Tally
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.run import Run
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.subtract import SubtractOutput
+from dredge.runs.limits import Finding
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A run right before it may delete.
+
+    Attributes:
+        run: this run.
+        record: of the step; guards add figures and warnings.
+        proof: about the candidates that are held for their size.
+        tally: what is held.
+        doomed: files with the hashes of everything that may be deleted.
+    """
+
+    run: Run
+    record: StepRecord
+    proof: Proof
+    tally: Tally
+    doomed: list[PartInfo]
+
+    @property
+    def listing(self) -> SliceListingOutput:
+        """What the store holds."""
+        return self.record.input(SliceListingOutput)
+
+    @property
+    def staged(self) -> MarkUncommittedOutput:
+        """What branches have staged."""
+        return self.record.input(MarkUncommittedOutput)
+
+    @property
+    def committed(self) -> ListCommittedOutput:
+        """What active commits name."""
+        return self.record.input(ListCommittedOutput)
+
+    @property
+    def candidates(self) -> SubtractOutput:
+        """What nothing live names."""
+        return self.record.input(SubtractOutput)
+
+
+def must(
+    rule: str, holds: bool, figure: float | int | str, limit: float | int | str | None, text: str
+) -> Finding:
+    """A finding that refuses the run unless something holds.
+
+    Args:
+        rule: stable name of the guard.
+        holds: whether the run may go on.
+        figure: what was measured; begins the sentence.
+        limit: what it was compared with; None where there is none.
+        text: the rest of the sentence.
+    """
+    return Finding(rule, "passed" if holds else "refused", figure, limit, f"{figure} {text}")

@@ -1,0 +1,95 @@
+"""Which candidates are held, and by which code: the one place that reads the column `hold` and the proofs.
+
+    hold       proof                                             code
+    null       -                                                 null: the sweep may delete it
+    same_size  its size is settled, and it is among the cleared  null
+    same_size  anything else, also none at all                   served, too_many, no_answer or no_path
+    any other  -                                                 the hold itself, also one that nobody knows
+
+Counting, limits, the report and the sweep all ask here. No hold but `same_size` can be lifted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError
+from dredge.gc.check_limits import codes
+from dredge.gc.check_limits.output import HoldFiles
+from dredge.gc.check_limits.verdicts import Verdicts
+from dredge.gc.sets.files import read_hashes
+from dredge.gc.sets.hashes import Hashes, contains
+from dredge.gc.subtract.holds import SAME_SIZE, why_of_hold
+from dredge.runs.folder import RunFolder
+
+COLUMNS = ["hash", "size", "hold"]
+"""Columns of the candidates that are needed to tell what is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What is held of the candidates of a run.
+
+    Attributes:
+        verdicts: about candidates that are held for their size.
+        cleared: hashes of those of them that may go, sorted and distinct.
+    """
+
+    verdicts: Verdicts
+    cleared: Hashes
+
+    @classmethod
+    def of(cls, folder: RunFolder, files: HoldFiles) -> Holds:
+        """Read what check_limits proved.
+
+        Args:
+            folder: the run folder.
+            files: that check_limits wrote.
+
+        Raises:
+            FormatError: a file is not as it was written.
+        """
+        verdicts = Verdicts.read(folder, files.size_verdicts, files.served)
+        return cls(verdicts, read_hashes(folder, files.cleared))
+
+    def codes_of(self, rows: pa.Table) -> pa.StringArray:
+        """The code that holds each candidate; null for those that may go.
+
+        Args:
+            rows: candidates, with at least `COLUMNS`.
+
+        Raises:
+            FormatError: a column is missing.
+        """
+        if missing := sorted(set(COLUMNS) - set(rows.column_names)):
+            raise FormatError(f"candidates without {', '.join(missing)}: nobody can tell what is held")
+        if rows["hold"].null_count == rows.num_rows:
+            return pa.nulls(rows.num_rows, pa.string())
+        found = pa.concat_arrays(rows["hold"].chunks)
+        same_size = pc.fill_null(pc.equal(found, SAME_SIZE), False)
+        return pc.replace_with_mask(found, same_size, self._proved(rows.filter(same_size)))
+
+    def _proved(self, rows: pa.Table) -> pa.StringArray:
+        """The codes of candidates that are held for their size; null for those that the proofs clear."""
+        found = self.verdicts.codes_of(rows)
+        # Another object may have the hash of a cleared one, so the verdict must be about this one, too.
+        cleared = pa.array(contains(self.cleared, rows["hash"].to_numpy()))
+        return pc.if_else(cleared, found, pc.coalesce(found, codes.TOO_MANY))
+
+
+def with_hold(rows: pa.Table) -> pa.Table:
+    """Candidates that the classification held, whatever was proved about them since."""
+    return rows.filter(pc.is_valid(rows["hold"]))
+
+
+def held_for_size(rows: pa.Table) -> pa.Table:
+    """Candidates whose hold a proof may lift."""
+    return rows.filter(pc.equal(rows["hold"], SAME_SIZE))
+
+
+def why_held(code: str) -> str:
+    """Half a sentence for people about what holds an object; the code itself when nobody knows it."""
+    return codes.WHY.get(code) or why_of_hold(code) or code

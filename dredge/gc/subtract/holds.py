@@ -1,0 +1,107 @@
+"""Holds: what keeps a candidate in the store although nothing live names it.
+
+    candidates that the classification found → HOLDS, in order: the first that applies → column `hold`, null: none
+                                               (a hold that may be lifted counts only where no other applies)
+
+A held candidate is counted, reported and written to the ledger under its hold's code, and it is not deleted. To add
+a hold, write one function and name it in `HOLDS`: counts, limits, the report and the sweep follow by themselves. Only
+`SAME_SIZE` may be lifted later on, by a proof about each object (`dredge.gc.check_limits.holds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dredge.gc.config import GCConfig
+from dredge.gc.sets.live import LocatedSet, in_any
+
+UNREADABLE = "unreadable"
+SAME_SIZE = "same_size"
+
+type Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What holds may know besides the rows.
+
+    Attributes:
+        config: what the user asked for.
+        head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
+            was read and is live.
+        undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
+    """
+
+    config: GCConfig
+    head_sizes: tuple[LocatedSet, ...] = ()
+    undescribed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One reason to keep candidates.
+
+    Attributes:
+        code: what the column `hold`, the ledger and the report call it.
+        why: half a sentence for people.
+        applies: tells of each row of the listing's schema whether it is held; pure.
+        may_be_lifted: whether a proof may lift it later on.
+    """
+
+    code: str
+    why: str
+    applies: Callable[[pa.Table, Evidence], Mask]
+    may_be_lifted: bool = False
+
+
+def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects of unknown age and size."""
+    return np.full(rows.num_rows, evidence.undescribed)
+
+
+def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects as long as an entry of a branch head, whose content may be uploaded again there.
+
+    Checksums are not compared: a link or an import may claim any, a copy keeps what was claimed, and the ETags of an
+    encrypted store are not hashes of the content.
+    """
+    (found,) = in_any(evidence.head_sizes, [rows["size"].to_numpy().astype(np.uint64)])
+    return found
+
+
+HOLDS: list[Hold] = [
+    Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
+    Hold(
+        SAME_SIZE,
+        "as long as an object in a branch head, so a branch may read this copy of it",
+        same_size,
+        may_be_lifted=True,
+    ),
+]
+"""Every hold; of several that apply the first one counts, and one that may be lifted counts last."""
+
+
+def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
+    """The code of the hold that counts for each row; null for those that nothing holds.
+
+    Args:
+        rows: of the listing's schema.
+        evidence: what is known besides.
+    """
+    codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
+    # What may be lifted comes last: else a proof about one hold would free what another one holds as well.
+    for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
+        applies = hold.applies(rows, evidence)
+        codes[applies & ~held] = hold.code
+        held |= applies
+    return pa.array(codes, pa.string())
+
+
+def why_of_hold(code: str) -> str | None:
+    """The sentence of a hold; None when no hold has the code."""
+    return next((hold.why for hold in HOLDS if hold.code == code), None)

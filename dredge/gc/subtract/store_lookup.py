@@ -1,0 +1,212 @@
+"""Asks the store for objects that nothing names: is each there, and how old is it?
+
+gone → forgotten · young → carried · old → candidate · the store refuses to say → a candidate that is held
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
+from dredge.gc.run import Run
+from dredge.gc.sets.hashes import Hashes, contains, shard_of, unite
+from dredge.gc.slice_listing import LISTED
+from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
+from dredge.gc.subtract.output import SubtractOutput
+from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage.parallel import ordered_map
+
+_SHARD_BITS = 6
+_ROWS_PER_TASK = 1000
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupConfig:
+    """What every task needs; a payload.
+
+    Attributes:
+        subtract: of the step.
+        found: rows of addresses that earlier runs knew of and nothing live names, with repetitions.
+        listed: candidates that the listing gave, which need no look.
+        cutoff: only objects last modified strictly before this are candidates.
+    """
+
+    subtract: SubtractConfig
+    found: list[PartInfo]
+    listed: list[PartInfo]
+    cutoff: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupTask:
+    """Some shards of the hashes; a payload.
+
+    Attributes:
+        name: of the files that the task writes.
+        shards: numbers, by the first bits of the hash.
+    """
+
+    name: str
+    shards: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedUp:
+    """What the store said; a payload.
+
+    Attributes:
+        candidates: old objects, and those that the store would not describe.
+        young: rows of objects to be carried.
+        asked_objects: that the store was asked for.
+        gone_objects: that it does not have.
+        young_objects: that are too young.
+        refused_objects: that it would not describe.
+        refused: what it said of one of those; "" when there are none.
+    """
+
+    candidates: Candidates = field(default_factory=Candidates)
+    young: list[PartInfo] = field(default_factory=list)
+    asked_objects: int = 0
+    gone_objects: int = 0
+    young_objects: int = 0
+    refused_objects: int = 0
+    refused: str = ""
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """Every file."""
+        return [*self.candidates.parts, *self.young]
+
+    def __add__(self, other: LookedUp) -> LookedUp:
+        return LookedUp(
+            candidates=self.candidates + other.candidates,
+            young=[*self.young, *other.young],
+            asked_objects=self.asked_objects + other.asked_objects,
+            gone_objects=self.gone_objects + other.gone_objects,
+            young_objects=self.young_objects + other.young_objects,
+            refused_objects=self.refused_objects + other.refused_objects,
+            refused=self.refused or other.refused,
+        )
+
+
+def look_up(
+    run: Run, runner: TaskRunner, config: SubtractConfig, found: list[PartInfo], listed: list[PartInfo]
+) -> LookedUp:
+    """Ask the store for objects, each once.
+
+    Args:
+        run: this run.
+        runner: spreads the looks.
+        config: of the step.
+        found: rows of addresses that nothing live names.
+        listed: candidates that the listing gave.
+    """
+    rows = sum(part.rows for part in found)
+    shards = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
+    tasks = [LookupTask(name=f"earlier-{index:05d}", shards=share) for index, share in enumerate(shards)]
+    shared = LookupConfig(subtract=config, found=found, listed=listed, cutoff=run.plan.cutoff)
+    results = run.spread(runner, SubtractOutput.STEP, look_up_shards, shared, tasks, "objects", rows)
+    return sum(results, LookedUp())
+
+
+@partition_function
+def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> LookedUp:
+    """Ask the store for the objects of some shards, and write the old ones as candidates."""
+    folder, reader = run.folder, run.open_store()
+    settings, shards = config.subtract.settings, np.array(task.shards, np.int64)
+    listed = [
+        _of_shards(folder.read_part(part, ["hash"]), shards)["hash"].to_numpy() for part in config.listed
+    ]
+    addresses = _once(folder, config.found, shards, unite(listed))
+    answers = list(ordered_map(partial(_stat, reader), addresses, settings.tuning.threads))
+    there = [info for info in answers if isinstance(info, ObjectInfo)]
+    refused = [info for info in answers if isinstance(info, _Refused)]
+    old = [info for info in there if info.last_modified < config.cutoff]
+    young = [info for info in there if info.last_modified >= config.cutoff]
+    rows_max = settings.tuning.candidate_rows
+    candidates = write_candidates(folder, config.subtract, _tables(old, rows_max), task.name)
+    unknown = [ObjectInfo(item.key, 0, _EPOCH, None) for item in refused]
+    name = f"{task.name}-undescribed"
+    candidates += write_candidates(
+        folder, config.subtract, _tables(unknown, rows_max), name, undescribed=True
+    )
+    files = [folder.write_table(SubtractOutput.STEP, 0, _table(young), f"young-{task.name}")] if young else []
+    return LookedUp(
+        candidates=candidates,
+        young=files,
+        asked_objects=len(addresses),
+        gone_objects=answers.count(None),
+        young_objects=len(young),
+        refused_objects=len(refused),
+        refused=refused[0].words if refused else "",
+    )
+
+
+def _once(
+    folder: RunFolder, parts: Sequence[PartInfo], shards: npt.NDArray[np.int64], without: Hashes
+) -> list[str]:
+    """Addresses of some shards, each once, without those that the listing gave."""
+    seen: set[str] = set()
+    for table in folder.read_parts(parts):
+        rows = _of_shards(table, shards)
+        rows = rows.filter(pa.array(~contains(without, rows["hash"].to_numpy())))
+        seen.update(rows["address"].to_pylist())
+    return sorted(seen)
+
+
+def _of_shards(rows: pa.Table, shards: npt.NDArray[np.int64]) -> pa.Table:
+    return rows.filter(pa.array(np.isin(shard_of(rows["hash"].to_numpy(), _SHARD_BITS), shards)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """An object that the store would not describe, and its words."""
+
+    key: str
+    words: str
+
+
+def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
+    try:
+        info = reader.stat(address)
+    except NotFoundError:
+        return None
+    except (ConfigError, UnavailableError) as error:
+        # Access to this object is denied, or it is encrypted with a key that only its owner has.
+        return _Refused(address, str(error))
+    if info.last_modified <= _EPOCH:
+        raise RefusedError(
+            f"the store gives no time for {address!r}. Without its age nothing can be told about an object."
+            " Nothing was deleted."
+        )
+    return info
+
+
+def _tables(infos: Sequence[ObjectInfo], rows_max: int) -> Iterator[pa.Table]:
+    for first in range(0, len(infos), rows_max):
+        yield _table(infos[first : first + rows_max])
+
+
+def _table(infos: Sequence[ObjectInfo]) -> pa.Table:
+    addresses = pa.array([info.key for info in infos], pa.string())
+    columns = [
+        addresses,
+        pa.array([info.size for info in infos], pa.int64()),
+        pa.array([info.last_modified for info in infos], pa.timestamp("us", tz="UTC")),
+        pa.array([info.etag for info in infos], pa.string()),
+        pa.array(hash64(addresses)),
+    ]
+    return pa.Table.from_arrays(columns, schema=LISTED)

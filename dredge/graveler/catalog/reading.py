@@ -1,0 +1,117 @@
+"""API calls that read objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dredge.errors import NotFoundError
+from dredge.graveler.catalog.contents import Contents
+from dredge.graveler.catalog.entries import decode_entry, object_stats, path_bytes, prefix_stats
+from dredge.graveler.catalog.listing import list_page
+from dredge.graveler.catalog.model import Refs
+from dredge.graveler.catalog.object_bytes import ObjectBytes
+from dredge.graveler.catalog.results import ObjectContent, ObjectStats, Page
+from dredge.graveler.committed import Value
+from dredge.graveler.errors import DataNotFoundError
+from dredge.graveler.refs.names import check_path
+from dredge.graveler.staging.flows import read_branch
+from dredge.storage import ObjectStream
+
+
+class ReadingService:
+    """Gets and lists objects at any ref.
+
+    Args:
+        refs: records.
+        contents: what paths hold.
+        object_bytes: their bytes.
+    """
+
+    def __init__(self, refs: Refs, contents: Contents, object_bytes: ObjectBytes) -> None:
+        self._refs = refs
+        self._contents = contents
+        self._bytes = object_bytes
+
+    def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
+        """Look up a path.
+
+        Raises:
+            PathNotFoundError: 404.
+        """
+        found = self._refs.repositories.get(repository)
+        return object_stats(found, path, self._contents.find_entry(found, ref, check_path(path)))
+
+    def get_object(self, repository: str, ref: str, path: str) -> ObjectContent:
+        """Look up a path to read its bytes.
+
+        Raises:
+            PathNotFoundError: 404. If the bytes are missing, an error is raised only when they are read.
+        """
+        found = self._refs.repositories.get(repository)
+        entry = self._contents.find_entry(found, ref, check_path(path))
+        objects, key = self._bytes.locate(found, entry)
+
+        def read(start: int, length: int | None) -> bytes:
+            try:
+                if length is None and start == 0:
+                    return objects.get(key)
+                return objects.get_range(key, start, entry.size - start if length is None else length)
+            except NotFoundError:
+                raise DataNotFoundError from None
+
+        def stream(start: int, length: int | None) -> ObjectStream:
+            try:
+                return objects.open_read(key, start, length)
+            except NotFoundError:
+                raise DataNotFoundError from None
+
+        return ObjectContent(object_stats(found, path, entry), read, stream)
+
+    def list_entries(
+        self,
+        repository: str,
+        ref: str,
+        *,
+        prefix: str = "",
+        delimiter: str = "",
+        after: str = "",
+        amount: int = 100,
+    ) -> Page[ObjectStats]:
+        """List paths in byte order.
+
+        Args:
+            repository: its name.
+            ref: ref expression; a branch includes what is staged, `branch@` does not.
+            prefix: only paths that begin with it.
+            delimiter: fold paths that are equal up to it into one common prefix.
+            after: last path or common prefix of the previous page.
+            amount: maximum number of results, at most 1000.
+        """
+        found = self._refs.repositories.get(repository)
+        resolved = self._refs.resolver.resolve(found, ref)
+
+        def page(seek: Callable[[bytes], Iterator[tuple[bytes, Value]]]) -> Page[ObjectStats]:
+            listed = list_page(seek, prefix, delimiter, after, amount)
+            return Page(
+                [
+                    prefix_stats(name)
+                    if value is None
+                    else object_stats(found, name, decode_entry(path_bytes(name), value))
+                    for name, value in listed.results
+                ],
+                listed.has_more,
+                listed.next_offset,
+            )
+
+        if resolved.branch is None:
+            return page(lambda start: self._contents.list_committed(found, resolved.commit_id, start))
+        return read_branch(
+            self._refs.branches,
+            found,
+            resolved.branch,
+            lambda branch: page(
+                lambda start: self._contents.list_branch(
+                    found, branch, start, staging_only=resolved.staging_only
+                )
+            ),
+        )

@@ -1,0 +1,58 @@
+"""The rows of a report's table, and its columns: one list, which the page and the terminal both draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.runs.payload import Json, to_json
+from dredge.runs.report import size_text
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """Objects of one kind that met one fate.
+
+    Attributes:
+        kind: what the objects are, such as "unreferenced".
+        verdict: what became of them, such as "deleted" or "kept".
+        why: the reason, as half a sentence.
+        objects: how many.
+        size_bytes: their length together; None when nobody counted.
+    """
+
+    kind: str
+    verdict: str
+    why: str
+    objects: int
+    size_bytes: int | None = None
+
+    def to_json(self) -> Json:
+        """As an object of `rows` in report.json."""
+        return to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table.
+
+    Attributes:
+        title: its heading.
+        text: words a row's value, from the row as `ReportRow.to_json` gave it.
+        is_number: whether it is aligned to the right.
+    """
+
+    title: str
+    text: Callable[[Mapping[str, Any]], str]
+    is_number: bool = False
+
+
+COLUMNS = (
+    Column("Kind", lambda row: str(row["kind"])),
+    Column("Verdict", lambda row: str(row["verdict"])),
+    Column("Why", lambda row: str(row["why"])),
+    Column("Objects", lambda row: f"{row['objects']:,}", is_number=True),
+    Column("Size", lambda row: size_text(row["size_bytes"]), is_number=True),
+)
+"""From left to right. A new column is a field of `ReportRow` and an entry here."""

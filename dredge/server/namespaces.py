@@ -1,0 +1,94 @@
+"""Storage namespaces that this server may open; all others are refused before anything is read or written."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+from dredge.graveler.errors import InvalidValueError
+from dredge.server.settings import ServerSettings
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
+
+_LOCAL_NAMESPACE = re.compile(r"^(?:local|file)://(/[^?#%]+)$", re.DOTALL)
+_S3_NAMESPACE = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)"
+
+
+class NamespaceRefusedError(InvalidValueError):
+    """A namespace outside the server's block store."""
+
+
+class Namespaces:
+    """Opens storage namespaces, with one cached writer per namespace.
+
+    Local namespaces are `local:///abs/folder` or `file:///abs/folder` below the base folder (the SDK refuses to send
+    the second form). Their path is literal, as everywhere in Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`,
+    `%`) and symbolic links that leave the base are refused. S3 namespaces are `s3://bucket/prefix`.
+
+    Args:
+        settings: block store, base folder, S3 options.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.blockstore = settings.blockstore
+        self.can_import = settings.blockstore == "s3" or settings.local_import
+        self._base = os.path.realpath(settings.local_base) if settings.local_base else ""
+        self._options = settings.storage or StorageOptions.from_env()
+        self._writers: dict[str, ObjectWriter] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def example(self) -> str:
+        """Example of a valid namespace URI."""
+        return f"local://{self._base}/example" if self.blockstore == "local" else "s3://example-bucket/"
+
+    @property
+    def pattern(self) -> str:
+        """Regular expression for namespace URIs, shown by clients; `check` is stricter."""
+        return f"^(local|file)://{re.escape(self._base)}/" if self.blockstore == "local" else "^s3://"
+
+    def check(self, uri: str) -> None:
+        """Check that a namespace is inside the server's block store.
+
+        Raises:
+            NamespaceRefusedError: 400, it is not.
+        """
+        allowed = self._is_local(uri) if self.blockstore == "local" else re.match(_S3_NAMESPACE, uri)
+        if not allowed:
+            raise NamespaceRefusedError(
+                f"storage namespace {uri!r}: failed to match required regex {self.pattern}: invalid namespace"
+            )
+
+    def open(self, uri: str) -> ObjectWriter:
+        """Return the writer of a namespace.
+
+        Raises:
+            NamespaceRefusedError: 400, outside the block store.
+        """
+        with self._lock:
+            cached = self._writers.get(uri)
+        if cached is not None:
+            return cached
+        self.check(uri)
+        writer = open_writer(uri, self._options)
+        with self._lock:
+            return self._writers.setdefault(uri, writer)
+
+    def open_source(self, uri: str) -> ObjectReader:
+        """Return a reader of an import source.
+
+        Raises:
+            NamespaceRefusedError: 400, outside the block store.
+        """
+        self.check(uri)
+        return open_reader(uri, self._options)
+
+    def _is_local(self, uri: str) -> bool:
+        match = _LOCAL_NAMESPACE.match(uri)
+        if match is None:
+            return False
+        path = match[1].rstrip("/")
+        parts = path.split("/")[1:]
+        if not parts or any(part in ("", ".", "..") for part in parts):
+            return False
+        return os.path.realpath(path).startswith(self._base + "/")

@@ -1,0 +1,48 @@
+"""Directories of users, groups and policies for tests, empty or with everything linked to everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from hypothesis import strategies as st
+
+from dredge.auth import model
+from dredge.auth.directory import Directory, Page
+from dredge.auth.model import Credential, Statement
+from dredge.auth.secrets import SecretBox
+from dredge.kv import Store
+from tests.support.faulty import WatchedStore
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+READ = (Statement("allow", ("fs:Read*",), "*"),)
+# Characters before the slash in the alphabet: a careless key order would mix names up.
+NAMES = st.text(alphabet="ab+,-.=@_", min_size=1, max_size=4)
+
+
+def directory(kv: Store | WatchedStore, changed: Callable[[], None] = lambda: None) -> Directory:
+    return Directory(kv, SecretBox("signing"), lambda: NOW, changed)  # type: ignore[arg-type]
+
+
+def filled(kv: Store | WatchedStore) -> Directory:
+    """Two of each, everything linked to everything."""
+    made = directory(kv)
+    for letter in "ab":
+        made.users.create(f"user-{letter}")
+        made.groups.create(f"group-{letter}")
+        made.policies.create(f"policy-{letter}", READ)
+    for left in "ab":
+        made.credentials.add(f"user-{left}", f"KEY-{left}", "secret")
+        for right in "ab":
+            made.groups.add_member(f"group-{left}", f"user-{right}")
+            made.policies.attach_to_group(f"policy-{left}", f"group-{right}")
+            made.policies.attach_to_user(f"policy-{left}", f"user-{right}")
+    return made
+
+
+def keys(kv: Store) -> set[str]:
+    return {entry.key.decode() for entry in kv.scan(model.PARTITION)}
+
+
+def names[T](page: Page[T]) -> list[str]:
+    return [each.access_key_id if isinstance(each, Credential) else each.name for each in page.results]  # type: ignore[attr-defined]

@@ -1,0 +1,39 @@
+"""What a guard is shown: a real run right before it may delete, with some figures changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dredge.gc.check_limits.check import Check
+from dredge.gc.check_limits.identical import Proof
+from dredge.gc.check_limits.output import CheckLimitsOutput
+from dredge.gc.check_limits.tally import Tally
+from dredge.gc.run import Run
+from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing, subtract
+from dredge.runs.perform import StepRecord
+from dredge.runs.tries import StepTry
+from tests.support.gc import World, busy_world, summary_of
+
+
+def marked() -> tuple[World, Run]:
+    """A run that has its candidates."""
+    world, _, _ = busy_world()
+    run = world.plan()
+    for step in (slice_listing, mark_uncommitted, list_committed, subtract):
+        step(run, world.runner)
+    return world, run
+
+
+def check_of(run: Run, **counts: dict[str, int]) -> Check:
+    """What a guard is shown of a run, with other figures of some steps.
+
+    Args:
+        run: has its candidates.
+        counts: by step.
+    """
+    inputs = {}
+    for output in CheckLimitsOutput.INPUTS:
+        summary = summary_of(run, output.STEP)
+        inputs[output.STEP] = replace(summary, counts={**summary.counts, **counts.get(output.STEP, {})})
+    record = StepRecord(inputs, StepTry(run.folder.writer, CheckLimitsOutput.STEP, 1))
+    return Check(run, record, Proof(0), Tally(), [])

@@ -1,0 +1,182 @@
+"""Listings: the same paths as through the API, however they are paged, grouped and spelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.lakefs_server import Lake
+from tests.support.s3_gateway import code_of, refused, send
+
+PATHS = ["a", "a/1", "a/2", "a//x", "a0", "b c", "b+c", "b%20c", "c/d/e", "c/d/f", "ü/1", "ü/2", "z/"]
+MANY_PATHS = st.sets(st.text("ab/+% ü.\x01~", min_size=1, max_size=6), min_size=1, max_size=12)
+
+
+def fill(lake: Lake, repo: str, paths: list[str], branch: str = "main") -> None:
+    for path in paths:
+        lake.server.catalog.objects.upload_object(repo, branch, path, path.encode())
+
+
+def by_api(lake: Lake, repo: str, prefix: str = "", delimiter: str = "") -> list[str]:
+    """Every path and common prefix, in order, in pages of three."""
+    found: list[str] = []
+    after, more = "", True
+    while more:
+        page = lake.server.catalog.reading.list_entries(
+            repo, "main", prefix=prefix, delimiter=delimiter, after=after, amount=3
+        )
+        found += [each.path for each in page.results]
+        more, after = page.has_more, page.next_offset
+    return found
+
+
+def by_s3(s3: Any, repo: str, version: int, **arguments: Any) -> list[str]:
+    """Every key and common prefix of all pages, sorted."""
+    pages = s3.get_paginator("list_objects_v2" if version == 2 else "list_objects").paginate(
+        Bucket=repo, **arguments
+    )
+    found: list[str] = []
+    for page in pages:
+        keys = [item["Key"] for item in page.get("Contents", [])]
+        folders = [item["Prefix"] for item in page.get("CommonPrefixes", [])]
+        if version == 2:
+            assert page["KeyCount"] == len(keys) + len(folders)
+        found += sorted(keys + folders, key=str.encode)
+    return found
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize("delimiter", ["", "/"])
+@pytest.mark.parametrize("prefix", ["", "a", "a/", "c/", "c/d", "nothing", "ü/"])
+def test_pages_of_any_size_add_up_to_what_the_api_lists(
+    lake: Lake, s3: Any, filled: str, version: int, size: int, delimiter: str, prefix: str
+) -> None:
+    arguments: dict[str, Any] = {"Prefix": f"main/{prefix}", "PaginationConfig": {"PageSize": size}}
+    if delimiter:
+        arguments["Delimiter"] = delimiter
+    found = by_s3(s3, filled, version, **arguments)
+    assert found == [f"main/{path}" for path in by_api(lake, filled, prefix, delimiter)]
+
+
+@pytest.fixture(scope="module")
+def filled(lake: Lake) -> str:
+    lake.server.catalog.repositories.create_repository("filled", lake.namespace("filled"))
+    fill(lake, "filled", PATHS)
+    return "filled"
+
+
+@given(paths=MANY_PATHS, size=st.integers(1, 4), delimiter=st.sampled_from(["", "/", "b", "+%"]))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_paths_are_listed_as_by_the_api(
+    lake: Lake, s3: Any, repo: str, paths: set[str], size: int, delimiter: str
+) -> None:
+    lake.server.catalog.branches.reset_branch(repo, "main", kind="reset")
+    fill(lake, repo, sorted(paths))
+    arguments: dict[str, Any] = {"Prefix": "main/", "PaginationConfig": {"PageSize": size}}
+    if delimiter:
+        arguments["Delimiter"] = delimiter
+    wanted = [f"main/{path}" for path in by_api(lake, repo, "", delimiter)]
+    assert by_s3(s3, repo, 2, **arguments) == wanted
+    assert by_s3(s3, repo, 1, **arguments) == wanted
+
+
+def test_an_entry_is_shown_with_its_facts(lake: Lake, s3: Any, repo: str) -> None:
+    made = lake.server.catalog.objects.upload_object(repo, "main", "a", b"content")
+    (found,) = s3.list_objects_v2(Bucket=repo, Prefix="main/")["Contents"]
+    assert (found["Size"], found["ETag"]) == (7, f'"{made.checksum}"')
+    assert abs((found["LastModified"] - made.mtime).total_seconds()) < 0.002
+
+
+def test_without_a_ref_branches_are_listed(lake: Lake, s3: Any, repo: str) -> None:
+    for name in ("dev", "dev-2", "x"):
+        lake.server.catalog.branches.create_branch(repo, name, "main")
+    branches = ["dev-2/", "dev/", "main/", "x/"]
+    for delimiter in ({}, {"Delimiter": "/"}):
+        for version in (1, 2):
+            assert sorted(by_s3(s3, repo, version, **delimiter)) == branches
+            sized = {**delimiter, "PaginationConfig": {"PageSize": 1}}
+            if version == 2 or delimiter:
+                assert sorted(by_s3(s3, repo, version, **sized)) == branches
+            assert sorted(by_s3(s3, repo, version, Prefix="dev", **delimiter)) == branches[:2]
+
+
+def test_a_commit_lists_what_it_holds(lake: Lake, s3: Any, repo: str) -> None:
+    fill(lake, repo, ["a", "b"])
+    commit = lake.server.catalog.commits.commit(repo, "main", message="m", committer="c")
+    lake.server.catalog.objects.delete_object(repo, "main", "a")
+    assert by_s3(s3, repo, 2, Prefix=f"{commit.id}/") == [f"{commit.id}/a", f"{commit.id}/b"]
+    assert by_s3(s3, repo, 2, Prefix="main/") == ["main/b"]
+
+
+def test_an_unknown_ref_has_no_keys(s3: Any, repo: str) -> None:
+    assert by_s3(s3, repo, 1, Prefix="nothing/") == []
+    assert by_s3(s3, repo, 2, Prefix="nothing/a", Delimiter="/") == []
+
+
+@pytest.mark.parametrize(
+    ("start", "rest"),
+    [
+        ("main/a/1", ["main/a/2", "main/a0"]),
+        ("main/a/", ["main/a//x", "main/a/1", "main/a/2", "main/a0"]),
+        ("a", ["main/a", "main/a//x", "main/a/1", "main/a/2", "main/a0"]),
+        ("main", ["main/a", "main/a//x", "main/a/1", "main/a/2", "main/a0"]),
+        ("main0", []),
+        ("z/a", []),
+    ],
+)
+def test_start_after_may_be_any_text(s3: Any, filled: str, start: str, rest: list[str]) -> None:
+    answer = s3.list_objects_v2(Bucket=filled, Prefix="main/a", StartAfter=start)
+    assert [item["Key"] for item in answer.get("Contents", [])] == rest
+    answer = s3.list_objects(Bucket=filled, Prefix="main/a", Marker=start)
+    assert [item["Key"] for item in answer.get("Contents", [])] == rest
+
+
+def test_max_keys_is_bounded_and_checked(lake: Lake, s3: Any, filled: str) -> None:
+    nothing = s3.list_objects_v2(Bucket=filled, Prefix="main/", MaxKeys=0)
+    assert (nothing["KeyCount"], nothing["IsTruncated"]) == (0, False)
+    assert s3.list_objects_v2(Bucket=filled, Prefix="main/", MaxKeys=5000)["MaxKeys"] == 1000
+    for wrong in ("-1", "x"):
+        query = {"list-type": "2", "max-keys": wrong}
+        assert code_of(send(lake, "GET", f"/{filled}", query=query)) == "InvalidArgument"
+
+
+def test_a_token_that_is_none_and_an_unknown_encoding_are_refused(lake: Lake, s3: Any, filled: str) -> None:
+    with refused("InvalidArgument", 400):
+        s3.list_objects_v2(Bucket=filled, Prefix="main/", ContinuationToken="x y")
+    query = {"list-type": "2", "encoding-type": "base64"}
+    assert code_of(send(lake, "GET", f"/{filled}", query=query)) == "InvalidArgument"
+
+
+def test_without_encoding_type_keys_stand_as_they_are(lake: Lake, filled: str) -> None:
+    answer = send(lake, "GET", f"/{filled}", query={"list-type": "2", "prefix": "main/b"})
+    assert b"<Key>main/b c</Key>" in answer.data
+    assert b"<Key>main/b%20c</Key>" in answer.data
+    encoded = send(
+        lake, "GET", f"/{filled}", query={"list-type": "2", "prefix": "main/b", "encoding-type": "url"}
+    )
+    assert b"<Key>main/b%20c</Key>" in encoded.data
+    assert b"<Key>main/b%2520c</Key>" in encoded.data
+
+
+def test_buckets_are_the_repositories(lake: Lake, s3: Any, repo: str, filled: str) -> None:
+    names = [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
+    assert names == sorted(names)
+    assert {repo, filled} <= set(names)
+    s3.head_bucket(Bucket=repo)
+    assert s3.get_bucket_location(Bucket=repo).get("LocationConstraint") is None
+    assert "Status" not in s3.get_bucket_versioning(Bucket=repo)
+    for call in (s3.list_objects, s3.list_objects_v2, s3.get_bucket_location, s3.list_multipart_uploads):
+        with refused("NoSuchBucket", 404):
+            call(Bucket="no-such-repository")
+    with refused("404", 404):
+        s3.head_bucket(Bucket="no-such-repository")
+    with refused("BucketAlreadyExists", 409):
+        s3.create_bucket(Bucket=repo)
+    with refused("NotImplemented", 501):
+        s3.create_bucket(Bucket="new-repository")
+    with refused("ERRLakeFSNotSupported", 405):
+        s3.delete_bucket(Bucket=repo)

@@ -1,0 +1,69 @@
+"""Each proof is demanded: without it the run is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dredge.gc.check_limits import proofs
+from dredge.gc.check_limits.check import Check
+from dredge.runs.limits import Finding
+from tests.support.checks import check_of, marked
+
+PROOFS = [
+    proofs.listing_complete,
+    proofs.staging_complete,
+    proofs.order,
+    proofs.server_clock,
+    proofs.live_not_empty,
+    proofs.committed_not_empty,
+    proofs.nothing_nested,
+]
+
+
+def test_a_right_run_passes_every_one() -> None:
+    _, run = marked()
+    assert {proof.__name__: proof(check_of(run)).verdict for proof in PROOFS} == {
+        proof.__name__: "passed" for proof in PROOFS
+    }
+
+
+@pytest.mark.parametrize(
+    ("proof", "step", "counts"),
+    [
+        (proofs.listing_complete, "slice_listing", {"old_objects": 1}),
+        (proofs.listing_complete, "subtract", {"listed_objects": 1}),
+        (proofs.staging_complete, "mark_uncommitted", {"rows": 1_000}),
+        (proofs.staging_complete, "mark_uncommitted", {"branches": 0}),
+        (proofs.live_not_empty, "list_committed", {"live_addresses": 0}),
+        (proofs.committed_not_empty, "list_committed", {"ranges": 0, "metaranges": 2}),
+    ],
+)
+def test_figures_that_do_not_add_up_refuse_the_run(
+    proof: Callable[[Check], Finding], step: str, counts: dict[str, int]
+) -> None:
+    _, run = marked()
+    finding = proof(check_of(run, **{step: counts}))
+    assert (finding.rule, finding.verdict) == (proof.__name__, "refused")
+
+
+def test_a_deletion_of_the_last_object_is_no_reason_to_stop() -> None:
+    _, run = marked()
+    counts = {"ranges": 0, "metaranges": 1}
+    assert proofs.committed_not_empty(check_of(run, list_committed=counts)).verdict == "passed"
+
+
+@pytest.mark.parametrize("step", ["slice_listing", "mark_uncommitted", "list_committed"])
+def test_a_result_that_changed_after_it_was_read_refuses_the_run(step: str) -> None:
+    _, run = marked()
+    finding = proofs.order(check_of(run, **{step: {"other": 1}}))
+    assert finding.verdict == "refused"
+    assert f"another result of {step}" in finding.text
+
+
+def test_a_plan_that_changed_refuses_the_run() -> None:
+    _, run = marked()
+    plan = run.folder.read_json("plan.json")
+    run.folder.write_json("plan.json", {**plan, "cutoff": "2030-01-01T00:00:00+00:00"})
+    assert proofs.order(check_of(run)).verdict == "refused"

@@ -1,0 +1,77 @@
+"""Right before a run may delete, the world is asked again: server, lease, other collectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from dredge.gc.check_limits import surroundings
+from dredge.gc.check_limits.check import Check
+from dredge.gc.planning import release_lease
+from dredge.gc.run import make_lease
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
+from dredge.hashing import hash64
+from dredge.lakefs import Repository
+from dredge.runs.limits import Finding
+from tests.support.checks import check_of, marked
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        surroundings.namespaces_apart,
+        surroundings.same_namespace,
+        surroundings.lease_held,
+        surroundings.no_other_collector,
+        surroundings.canaries_stay,
+    ],
+)
+def test_a_quiet_world_passes(guard: Callable[[Check], Finding]) -> None:
+    _, run = marked()
+    assert guard(check_of(run)).verdict == "passed"
+
+
+def test_a_repository_that_came_into_the_namespace_meanwhile_refuses_the_run() -> None:
+    world, run = marked()
+    (ours,) = world.client.repositories()
+    nested = Repository("nested", f"{ours.namespace}/data/inner", "main", False)
+    world.client.repositories = lambda: [ours, nested]  # type: ignore[method-assign]
+    finding = surroundings.namespaces_apart(check_of(run))
+    assert (finding.rule, finding.verdict) == ("namespaces_apart", "refused")
+    assert "nested" in finding.text
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_repository_that_was_made_anew_elsewhere_refuses_the_run(is_there: bool) -> None:
+    world, run = marked()
+    (ours,) = world.client.repositories()
+    moved = [replace(ours, namespace="memory://elsewhere/lake")] if is_there else []
+    world.client.repositories = lambda: moved  # type: ignore[method-assign]
+    finding = surroundings.same_namespace(check_of(run))
+    assert (finding.rule, finding.verdict) == ("same_namespace", "refused")
+
+
+def test_a_lease_that_somebody_else_took_refuses_the_run() -> None:
+    _, run = marked()
+    release_lease(run)
+    make_lease(run.state, 60).acquire("somebody else")
+    finding = surroundings.lease_held(check_of(run))
+    assert (finding.rule, finding.verdict) == ("lease_held", "refused")
+
+
+def test_a_candidate_that_a_branch_shows_refuses_the_run() -> None:
+    """Whatever list it is deleted from: those that nothing held, or those whose hold was lifted."""
+    world, run = marked()
+    shown = sorted(world.served().values())[0]
+    check = check_of(run)
+    assert shown not in str(check.candidates.reasons)
+    hashes = unite([hash64(pa.array([shown]))])
+    written = write_hashes(run.folder, "check_limits/cleared.u64", hashes)
+    doomed = replace(check, doomed=[*check.candidates.hashes, written])
+    finding = surroundings.canaries_stay(doomed)
+    assert (finding.rule, finding.verdict) == ("canaries", "refused")
+    assert repr(shown) in finding.text

@@ -1,0 +1,162 @@
+"""A hold is one function in one list: what it applies to stays, and is counted, reported and written to the ledger."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.config import GCConfig
+from dredge.gc.subtract import holds
+from dredge.gc.subtract.holds import SAME_SIZE, UNREADABLE, Evidence, Hold, Mask, holds_of
+from tests.support.gc import World, make_world, summary_of
+
+LEGAL = "legal_hold"
+EVIDENCE = Evidence(config=GCConfig(repository="lake"))
+
+
+def on_legal_hold(rows: pa.Table, evidence: Evidence) -> Mask:
+    """What a user's own guard may look like: whatever lies below a folder stays."""
+    del evidence
+    return pc.starts_with(rows["address"], "data/legal/").to_numpy()
+
+
+@pytest.fixture
+def legal_hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
+    """A hold that the package does not have, registered as a new one would be: at the end of the list."""
+    hold = Hold(LEGAL, "it lies below the folder of a legal hold", on_legal_hold)
+    monkeypatch.setattr(holds, "HOLDS", [*holds.HOLDS, hold])
+    return hold
+
+
+def world_with_two_orphans(**settings: object) -> tuple[World, str, str]:
+    """A committed object, an orphan below the folder of the hold, and another one as long as nothing else."""
+    world = make_world(**settings)
+    world.rules(30)
+    world.upload("a", b"committed")
+    world.lake.commit()
+    held, free = world.orphan("data/legal/x", b"held"), world.orphan("data/slice/y", b"to be deleted")
+    world.age(days=2)
+    return world, held, free
+
+
+def test_a_new_hold_keeps_counts_reports_and_notes_its_objects(legal_hold: Hold) -> None:
+    world, held, free = world_with_two_orphans()
+    context = world.plan()
+    world.run(context)
+    assert held in world.data()
+    assert free not in world.data()
+    found, checked = summary_of(context, "subtract"), summary_of(context, "check_limits")
+    assert found.counts["candidates_objects"] == 2
+    for counts in (found.counts, checked.counts):
+        assert (counts["held_objects"], counts["held_bytes"], counts["legal_hold_objects"]) == (1, 4, 1)
+    assert (checked.counts["deletable_objects"], checked.counts["deletable_bytes"]) == (1, 13)
+    report = context.folder.read_json("report.json")
+    (kept,) = report["held"]
+    assert (kept["code"], kept["why"]) == (LEGAL, legal_hold.why)
+    assert kept["examples"] == [{"address": held, "size": 4}]
+    assert (report["counts"]["held_objects"], report["counts"]["deleted_objects"]) == (1, 1)
+    assert legal_hold.why in [row["why"] for row in report["rows"] if row["verdict"] == "kept"]
+    assert legal_hold.why in context.folder.writer.get("report.html").decode()
+    groups = summary_of(context, "bulk_delete").details["groups"]
+    assert [group["objects"] for group in groups if group["code"] == LEGAL] == [1]
+    assert guard_json_codes(context.folder.read_json("guard.json")) == [LEGAL]
+
+
+def guard_json_codes(guard: dict[str, list[dict[str, str]]]) -> list[str]:
+    return [item["code"] for item in guard["held"]]
+
+
+def test_a_dry_run_shows_a_new_hold_and_does_not_count_its_objects(legal_hold: Hold) -> None:
+    world, _, _ = world_with_two_orphans()
+    context = world.plan(dry_run=True)
+    world.run(context)
+    report = context.folder.read_json("report.json")
+    assert report["headline"].startswith("A run that deletes would delete 1 objects (13 bytes)")
+    assert [row["why"] for row in report["rows"] if row["kind"] == "of these"] == [legal_hold.why]
+    assert summary_of(context, "bulk_delete").counts["would_delete_objects"] == 1
+
+
+@pytest.mark.usefixtures("legal_hold")
+def test_limits_do_not_count_what_is_held() -> None:
+    world, _, free = world_with_two_orphans(max_delete_objects=1, max_delete_bytes=13)
+    world.collect()
+    assert free not in world.data()
+
+
+def test_without_the_hold_the_same_limit_stops_the_run() -> None:
+    world, held, free = world_with_two_orphans(max_delete_objects=1)
+    with pytest.raises(RefusedError, match="max_objects"):
+        world.collect()
+    assert {held, free} <= world.data()
+
+
+def test_what_a_hold_kept_is_looked_at_again_when_the_hold_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, held, _ = world_with_two_orphans()
+    with monkeypatch.context() as patch:
+        patch.setattr(holds, "HOLDS", [*holds.HOLDS, Hold(LEGAL, "it is held", on_legal_hold)])
+        world.collect(mode="clean")
+    assert held in world.data()
+    world.age(hours=1)
+    context = world.plan(mode="optimized")
+    world.run(context)
+    assert context.plan.mode == "optimized"
+    assert held not in world.data()
+
+
+@pytest.mark.usefixtures("legal_hold", "without_canaries")
+def test_a_proof_about_its_size_does_not_free_what_another_hold_keeps() -> None:
+    """Both holds apply. The branch is asked and does not serve the object, which proves nothing about the other."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    both, size_only = world.orphan("data/legal/x", b"else"), world.orphan("data/slice/y", b"ELSE")
+    world.age(days=2)
+    context = world.plan()
+    world.run(context)
+    assert summary_of(context, "check_limits").counts["cleared_objects"] == 1
+    assert both in world.data()
+    assert size_only not in world.data()
+
+
+def rows(*addresses: str) -> pa.Table:
+    return pa.table({"address": list(addresses), "size": pa.array([1] * len(addresses), pa.int64())})
+
+
+def everything(rows: pa.Table, evidence: Evidence) -> Mask:
+    del evidence
+    return np.ones(rows.num_rows, bool)
+
+
+def test_of_several_holds_the_first_counts_and_one_that_may_be_lifted_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lifted = Hold("lifted", "", everything, may_be_lifted=True)
+    legal, other = Hold(LEGAL, "", on_legal_hold), Hold("other", "", everything)
+    for order, codes in (
+        ([lifted], ["lifted", "lifted"]),
+        ([lifted, legal], [LEGAL, "lifted"]),
+        ([lifted, legal, other], [LEGAL, "other"]),
+        ([other, legal, lifted], ["other", "other"]),
+        ([legal], [LEGAL, None]),
+    ):
+        monkeypatch.setattr(holds, "HOLDS", order)
+        assert holds_of(rows("data/legal/x", "data/y"), EVIDENCE).to_pylist() == codes
+
+
+def test_objects_of_unknown_age_are_held_whatever_their_size() -> None:
+    undescribed = Evidence(config=EVIDENCE.config, undescribed=True)
+    assert holds_of(rows("data/x"), undescribed).to_pylist() == [UNREADABLE]
+    assert holds_of(rows("data/x"), EVIDENCE).to_pylist() == [None]
+
+
+def test_only_the_hold_for_an_equal_size_may_be_lifted() -> None:
+    assert [hold.code for hold in holds.HOLDS if hold.may_be_lifted] == [SAME_SIZE]
+
+
+def test_each_hold_has_a_code_of_its_own_and_a_sentence() -> None:
+    codes = [hold.code for hold in holds.HOLDS]
+    assert len(set(codes)) == len(codes)
+    assert all(hold.code and hold.why for hold in holds.HOLDS)

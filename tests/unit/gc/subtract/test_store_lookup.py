@@ -1,0 +1,82 @@
+"""Objects that the store will not describe are held, and asked for again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, UnavailableError
+from dredge.gc.subtract.holds import UNREADABLE
+from dredge.storage import memory
+from tests.support.gc import make_world, summary_of
+from tests.support.identical import held
+
+pytestmark = pytest.mark.usefixtures("without_canaries")
+
+
+@contextmanager
+def refusing(monkeypatch: pytest.MonkeyPatch, address: str, error: Exception) -> Iterator[None]:
+    """A store that denies everything but listing of one object: access rules, an archive, a customer's key."""
+    with monkeypatch.context() as patch:
+        for name in ("stat", "get", "open_read", "get_range"):
+            honest = getattr(memory.MemoryReader, name)
+
+            def denied(self: Any, key: str, *more: Any, honest: Any = honest) -> Any:
+                if key == address:
+                    raise error
+                return honest(self, key, *more)
+
+            patch.setattr(memory.MemoryReader, name, denied)
+        yield
+
+
+def test_an_object_that_cannot_be_read_does_not_end_a_clean_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read for its MD5, because its ETag is that of a multipart upload."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    orphan = world.orphan("data/slice/orphan", b"else")
+    monkeypatch.setattr(memory, "_etag", lambda data: hashlib.md5(data).hexdigest() + "-2")
+    world.age(days=2)
+    with refusing(monkeypatch, orphan, ConfigError("reading it: AccessDenied")):
+        world.collect()
+    assert orphan not in world.data()
+
+
+@pytest.mark.parametrize("error", [ConfigError("AccessDenied"), UnavailableError("400 Bad Request")])
+def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """An optimized run asks for what it knows from the run before."""
+    world = make_world()
+    world.upload("a", b"same")
+    world.lake.commit()
+    secret, other = world.upload("b", b"staged"), world.upload("c", b"staged, too")
+    world.age(days=10)
+    world.collect(mode="clean")
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main", kind="reset")
+    world.age(days=2)
+    for _ in range(2):
+        with refusing(monkeypatch, secret, error):
+            context = world.plan(mode="optimized")
+            world.run(context)
+        assert context.plan.mode == "optimized"
+        assert secret in world.data()
+        assert other not in world.data()
+        assert held(context) == {UNREADABLE: 1}
+        (warning,) = summary_of(context, "subtract").warnings
+        assert "refused" in warning
+        assert str(error) in warning
+        ledger = summary_of(context, "bulk_delete")
+        assert [group["code"] for group in ledger.details["groups"] if group["outcome"] == "kept"] == [
+            "unreadable"
+        ]
+        report = context.folder.read_json("report.json")
+        assert [item["examples"] for item in report["held"]] == [[{"address": secret, "size": 0}]]
+        world.age(hours=1)
+    world.collect(mode="optimized")
+    assert secret not in world.data()

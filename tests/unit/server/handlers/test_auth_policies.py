@@ -1,0 +1,183 @@
+"""Policies through the SDK, and what they allow, over a real socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import lakefs_sdk
+import pytest
+from lakefs_sdk.client import LakeFSClient
+from lakefs_sdk.configuration import Configuration
+from lakefs_sdk.exceptions import ApiException
+
+from tests.support.lakefs_server import Lake
+
+READ = lakefs_sdk.Statement(effect="allow", action=["fs:Read*", "fs:List*"], resource="*")
+
+
+@contextmanager
+def refused(status: int, words: str) -> Iterator[None]:
+    with pytest.raises(ApiException) as caught:
+        yield
+    assert caught.value.status == status
+    assert words in str(json.loads(caught.value.body)["message"])
+
+
+def policy(name: str, *statements: lakefs_sdk.Statement) -> lakefs_sdk.Policy:
+    return lakefs_sdk.Policy(id=name, statement=list(statements or (READ,)))
+
+
+def client_of(lake: Lake, user: str) -> LakeFSClient:
+    """A client with new credentials of a user."""
+    made = lake.sdk.auth_api.create_credentials(user)
+    return LakeFSClient(
+        Configuration(host=lake.server.endpoint, username=made.access_key_id, password=made.secret_access_key)
+    )
+
+
+def test_policies_are_checked_replaced_and_removed(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    made = auth.create_policy(policy=policy("read"))
+    assert made.statement == [READ]
+    assert auth.get_policy("read") == made
+    changed = lakefs_sdk.Statement(effect="deny", action=["fs:*"], resource="arn:lakefs:fs:::repository/x*")
+    assert auth.update_policy("read", policy("read", changed)).statement == [changed]
+    assert auth.get_policy("read").statement == [changed]
+    with refused(400, "can't update policy id"):
+        auth.update_policy("read", policy("other"))
+    with refused(409, "already exists"):
+        auth.create_policy(policy=policy("read"))
+    for missing in (auth.get_policy, auth.delete_policy, lambda name: auth.update_policy(name, policy(name))):
+        with refused(404, "policy not found"):
+            missing("nobody")
+    for statement, words in (
+        ({"effect": "permit", "action": ["fs:*"], "resource": "*"}, "effect 'permit'"),
+        ({"effect": "allow", "action": ["s3:*"], "resource": "*"}, "invalid service name"),
+        ({"effect": "allow", "action": ["fs:*"], "resource": "shop"}, "resource 'shop'"),
+        ({"effect": "allow", "action": [], "resource": "*"}, "needs an action"),
+        ({"effect": "allow", "resource": "*"}, 'property "action" is missing'),
+        (
+            {"effect": "allow", "action": ["fs:*"], "resource": "*",
+             "condition": {"IpAddress": {"SourceIp": ["10.0.0.0/8"]}}},
+            "conditions of statements are not supported",
+        ),
+    ):  # fmt: skip
+        response = lake.http("POST", "/auth/policies", json_body={"id": "bad", "statement": [statement]})
+        assert response.status == 400
+        assert words in json.loads(response.data)["message"]
+    auth.delete_policy("read")
+    assert "read" not in {each.id for each in auth.list_policies().results}
+
+
+def test_policies_of_users_and_groups_and_what_is_effective(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    auth.add_group_membership("Viewers", "bob")
+    auth.create_policy(policy=policy("extra"))
+    auth.attach_policy_to_user("bob", "extra")
+    auth.attach_policy_to_group("Viewers", "extra")
+    with refused(409, "already exists"):
+        auth.attach_policy_to_user("bob", "extra")
+    assert [each.id for each in auth.list_user_policies("bob").results] == ["extra"]
+    assert [each.id for each in auth.list_user_policies("bob", effective=True).results] == [
+        "AuthManageOwnCredentials",
+        "FSReadAll",
+        "extra",
+    ]
+    assert [each.id for each in auth.list_group_policies("Viewers").results] == [
+        "AuthManageOwnCredentials",
+        "FSReadAll",
+        "extra",
+    ]
+    auth.detach_policy_from_user("bob", "extra")
+    assert auth.list_user_policies("bob").results == []
+    assert "extra" in {each.id for each in auth.list_user_policies("bob", effective=True).results}
+    auth.detach_policy_from_group("Viewers", "extra")
+    assert "extra" not in {each.id for each in auth.list_user_policies("bob", effective=True).results}
+    for call, words in (
+        (lambda: auth.attach_policy_to_user("nobody", "extra"), "user not found"),
+        (lambda: auth.attach_policy_to_user("bob", "nobody"), "policy not found"),
+        (lambda: auth.detach_policy_from_user("bob", "nobody"), "policy not found"),
+        (lambda: auth.attach_policy_to_group("nobody", "extra"), "group not found"),
+        (lambda: auth.detach_policy_from_group("nobody", "extra"), "group not found"),
+        (lambda: auth.list_user_policies("nobody"), "user not found"),
+        (lambda: auth.list_user_policies("nobody", effective=True), "user not found"),
+        (lambda: auth.list_group_policies("nobody"), "group not found"),
+    ):
+        with refused(404, words):
+            call()
+
+
+def test_a_policy_made_again_is_nobodys(lake: Lake) -> None:
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    auth.create_policy(policy=policy("mine"))
+    auth.attach_policy_to_user("bob", "mine")
+    auth.attach_policy_to_group("Viewers", "mine")
+    auth.delete_policy("mine")
+    auth.create_policy(policy=policy("mine"))
+    assert auth.list_user_policies("bob").results == []
+    assert "mine" not in {each.id for each in auth.list_group_policies("Viewers").results}
+
+
+def test_a_read_only_user_reads_and_does_not_write(lake: Lake) -> None:
+    lake.repository("shop").branch("main").object("a").upload(b"x")
+    lake.sdk.auth_api.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    bob = client_of(lake, "bob")
+    with refused(401, "insufficient permissions: not allowed to fs:ReadObject"):
+        bob.objects_api.stat_object("shop", "main", "a")
+    lake.sdk.auth_api.add_group_membership("Viewers", "bob")
+    assert bob.objects_api.stat_object("shop", "main", "a").size_bytes == 1
+    assert bob.objects_api.get_object("shop", "main", "a") == b"x"
+    assert [each.id for each in bob.repositories_api.list_repositories().results] == ["shop"]
+    with refused(401, "not allowed to fs:DeleteObject"):
+        bob.objects_api.delete_object("shop", "main", "a")
+    with refused(401, "not allowed to fs:CreateCommit"):
+        bob.commits_api.commit("shop", "main", lakefs_sdk.CommitCreation(message="m"))
+    with refused(401, "not allowed to fs:DeleteRepository"):
+        bob.repositories_api.delete_repository("shop")
+    with refused(401, "not allowed to auth:AttachPolicy"):
+        bob.auth_api.attach_policy_to_user("bob", "FSFullAccess")
+    # its own keys it may manage, and nobody else's
+    bob.auth_api.create_credentials("bob")
+    with refused(401, "not allowed to auth:CreateCredentials"):
+        bob.auth_api.create_credentials("admin")
+    assert lake.sdk.objects_api.stat_object("shop", "main", "a").size_bytes == 1
+
+
+def test_a_user_of_one_folder_writes_there_and_a_denial_wins(lake: Lake) -> None:
+    repository = lake.repository("shop")
+    auth = lake.sdk.auth_api
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="bob"))
+    in_shop = "arn:lakefs:fs:::repository/shop/object/"
+    write = ["fs:WriteObject", "fs:ReadObject"]
+    auth.create_policy(
+        policy=policy(
+            "folder",
+            lakefs_sdk.Statement(effect="allow", action=write, resource=in_shop + "bob/*"),
+            lakefs_sdk.Statement(effect="deny", action=["fs:*"], resource=in_shop + "bob/locked/*"),
+        )
+    )
+    auth.attach_policy_to_user("bob", "folder")
+    made = auth.create_credentials("bob")
+    pair = (made.access_key_id, made.secret_access_key)
+
+    def upload(path: str) -> tuple[int, str]:
+        response = lake.http(
+            "POST",
+            "/repositories/shop/branches/main/objects",
+            query={"path": path},
+            body=b"x" * 100_000,
+            credentials=pair,
+        )
+        return response.status, json.loads(response.data).get("message", "")
+
+    assert upload("bob/a")[0] == 201
+    assert upload("ann/a") == (401, "insufficient permissions: not allowed to fs:WriteObject")
+    assert upload("bob/locked/a") == (401, "insufficient permissions: denied permission to fs:*")
+    auth.attach_policy_to_user("bob", "FSFullAccess")
+    assert upload("ann/a")[0] == 201
+    assert upload("bob/locked/a")[0] == 401
+    assert [each.path for each in repository.branch("main").objects()] == ["ann/a", "bob/a"]

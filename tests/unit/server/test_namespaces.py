@@ -1,0 +1,78 @@
+"""Only namespaces of the server's own block store are opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dredge.graveler.errors import GravelerError
+from dredge.server import ServerSettings
+from dredge.server.namespaces import Namespaces
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Namespaces:
+    (tmp_path / "base").mkdir()
+    return Namespaces(ServerSettings(local_base=str(tmp_path / "base")))
+
+
+@pytest.mark.parametrize("scheme", ["local", "file"])
+def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Path, scheme: str) -> None:
+    uri = f"{scheme}://{tmp_path}/base/a folder/lake"
+    assert local.open(uri) is local.open(uri)
+    assert local.open(uri).uri == f"file://{tmp_path}/base/a folder/lake"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file://{base}",
+        "file://{base}/",
+        "file://{base}2/lake",
+        "file://{base}/../lake",
+        "file://{base}/a/../../lake",
+        "file://{base}/./lake",
+        "file://{base}//lake",
+        "file://{base}/%2e%2e/lake",
+        "file://{base}/lake?x",
+        "file://{base}/lake#x",
+        "file:{base}/lake",
+        "{base}/lake",
+        "local://lake",
+        "local://{base}2/lake",
+        "local://{base}/../lake",
+        "s3://bucket/lake",
+        "mem://lake",
+        "",
+    ],
+)
+def test_any_other_place_is_refused_and_not_made(local: Namespaces, tmp_path: Path, uri: str) -> None:
+    base = tmp_path / "base"
+    with pytest.raises(GravelerError, match="invalid namespace") as refused:
+        local.open(uri.format(base=base))
+    assert refused.value.status == 400
+    assert list(base.iterdir()) == []
+
+
+def test_a_link_out_of_the_base_is_refused(local: Namespaces, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "base" / "link").symlink_to(tmp_path / "outside")
+    with pytest.raises(GravelerError, match="invalid namespace"):
+        local.open(f"file://{tmp_path}/base/link/lake")
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://", "s3://b", "s3://Bucket/x", "file:///lake", "gs://bucket/x", "s3:/bucket/x"]
+)
+def test_an_s3_server_takes_buckets_only(uri: str) -> None:
+    remote = Namespaces(ServerSettings(blockstore="s3"))
+    remote.check("s3://my-bucket")
+    remote.check("s3://my-bucket/some/prefix")
+    with pytest.raises(GravelerError, match="invalid namespace"):
+        remote.check(uri)
+
+
+def test_the_example_is_one_that_would_be_taken(local: Namespaces) -> None:
+    local.check(local.example)
+    Namespaces(ServerSettings(blockstore="s3")).check("s3://example-bucket/")
