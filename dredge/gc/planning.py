@@ -161,11 +161,11 @@ def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str,
     if current.state is None:
         if current.problem:
             log.error(
-                "the state of %s cannot be used, so everything is read: %s",
+                "the state of %s is unusable, so everything is read: %s",
                 config.repository,
                 current.problem,
             )
-            return CLEAN, f"the state of earlier runs cannot be used: {current.problem}"
+            return CLEAN, f"the state of earlier runs is unusable: {current.problem}"
         return CLEAN, "no complete run came before"
     age = now - current.state.clean_at
     if config.mode == AUTO and age >= timedelta(days=config.clean_every_days):
