@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dredge.gc.check_limits.holds import why_held
+from dredge.gc.check_limits import why_held
 
 ALIVE_AGAIN = "alive_again"
 

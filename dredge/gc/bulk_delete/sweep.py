@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
 from dredge.gc.bulk_delete.output import stem_of
-from dredge.gc.check_limits import HoldFiles
-from dredge.gc.check_limits.holds import Holds
+from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs import ledger

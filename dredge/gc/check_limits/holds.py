@@ -22,7 +22,7 @@ from dredge.gc.check_limits.output import HoldFiles
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.sets.files import read_hashes
 from dredge.gc.sets.hashes import Hashes, contains
-from dredge.gc.subtract.holds import SAME_SIZE, why_of_hold
+from dredge.gc.subtract import SAME_SIZE, why_of_hold
 from dredge.runs.folder import RunFolder
 
 COLUMNS = ["hash", "size", "hold"]

@@ -18,8 +18,7 @@ from dredge.gc.check_limits.tally import Held, count_held
 from dredge.gc.run import Run
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.state.base import base_of
-from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.figures import EXAMPLES_MAX
+from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary

@@ -15,8 +15,7 @@ from dredge.gc.check_limits.holds import COLUMNS, Holds, held_for_size, why_held
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import NONE, Hashes, unite
-from dredge.gc.subtract import SubtractOutput
-from dredge.gc.subtract.figures import EXAMPLES_MAX
+from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 
 
 @dataclass(slots=True)

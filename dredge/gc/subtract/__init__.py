@@ -1,6 +1,8 @@
 """Step subtract: the candidates, which are what is listed and nothing live names."""
 
+from dredge.gc.subtract.figures import EXAMPLES_MAX
+from dredge.gc.subtract.holds import SAME_SIZE, why_of_hold
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
 
-__all__ = ["REASONS", "SubtractOutput"]
+__all__ = ["EXAMPLES_MAX", "REASONS", "SAME_SIZE", "SubtractOutput", "why_of_hold"]

@@ -1,0 +1,85 @@
+"""Each candidate gets a reason; a row that can be no candidate stops the run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import FormatError
+from dredge.gc.config import GCConfig
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
+from dredge.gc.sets.live import LiveSet
+from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.slice_listing import LISTED
+from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
+from dredge.gc.subtract.output import SubtractOutput
+from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import StepSummary
+from dredge.storage import memory_store, open_writer
+
+SIGNED = "data/slice/object," + "s" * 43
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    memory_store("classify-test").objects.clear()
+    return RunFolder(open_writer("memory://classify-test/run"), "run")
+
+
+def listed(*addresses: str) -> pa.Table:
+    names, count = pa.array(addresses, pa.string()), len(addresses)
+    columns = [
+        names,
+        pa.array(range(1, count + 1), pa.int64()),
+        pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", tz="UTC")),
+        pa.nulls(count, pa.string()),
+        pa.array(hash64(names)),
+    ]
+    return pa.Table.from_arrays(columns, schema=LISTED)
+
+
+def config(expired: ShardedSet | None = None) -> SubtractConfig:
+    return SubtractConfig(
+        settings=GCConfig(repository="lake"),
+        live=LiveSet(()),
+        head_sizes=(),
+        expired=expired or ShardedSet(0, {}),
+    )
+
+
+def test_reasons_are_told_by_expired_ranges_and_by_the_name(folder: RunFolder) -> None:
+    hashes = unite([hash64(pa.array(["data/old"]))])
+    expired = ShardedSet(0, {0: write_hashes(folder, "list_committed/expired-0000.u64", hashes)})
+    rows = classify(folder, listed("data/old", SIGNED, "data/x"), config(expired))
+    assert rows.schema == CANDIDATES
+    assert rows["reason"].to_pylist() == ["expired", "never_linked", "unreferenced"]
+    assert rows["hold"].to_pylist() == [None, None, None]
+
+
+def test_an_object_outside_data_is_no_candidate(folder: RunFolder) -> None:
+    with pytest.raises(FormatError, match="'_lakefs/x' is not below data/"):
+        classify(folder, listed("data/x", "_lakefs/x"), config())
+
+
+def test_a_row_whose_hash_is_another_addresss_is_no_candidate(folder: RunFolder) -> None:
+    """It was compared with the live set by that hash."""
+    rows = listed("data/x", "data/y")
+    wrong = rows.set_column(4, LISTED.field("hash"), rows["hash"].take(pa.array([1, 0])))
+    with pytest.raises(FormatError, match="do not fit"):
+        classify(folder, wrong, config())
+
+
+def test_files_with_held_rows_are_known_by_their_hashes(folder: RunFolder) -> None:
+    free = write_candidates(folder, config(), [listed("data/x", "data/y")], "a")
+    held = write_candidates(folder, config(), [listed("data/z")], "b", undescribed=True)
+    both = free + held
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    output = SubtractOutput(StepSummary("subtract", "run", "success", now, now, parts=tuple(both.parts)))
+    assert [part.name for part in output.with_holds] == ["subtract/part-b-00000.parquet"]
+    assert (both.objects, both.size_bytes) == (3, 4)
+    assert {code: figures.objects for code, figures in both.by_hold.items()} == {"unreadable": 1}
+    assert both.by_reason["unreferenced"].examples == ("data/x", "data/y")
