@@ -16,7 +16,7 @@ from benchmarks.driver import SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake, s3_store
 from benchmarks.measure import Meter
 from benchmarks.shapes import SHAPES
-from dredge.gc.mark_uncommitted.kv_records import URL as KV_URL
+from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
 
 ENGINES = ("floor", "local", "submit", "connect")
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from benchmarks.measure import Meter, own_tree
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.hashes import split, unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import split, unite
 from dredge.gc.sets.live import LiveSet, LocatedSet
 from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.subtract.classify import SubtractConfig

@@ -16,28 +16,29 @@ from datetime import datetime
 from typing import Protocol
 
 from dredge.errors import FormatError, RefusedError, UnavailableError
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import SUCCESS
 from dredge.runs.limits import Finding
-from dredge.runs.summary import StepSummary
 
 SERVER_LOOKS = 8
-"""Servers behind a balancer that takes turns are all met when they are no more than this."""
+"""How often the server's clock is read. Behind a balancer that takes turns, so many servers are all read."""
 _NTP = "Nothing was deleted. Set the clocks right (NTP) and start again."
 
 
 class TellsTime(Protocol):
-    """The one call of a lakeFS server that is needed here."""
+    """What is asked of a lakeFS server here."""
 
     def clock(self) -> datetime | None:
         """The server's time, in whole seconds, rounded down; None when an answer does not tell it."""
 
 
 def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
-    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and
-    nobody knows which.
+    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and nothing
+    tells which.
 
     Args:
         store_ahead_seconds: the store's clock minus this machine's.
@@ -55,17 +56,18 @@ def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
 
 
 def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
-    """Hold the clocks of the lakeFS servers against the store's.
+    """Compare the clocks of the lakeFS servers with the store's.
 
-    All looks at the server lie between two looks at the store's clock, so what is known of a server's
-    difference is an interval: as long as the looks took together, and a second for each clock that shows whole
-    seconds. A difference is refused when it is certainly too large; when an interval is so long that it could
-    be twice as large, nothing was learned. So no server that was met differs by more than twice the bound.
+    The server's clock is read several times between two readings of the store's, so a server's difference is known
+    as an interval: as long as all readings took together, and a second longer for each clock that shows whole
+    seconds. A difference is refused when it is certainly too large; when an interval is so long that the difference
+    could be twice the bound, the comparison says too little. So no server that answered differs by more than twice
+    the bound.
 
-    What this cannot prove: that every server was met (a balancer may prefer one, and servers are added while a run
-    goes on), that a proxy passed the server's own Date on (some write theirs), and that a clock does not
-    jump afterwards. What remains is left to the hour by which the minimum age exceeds lakeFS's 24 h,
-    and to `server_clock_finding`, which no proxy can come between.
+    What this cannot prove: that every server answered (a balancer may prefer one, and servers are added while a run
+    goes on), that a proxy passed the server's own Date header on (some write their own), and that no clock jumps
+    afterwards. What remains is covered by the hour by which the minimum age exceeds lakeFS's 24 h, and by
+    `server_clock_finding`, which no proxy can distort.
 
     Args:
         server: asked several times, on a new connection each.
@@ -78,7 +80,7 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
 
     Raises:
         RefusedError: a server's clock differs by more.
-        UnavailableError: the looks took so long that they say too little.
+        UnavailableError: the readings took so long that they say too little.
     """
     before = store_now()
     seen = [found for _ in range(SERVER_LOOKS) if (found := server.clock()) is not None]
@@ -98,22 +100,22 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
     return worst
 
 
-def server_clock_finding(run: Run, listing: StepSummary, staged: StepSummary) -> Finding:
-    """Hold the clock of the server that scanned the staging area against the store's, by the ids that it gave
-    its scans: they carry its time, whatever proxy is in between.
+def server_clock_finding(run: Run, listing: SliceListingOutput, staged: MarkUncommittedOutput) -> Finding:
+    """Compare the clock of the server that scanned staging with the store's, by the ids that it gave its scans: they
+    contain its time, whatever proxy is in between.
 
-    The scans lie between two times of the store's clock; no worker's clock is believed.
+    The scans lie between two times of the store's clock; no worker's clock is used.
 
     Args:
-        run: of the run.
-        listing: of the step before the mark.
-        staged: of the mark step.
+        run: the run.
+        listing: result of the step before the mark.
+        staged: names the scans.
     """
     config = run.plan.config
     rule, most = "server_clock", config.safety.clock_skew_seconds_max
     before, after = _store_times(run, listing, staged)
     try:
-        seen = [descending_time(run_id) for run_id in staged.details["server_runs"]]
+        seen = [descending_time(run_id) for run_id in staged.server_runs]
     except FormatError:
         return Finding(rule, "passed", "unknown", most, "the server's ids of scans tell no time")
     worst = max((_certain(_ahead(found, before, after)) for found in seen), key=abs, default=0.0)
@@ -123,19 +125,26 @@ def server_clock_finding(run: Run, listing: StepSummary, staged: StepSummary) ->
     return Finding(rule, "passed", round(worst), most, text)
 
 
-def _store_times(run: Run, listing: StepSummary, staged: StepSummary) -> tuple[datetime, datetime]:
+def _store_times(
+    run: Run, listing: SliceListingOutput, staged: MarkUncommittedOutput
+) -> tuple[datetime, datetime]:
     """The store's time before and after the scans: when the summaries were written, where they lie in the same
     store, else when the run was planned, and now."""
     plan = run.plan
     if not canonical_namespace(plan.run_uri).startswith(canonical_namespace(plan.namespace)):
         return plan.created_at, run.store_now()
-    times = [run.folder.writer.stat(f"{step.step}/{SUCCESS}").last_modified for step in (listing, staged)]
+    times = [run.folder.writer.stat(f"{output.STEP}/{SUCCESS}").last_modified for output in (listing, staged)]
     return times[0], times[1]
 
 
 def _ahead(seen: datetime, before: datetime, after: datetime) -> tuple[float, float]:
-    """Bounds of the seconds by which a clock that showed `seen`, rounded down, is ahead of the store's, which
-    showed the other two, rounded down, earlier and later."""
+    """Bounds, in seconds, of how far a clock is ahead of the store's.
+
+    Args:
+        seen: what the clock showed, rounded down to seconds.
+        before: what the store's clock had shown, rounded down to seconds.
+        after: what the store's clock showed later, rounded down to seconds.
+    """
     return (seen - after).total_seconds() - 1, (seen - before).total_seconds() + 1
 
 

@@ -9,14 +9,14 @@ from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import RunFolder, read_json
-from dredge.runs.summary import StepSummary
+from dredge.runs.output import StepOutput
 from dredge.storage import ObjectReader, StorageOptions, open_writer
 
 _LOOK_BACK = 20
 
 
 def run_ids(reader: ObjectReader) -> list[str]:
-    """The runs below a run root, newest first.
+    """Ids of the runs below a run root, newest first.
 
     Args:
         reader: on the run root.
@@ -25,22 +25,22 @@ def run_ids(reader: ObjectReader) -> list[str]:
     return sorted(name for name in names if _is_run_id(name))
 
 
-def previous(run: Run, step: str) -> StepSummary | None:
-    """The summary that the newest earlier run of this repository left of a step; None when there is none.
+def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
+    """What the newest earlier run of this repository that completed a step got from it; None when there is none.
 
     Args:
-        run: of this run.
-        step: name.
+        run: this run.
+        output: of the step.
     """
     root = run.plan.run_uri.rpartition("/")[0]
     for folder, plan in _earlier(root, run.plan, run.options):
         if plan.repository == run.plan.repository and plan.namespace == run.plan.namespace:
             try:
-                summary = folder.read_summary(step)
+                summary = folder.read_summary(output.STEP)
             except DredgeError:
                 continue
             if summary is not None:
-                return summary
+                return output.of(summary)
     return None
 
 
@@ -56,9 +56,9 @@ def _earlier(root: str, ours: Plan, options: StorageOptions | None) -> Iterator[
 
 
 def foreign_runs(run: Run) -> list[str]:
-    """Runs of lakeFS's own collector that ended after this run was planned.
+    """Ids of the runs of lakeFS's own collector that ended after this run was planned.
 
-    Its reports lie where ours lie, but have no plan.
+    They lie beside the runs of this collector, but have no plan.
     """
     found = []
     for folder in run.reader.list_level(f"{RUNS}/").folders:

@@ -1,4 +1,11 @@
-"""Storage namespaces that overlap: what is garbage to one repository may be another one's data."""
+"""Storage namespaces: what lies where in one, where a URI leads in it, and whether two of them overlap.
+
+    <namespace>/
+        data/…         objects of the repository's users
+        _lakefs/…      ranges and metaranges, what lakeFS prepares for collectors, and this collector's own files
+
+Where namespaces overlap, what is garbage to one repository may be another one's data.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +14,13 @@ from collections.abc import Mapping
 
 from dredge.errors import RefusedError
 
+DATA = "data/"
+METADATA = "_lakefs/"
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "local": "file", "gcs": "gs", "abfs": "abfss", "http": "https"}
 
 
 def canonical_namespace(uri: str) -> str:
-    """Give a namespace the form in which two of them can be compared: one scheme a kind of store, one
+    """Give a namespace the form in which two of them can be compared: one scheme for each kind of store, and one
     trailing slash.
 
     Args:
@@ -25,6 +34,27 @@ def canonical_namespace(uri: str) -> str:
     return f"{_SAME_SCHEME.get(scheme, scheme)}://{rest.rstrip('/')}/"
 
 
+def key_of(location: str, namespace: str) -> str:
+    """Give the key, relative to the namespace, of a file or folder that the server names.
+
+    Args:
+        location: full URI.
+        namespace: URI of the storage namespace.
+
+    Raises:
+        RefusedError: it lies elsewhere, where a reader on the namespace cannot reach it.
+    """
+    inside = canonical_namespace(namespace)
+    found = canonical_namespace(location)
+    if not found.startswith(inside):
+        raise RefusedError(
+            f"lakeFS wrote its answer to {location}, which is not below the storage namespace {namespace}."
+            " Nothing was deleted. The collector must read it; check the server's block store settings."
+        )
+    key = found[len(inside) :]
+    return key if location.endswith("/") else key.rstrip("/")
+
+
 def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Find pairs of repositories with equal or nested namespaces.
 
@@ -34,8 +64,8 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
     Returns:
         (outer repository, inner repository, how: "equals" or "contains"), in a stable order.
     """
-    # Sorted, a namespace stands right before everything it contains, so neighbours are enough to find out
-    # whether there is any overlap; each group is then compared pairwise.
+    # Sorted, a namespace stands right before all that it contains, so the search for those inside it ends at the
+    # first one that is not.
     ordered = sorted((canonical_namespace(uri), name) for name, uri in namespaces.items())
     found = []
     for index, (outer, first) in enumerate(ordered):
@@ -49,8 +79,8 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
 def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str]:
     """Refuse a run when its repository's namespace overlaps with another one's.
 
-    What is live in one of two overlapping namespaces is unknown to a run of the other. Overlaps that this
-    repository has no part in are nothing to its objects, so they are only told.
+    A run of one repository does not know what is live in another one. Overlaps that this repository has no part in
+    do not endanger its objects, so they are only warned of.
 
     Args:
         repository: the one to collect; must be among the namespaces.
@@ -83,7 +113,7 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
     if not foreign:
         return []
     return [
-        f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not concerned,"
+        f"storage namespaces of other repositories overlap: {'; '.join(foreign)}. This run is not affected,"
         " but runs of those repositories stop: what one of them does not use may be another one's data. Give"
         " each a namespace of its own."
     ]

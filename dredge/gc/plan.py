@@ -15,7 +15,7 @@ from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
 FORMAT = 2
-"""Of the plans that this version makes and carries out. Older ones are only read, to tell what became of their runs."""
+"""Of the plans that this version makes and carries out. Older ones are only read, to report on their runs."""
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
@@ -24,7 +24,7 @@ STATE = "_lakefs/retention/gc/dredge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run works on.
+    """What a run works on, and how.
 
     Attributes:
         run_id: descending xid of the store's time, so that newer runs sort first.
@@ -34,16 +34,17 @@ class Plan:
         created_at: the store's time when the plan was made.
         cutoff: only objects last modified strictly before this are candidates.
         store_ahead_seconds: the store's clock minus this machine's.
-        server_ahead_seconds: a lakeFS server's clock minus the store's, at least, of the server that differed
-            most; None when its answers tell no time.
+        server_ahead_seconds: a lakeFS server's clock minus the store's: the least difference that is certain, of the
+            server that differs most; None when answers tell no time.
         lease: the right to run.
         config: what the user asked for.
         default_branch: the repository's.
-        mode: "clean" or "optimized", whatever the user let the run choose from.
-        why_mode: half a sentence.
-        state: what earlier runs left; an optimized run builds on it, a clean one replaces it.
-        state_etag: of the pointer to it.
-        covered: slices that are not listed.
+        mode: "clean" or "optimized"; never "auto", which the user may ask for.
+        why_mode: why this mode, as half a sentence.
+        state: the version of the state that earlier runs left; an optimized run builds on it, a clean one replaces
+            it. None when there is none.
+        state_etag: ETag of the pointer to it; None when there is none.
+        covered: intervals of slices that are not listed.
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
     """
 
@@ -77,12 +78,12 @@ class Plan:
 
     @property
     def covers_until(self) -> datetime:
-        """Slices opened before then are done with once they were listed."""
+        """Slices opened before this need not be listed by later runs once this run has listed them."""
         return self.created_at - timedelta(hours=self.config.slice_margin_hours)
 
     @property
     def window(self) -> tuple[datetime, datetime]:
-        """Slices opened from the first instant on and before the second are listed."""
+        """Half-open interval: slices opened from its begin on and before its end are listed."""
         begin, end = self.config.window
         if self.mode == CLEAN:
             begin = end = None
@@ -119,7 +120,7 @@ class Plan:
         """From the object that `to_json` made, now or in an earlier version.
 
         Raises:
-            FormatError: it is none, or of a version that this one does not know.
+            FormatError: it is not such an object, or of a version that this one cannot read.
         """
         try:
             return cls._from_json(value)

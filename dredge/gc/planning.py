@@ -1,4 +1,4 @@
-"""The first step: the right to run, the store's time, the cutoff, and the plan."""
+"""Planning a run: the lease, the clocks, the cutoff, the mode, and the plan that fixes them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
-from dredge.gc.namespaces import canonical_namespace, check_namespaces
+from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import Current, StateStore
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.report import duration_text
-from dredge.storage import StorageOptions, open_writer, store_clock
+from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 
 log = logging.getLogger("dredge")
 
@@ -35,7 +34,7 @@ def acquire_lease(
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
 ) -> LeaseGrant:
-    """Take the exclusive right to work on a repository.
+    """Acquire the lease of a repository: the exclusive right to work on it.
 
     Args:
         config: names the repository.
@@ -44,7 +43,7 @@ def acquire_lease(
         options: None reads the environment.
 
     Raises:
-        LeaseHeldError: another run has it.
+        LeaseHeldError: another run holds it.
         NotFoundError: there is no such repository.
     """
     repository = (client or LakeFSClient.from_env()).repository(config.repository)
@@ -95,7 +94,7 @@ def plan_run(
 
     Args:
         config: what the user asks for.
-        lease: the right, when it was taken before; None takes it, with the run id as holder.
+        lease: the grant, when the lease was acquired before; None acquires it, with the run id as holder.
         client: None reads the environment.
         options: None reads the environment.
         clock: this machine's clock.
@@ -121,19 +120,14 @@ def plan_run(
         log.warning("%s", warning)
     root = _run_root(config, repository, namespaces)
     state = open_state(repository.namespace, options)
-    before = clock()
-    now = store_clock(state, "")
-    ahead = (now - before).total_seconds()
-    check_clocks(ahead, config.safety.clock_skew_seconds_max)
-    server_ahead = compare_server(
-        server, lambda: store_clock(state, ""), config.safety.clock_skew_seconds_max
-    )
+    clocks = _compare_clocks(server, state, clock, config.safety.clock_skew_seconds_max)
+    now = clocks.now
     run_id = new_descending_xid(now)
     current = StateStore(state, options).current(repository.name, repository.namespace)
     mode, why = choose_mode(config, current, now)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
-    door = make_lease(state, config.safety.lease_seconds)
-    grant = door.acquire(f"run {run_id}") if lease is None else door.renew(lease)
+    repository_lease = make_lease(state, config.safety.lease_seconds)
+    grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
     plan = Plan(
         run_id=run_id,
         repository=repository.name,
@@ -141,8 +135,8 @@ def plan_run(
         run_uri=f"{root}/{run_id}",
         created_at=now,
         cutoff=cutoff(now, config),
-        store_ahead_seconds=ahead,
-        server_ahead_seconds=server_ahead,
+        store_ahead_seconds=clocks.store_ahead_seconds,
+        server_ahead_seconds=clocks.server_ahead_seconds,
         lease=grant,
         config=config,
         default_branch=repository.default_branch,
@@ -153,16 +147,33 @@ def plan_run(
         covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
         namespaces=namespaces,
     )
-    folder = RunFolder(open_writer(plan.run_uri, options), run_id)
     try:
-        folder.writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
+        data = json.dumps(plan.to_json(), indent=1, sort_keys=True).encode()
+        open_writer(plan.run_uri, options).put_if_absent(PLAN, data)
     except DredgeError:
-        if lease is None:  # a right that nobody will use
+        if lease is None:  # no run will release it
             with suppress(DredgeError):
-                door.release(grant)
+                repository_lease.release(grant)
         raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Clocks:
+    """The store's time, and how far the store's and the server's clocks are ahead; see `Plan`."""
+
+    now: datetime
+    store_ahead_seconds: float
+    server_ahead_seconds: float | None
+
+
+def _compare_clocks(server: LakeFS, state: ObjectWriter, clock: Clock, seconds_max: float) -> _Clocks:
+    before = clock()
+    now = store_clock(state, "")
+    ahead = (now - before).total_seconds()
+    check_clocks(ahead, seconds_max)
+    return _Clocks(now, ahead, compare_server(server, lambda: store_clock(state, ""), seconds_max))
 
 
 def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str, str]:
@@ -181,11 +192,12 @@ def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str,
     if current.state is None:
         if current.problem:
             log.error(
-                "the state of %s is of no use, so everything is read: %s", config.repository, current.problem
+                "the state of %s is unusable, so everything is read: %s",
+                config.repository,
+                current.problem,
             )
-        return CLEAN, f"the state of earlier runs is of no use: {current.problem}" if current.problem else (
-            "no complete run came before"
-        )
+            return CLEAN, f"the state of earlier runs is unusable: {current.problem}"
+        return CLEAN, "no complete run came before"
     age = now - current.state.clean_at
     if config.mode == AUTO and age >= timedelta(days=config.clean_every_days):
         return CLEAN, f"the last clean run was {duration_text(age)} ago"
@@ -193,18 +205,18 @@ def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str,
 
 
 def release_lease(run: Run) -> None:
-    """Give the right back; does nothing when it has gone to somebody else."""
+    """Release a run's lease; does nothing when another run holds it by now."""
     run.lease.release(run.plan.lease)
 
 
 def release_grant(
     config: GCConfig, grant: LeaseGrant, client: LakeFS | None = None, options: StorageOptions | None = None
 ) -> None:
-    """Give a right back when the run never came to a plan.
+    """Release a lease whose run never came to a plan.
 
     Args:
         config: names the repository.
-        grant: the right.
+        grant: of the lease.
         client: None reads the environment.
         options: None reads the environment.
     """
@@ -213,9 +225,9 @@ def release_grant(
     except (NotFoundError, RefusedError) as error:
         log.warning("the lease of %s is left to expire: %s", config.repository, error)
         return
-    door = make_lease(open_state(repository.namespace, options), config.safety.lease_seconds)
+    lease = make_lease(open_state(repository.namespace, options), config.safety.lease_seconds)
     try:
-        door.release(grant)
+        lease.release(grant)
     except LeaseHeldError as error:
         log.warning("%s", error)
 
@@ -234,7 +246,7 @@ def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str,
     if config.run_root is None:
         return f"{repository.namespace.rstrip('/')}/{RUNS}"
     if "://" not in config.run_root:
-        raise ConfigError(f"run_root {config.run_root!r} is no URI such as s3://bucket/folder")
+        raise ConfigError(f"run_root {config.run_root!r} is not a URI such as s3://bucket/folder")
     place = canonical_namespace(config.run_root)
     for name, namespace in namespaces.items():
         if place.startswith(canonical_namespace(namespace) + DATA):

@@ -1,24 +1,17 @@
-"""What a step needs to work on a run: its plan, its folder, and the doors."""
+"""What a step needs to work on a run: its plan, its folder, its stores, and the lakeFS server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.plan import FORMAT, PLAN, STATE, Plan
 from dredge.lakefs import LakeFS, LakeFSClient
-from dredge.runs import chain
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LEASE, Lease
-from dredge.runs.perform import StepRecord, perform
-from dredge.runs.progress import log_progress
 from dredge.runs.run import PlannedRun
-from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
 from dredge.storage import (
     ObjectWriter,
     StorageOptions,
@@ -82,39 +75,6 @@ class Run(PlannedRun[Plan]):
         """How many tasks a core gets, so that a slow one delays little."""
         return self.plan.config.tuning.tasks_per_core
 
-    def step_by_name(  # noqa: D102
-        self, name: str, inputs: Sequence[str], body: Callable[[StepRecord], None]
-    ) -> StepSummary:
-        def under_lease(record: StepRecord) -> None:
-            with self.lease.kept(self.plan.lease, record.attempt.is_newest):
-                body(record)
-
-        roots = {} if inputs else {chain.PLAN: chain.plan_digest(self.folder)}
-        right = partial(self.lease.renew, self.plan.lease)
-        return perform(self.folder, name, inputs, under_lease, self.clock, right, roots)
-
-    def spread_json(  # noqa: D102
-        self,
-        runner: TaskRunner,
-        step: str,
-        fn: PartitionFunction,
-        config: Json,
-        tasks: Sequence[Json],
-        unit: str,
-        total: int | None = None,
-    ) -> list[Json]:
-        if not tasks:
-            return []
-        doors = {
-            "run_uri": self.folder.uri,
-            "run_id": self.folder.run_id,
-            "try": None if self.folder.attempt is None else self.folder.attempt.to_json(),
-            "namespace": self.plan.namespace,
-            "state_uri": self.state.uri,
-        }
-        with log_progress(self.folder, step, unit, total) as where:
-            return runner.run(step, fn, {**doors, **config, "progress": where}, tasks)
-
 
 def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
     """Read the plan of a run that this version may carry out.
@@ -148,5 +108,10 @@ def open_state(namespace: str, options: StorageOptions | None = None) -> ObjectW
 
 
 def make_lease(state: ObjectWriter, seconds: float) -> Lease:
-    """Make the door to a repository's lease."""
+    """The lease of a repository.
+
+    Args:
+        state: the folder of lease and index.
+        seconds: how long the lease is held without renewal.
+    """
     return Lease(state, timedelta(seconds=seconds), lambda: store_clock(state, ""), LEASE)

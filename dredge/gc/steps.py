@@ -26,7 +26,7 @@ from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.config import GCConfig
 from dredge.gc.list_committed.step import list_committed
-from dredge.gc.mark_uncommitted.kv_records import KVAccess
+from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.mark_uncommitted.step import mark_uncommitted
 from dredge.gc.plan import Plan
 from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run

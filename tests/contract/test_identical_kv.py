@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, RefusedError
-from dredge.gc.mark_uncommitted import step as staged
-from dredge.gc.mark_uncommitted.kv_records import URL, read_records
+from dredge.gc.mark_uncommitted import staging
+from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.gc.mark_uncommitted.kv_records import read_records
+from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -75,12 +77,10 @@ def world_on(kv: Any, **settings: Any) -> World:
 def without_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """The naive version: the server's answer is everything, and nothing is held."""
 
-    def nothing(context: Any, where: str, first_part: int, shown: Any) -> Any:
-        records = read_records(context, where, first_part, shown)
-        records.parts.clear()
-        return records
+    def nothing(context: Any, _files: StagedFiles, shown: Any) -> Any:
+        return read_records(context, StagedFiles(context.folder, "ignored"), shown)
 
-    monkeypatch.setattr(staged, "read_records", nothing)
+    monkeypatch.setattr(staging, "read_records", nothing)
 
 
 def twins(world: World, after: str = "upload") -> tuple[str, str, str]:
@@ -256,7 +256,7 @@ def test_an_old_copy_of_the_store_that_lacks_what_the_server_shows_is_not_believ
     assert {first, second} <= world.data()
     summary = summary_of(context, "mark_uncommitted")
     assert summary.details["kv"]["exact"] is False
-    assert any("asked for one by one" in text for text in summary.warnings)
+    assert any("branches are therefore asked" in text for text in summary.warnings)
     assert summary_of(context, "check_limits").counts["identical_too_many_objects"] == 1
 
 

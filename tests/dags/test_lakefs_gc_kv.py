@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from dredge.gc import steps
-from dredge.gc.mark_uncommitted.kv_records import URL
+from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
 from operators.lakefs.spark import LakeFSSparkOperator

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.committed.entries import Entry
 from dredge.graveler.committed.store import RangeReader

@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from dredge.gc.index.ranges import Metaranges, Ranges, find_range_files, read_ranges
-from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.list_committed.active import (
+from dredge.gc.index.metaranges import Metaranges, read_ranges
+from dredge.gc.index.ranges import Ranges, find_range_files
+from dredge.gc.list_committed import (
     ActiveCommits,
+    ListCommittedOutput,
+    Roles,
+    collect_ranges,
     find_active,
-    path_commits,
     take_in_heads,
 )
-from dredge.gc.list_committed.collect import Roles, collect
-from dredge.gc.list_committed.collect_tasks import LIVE
-from dredge.gc.mark_uncommitted.step import scan_staging
+from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
@@ -87,10 +87,8 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     if active.all_commits:
         ranges.update(_unnamed_files(run, subtracted, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
-    staged = [part for part in scan.parts if part.name.startswith(f"{where}/hashes-")]
-    collected = collect(run, runner, where, Roles(new_ranges), staged)
-    live = [part for part in collected.parts if part.name.startswith(f"{where}/{LIVE}-")]
-    subtracted.live.append(ShardedSet.of(live, collected.bits))
+    collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
+    subtracted.live.append(collected.live)
     subtracted.commits.update(new_commits)
     subtracted.ranges.update(new_ranges)
     _find_new_paths(run, runner, subtracted, where, active)
@@ -108,9 +106,10 @@ def _find_new_paths(
     run: Run, runner: TaskRunner, subtracted: Subtracted, where: str, active: ActiveCommits
 ) -> None:
     """Add what the policy keeps of commits that it did not look at before, such as those of a new branch."""
-    new = path_commits(active) - subtracted.by_path
+    new = active.path_commits - subtracted.by_path
     if new:
-        extras = find_extra(run, runner, where, active, Metaranges(), subtracted.ranges, new)
+        kept = active.kept_beyond_base(new)
+        extras = find_extra(run, runner, where, kept, active.metarange_of, Metaranges(), subtracted.ranges)
         for part in collect_paths(run, runner, where, extras):
             subtracted.live.append(ShardedSet(0, {0: part}))
     subtracted.by_path |= new
@@ -118,4 +117,4 @@ def _find_new_paths(
 
 def _unnamed_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
     read = [*subtracted.ranges, *subtracted.commits.values(), *active.metaranges.values()]
-    return find_range_files(run, read)[0]
+    return find_range_files(run.reader, read)[0]

@@ -18,8 +18,8 @@ from dredge.errors import FormatError
 from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
 from dredge.gc.bulk_delete.output import stem_of
 from dredge.gc.check_limits import HoldFiles, Holds
+from dredge.gc.namespaces import DATA
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.slice_listing.slices import DATA
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import Gate, GateConfig

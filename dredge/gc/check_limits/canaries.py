@@ -24,9 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.index.ranges import METADATA
+from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import contains, read_hashes
+from dredge.gc.sets.files import read_hashes
+from dredge.gc.sets.hashes import contains
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.committed.metaranges import read_metarange
 from dredge.graveler.committed.ranges import RangeInfo

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.gc.check_limits.places import Numbers, Places
-from dredge.gc.index.ranges import METADATA
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes
 from dredge.graveler.committed.metaranges import read_metarange

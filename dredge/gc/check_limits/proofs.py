@@ -6,7 +6,7 @@ from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.clocks import server_clock_finding
-from dredge.gc.slice_listing.slices import METADATA
+from dredge.gc.namespaces import METADATA
 from dredge.runs.chain import breaks, links_of, plan_digest
 from dredge.runs.limits import Finding
 
@@ -54,7 +54,7 @@ def server_clock(check: Check) -> Finding:
             " servers' clocks could not be compared with the store's. The minimum age has an hour to spare"
             " for them; let the header through to have them compared"
         )
-    return server_clock_finding(check.run, check.listing.summary, check.staged.summary)
+    return server_clock_finding(check.run, check.listing, check.staged)
 
 
 def live_not_empty(check: Check) -> Finding:
@@ -90,7 +90,7 @@ def nothing_nested(check: Check) -> Finding:
     metadata = check.listing.counts["foreign_metadata"]
     text = "files of another repository's metadata lie below data/"
     if metadata:
-        example = check.listing.detail("foreign_metadata")
+        example = check.listing.foreign_metadata
         folder = example.partition(METADATA)[0]
         text += (
             f", such as {example!r}: another repository lives in {folder} or has left its files there, and"

@@ -20,7 +20,7 @@ _PATHS_MAX = 10
 def staging_not_gone(check: Check) -> Finding:
     """Staging is not empty, or was never full, or no branch shows anything staged."""
     run, now = check.run, check.staged.counts["rows"]
-    before = previous(run, MarkUncommittedOutput.STEP)
+    before = previous(run, MarkUncommittedOutput)
     plenty = run.plan.config.safety.staged_rows_plenty
     had = before.counts["rows"] if before is not None else 0
     text = f"addresses are staged; the run before found {had:,}"

@@ -16,7 +16,7 @@ from dredge.gc.check_limits.holds import why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Held, count_held
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import write_hashes
+from dredge.gc.sets.files import write_hashes
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 from dredge.runs.limits import Finding, Limits, worst

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
-from dredge.gc.index.ranges import METADATA, Ranges
+from dredge.gc.index.ranges import Ranges
+from dredge.gc.namespaces import METADATA
 from dredge.gc.sets.hashes import Hashes, unite
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
@@ -21,14 +22,14 @@ _COLUMNS = ("address_type", "address_hash", "size")
 
 @dataclass(frozen=True, slots=True)
 class RangeHashes:
-    """What the committed index keeps of a range. All are sorted and distinct.
+    """What the committed index keeps of a range.
 
     Attributes:
         range_id: its name.
-        count: records, verified.
-        outside: records whose address lies outside the namespace, and so has no hash.
-        addresses: hash of every key of the namespace that its entries may mean.
-        sizes: bytes, as the entries state them.
+        count: number of records, verified.
+        outside: number of records whose address lies outside the namespace, and so has no hash.
+        addresses: hashes of all keys of the namespace that its entries may mean, sorted and distinct.
+        sizes: in bytes, as the entries state them, sorted and distinct.
     """
 
     range_id: str
@@ -42,7 +43,7 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
     """Decode range files.
 
     Args:
-        files: key below the namespace, and content; best sorted by their first keys.
+        files: key relative to the namespace, and content; fastest in the order of their first keys.
         ranges: what the metaranges say of each.
         namespace: URI.
 
@@ -52,8 +53,7 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
     expected = {
         METADATA + range_id: Expected(facts.count, facts.max_key) for range_id, facts in ranges.items()
     }
-    # Each file is needed twice when some of its addresses are not relative, so it is kept while it is
-    # decoded.
+    # A file is needed twice when some of its addresses are not relative, so it is kept while it is decoded.
     latest: dict[str, bytes] = {}
 
     def remembering() -> Iterator[tuple[str, bytes]]:
@@ -101,7 +101,7 @@ def keys_of(data: bytes, key: str, namespace: str) -> pa.Array:
 
 
 def _other_keys(rows: pa.RecordBatch, namespace: str) -> tuple[pa.Array, int]:
-    """Keys that addresses may mean which are not relative; and how many of them lie outside the
+    """The keys that addresses which are not relative may mean, and how many of the addresses lie outside the
     namespace."""
     pairs = zip(rows["address"].to_pylist(), rows["address_type"].to_pylist(), strict=True)
     readings = [address_readings(address, kind, namespace) for address, kind in pairs]
@@ -114,7 +114,7 @@ class HeadEntries:
 
     Attributes:
         paths: raw bytes; a path need not be UTF-8.
-        sizes: bytes, as the entries state them.
+        sizes: in bytes, as the entries state them.
     """
 
     paths: pa.BinaryArray
@@ -127,7 +127,7 @@ def entries_of(data: bytes, key: str, expected_count: int) -> HeadEntries:
     Args:
         data: the file.
         key: what to call it in errors.
-        expected_count: records that the metarange promises.
+        expected_count: number of records that the metarange states.
 
     Raises:
         FormatError: damaged.

@@ -1,13 +1,13 @@
 """The committed index: what every range names, as hashes and sizes, kept for the life of the repository.
 
     <namespace>/_lakefs/retention/gc/dredge/index/
-        parts/<run>-<step>-<task>-<n>.addresses.parquet    range_id, count, hashes
+        parts/<run>-<step>-<task>-<n>.addresses.parquet    range_id, count, outside, hashes
         parts/<run>-<step>-<task>-<n>.sizes.parquet        range_id, sizes
-        manifests/<run>-<step>-<digest>.parquet            range_id, count, part; the parts' digests beside
-        them
-        checkpoints/<run>-<digest>.parquet                 the same, for all manifests it names
+        manifests/<run>-<step>-<digest>.parquet            range_id, count, part; in its schema's
+                                                           metadata the digests of the parts
+        checkpoints/<run>-<digest>.parquet                 the same, for all manifests that it names
 
-A range is immutable and named by its content, so what it names is worked out once. Parts and manifests are
+A range is immutable and named by its content, so what it names is decoded once. Parts and manifests are
 never changed. A part that does not match its digest is not used: its ranges are decoded again, and a newer
 manifest names the new part.
 """
@@ -55,7 +55,7 @@ class IndexPart:
     """Two files about the same ranges.
 
     Attributes:
-        name: common beginning of their names.
+        name: what the names of both files begin with.
         addresses: the file of address hashes.
         sizes: the file of entries' sizes.
     """
@@ -79,8 +79,23 @@ class IndexPart:
         return cls(value["name"], PartInfo.from_json(value["addresses"]), PartInfo.from_json(value["sizes"]))
 
 
-def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> IndexPart:
-    """Write what ranges name as a part of the index.
+@dataclass(frozen=True, slots=True)
+class NewPart:
+    """A part that was written, and that no manifest names yet.
+
+    Attributes:
+        part: its files.
+        ids: of the ranges in it.
+        counts: the number of records of each of them.
+    """
+
+    part: IndexPart
+    ids: list[str]
+    counts: list[int]
+
+
+def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) -> NewPart:
+    """Write what ranges name as a part of the index; it counts once `CommittedIndex.add` has recorded it.
 
     Args:
         state: the folder of lease and index.
@@ -97,20 +112,21 @@ def write_part(state: ObjectWriter, name: str, ranges: Sequence[RangeHashes]) ->
         }
     )
     sizes = pa.table({"range_id": ids, "sizes": _lists([item.sizes for item in ranges], pa.uint64())})
-    return IndexPart(
+    part = IndexPart(
         name,
         _write(state, f"{PARTS}/{name}.addresses.parquet", addresses),
         _write(state, f"{PARTS}/{name}.sizes.parquet", sizes),
     )
+    return NewPart(part, [item.range_id for item in ranges], [item.count for item in ranges])
 
 
 def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str], bool]) -> list[RangeHashes]:
-    """Read what a part knows.
+    """Read a part.
 
     Args:
-        reader: of the folder of lease and index.
+        reader: on the folder of lease and index.
         part: of the index.
-        with_sizes: says of which ranges the sizes are wanted; when of none, their file is not read.
+        with_sizes: tells of which ranges the sizes are wanted; when of none, the file of sizes is not read.
 
     Raises:
         FormatError: missing or damaged; decode its ranges again.
@@ -129,18 +145,18 @@ def read_part(reader: ObjectReader, part: IndexPart, with_sizes: Callable[[str],
 
 
 class CommittedIndex:
-    """Which ranges the index knows, and in which part.
+    """Which ranges the index has, and in which part.
 
     Attributes:
         parts: by name.
-        places: the part that counts for each range, and the range's records. Ask `part_of` and `group`.
-        distrusted: manifests and checkpoints that were left out.
-        superseded: manifests that the newest checkpoint stands for, and older checkpoints.
+        places: by range id, the part that counts for it and its number of records. Ask `part_of` and `group`.
+        distrusted: keys of manifests and checkpoints that were left out.
+        superseded: keys of manifests that the newest checkpoint stands for, and of older checkpoints.
 
     Args:
         state: the folder of lease and index.
-        namespace: URI that addresses were resolved against. What was worked out for another one (a bucket
-            that was copied) says nothing here.
+        namespace: URI that addresses were resolved against. What was decoded for another one (a bucket that was
+            copied) is not used.
     """
 
     def __init__(self, state: ObjectWriter, namespace: str) -> None:
@@ -172,16 +188,15 @@ class CommittedIndex:
 
         Args:
             range_id: of any range.
-            count: records that the range has; a part that knows another number is not believed.
+            count: number of records of the range; a part that has another number is not trusted.
         """
-        name, known = self.places.get(range_id, ("", -1))
-        return name if name in self.parts and count in (None, known) else None
+        name, recorded = self.places.get(range_id, ("", -1))
+        return name if name in self.parts and count in (None, recorded) else None
 
     def group(self, ranges: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
         """Group ranges by the part that counts for each.
 
-        An index can be lost or damaged at any time, so whoever asks for ranges has to say what becomes of those
-        that it lacks.
+        An index can be lost or damaged at any time, so callers must decide what becomes of the ranges that it lacks.
 
         Args:
             ranges: ids.
@@ -196,18 +211,20 @@ class CommittedIndex:
             (lacking if name is None else groups[name]).append(range_id)
         return dict(sorted(groups.items())), lacking
 
-    def add(self, label: str, found: Iterable[tuple[IndexPart, Sequence[str], Sequence[int]]]) -> None:
+    def add(self, label: str, written: Iterable[NewPart]) -> None:
         """Record new parts in a manifest of their own.
 
         Args:
             label: run id and step; must be new or have the same content as before.
-            found: part, its range ids, their counts.
+            written: the parts.
         """
         rows: list[tuple[str, int, str]] = []
         parts = []
-        for part, ids, counts in found:
-            parts.append(part.to_json())
-            rows.extend((range_id, count, part.name) for range_id, count in zip(ids, counts, strict=True))
+        for new in written:
+            parts.append(new.part.to_json())
+            rows.extend(
+                (range_id, count, new.part.name) for range_id, count in zip(new.ids, new.counts, strict=True)
+            )
         if not rows:
             return
         columns = list(zip(*rows, strict=True))
@@ -221,7 +238,7 @@ class CommittedIndex:
         self._take(name, data)
 
     def checkpoint(self, label: str) -> None:
-        """Write everything that is known into one file, so that older manifests need not be read again.
+        """Write everything that manifests say into one file, so that they need not be read again.
 
         Args:
             label: run id; newer ones sort first.

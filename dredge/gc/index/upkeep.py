@@ -1,4 +1,4 @@
-"""Keeping the committed index in order: small parts are compacted, damaged ones found and made anew.
+"""Maintenance of the committed index: small parts are compacted, damaged ones found and written anew.
 
 Nothing here deletes: old parts and manifests stay where they are and are not read any more, until
 `dredge.gc.save_report.lifetimes` removes them.
@@ -14,8 +14,9 @@ import numpy as np
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.decoding import RangeHashes, decode
-from dredge.gc.index.ranges import METADATA, RangeFacts, Ranges
-from dredge.gc.index.store import CommittedIndex, IndexPart, read_part, write_part
+from dredge.gc.index.ranges import RangeFacts, Ranges
+from dredge.gc.index.store import CommittedIndex, NewPart, read_part, write_part
+from dredge.gc.namespaces import METADATA
 from dredge.graveler.sstable.envelope import read_envelope
 from dredge.storage import ObjectReader, ObjectWriter
 
@@ -26,14 +27,13 @@ _SMALL_BYTES = _PART_VALUES * 8 // 4
 
 
 def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[str], parts_max: int) -> int:
-    """Unite the small parts that some ranges lie in, when there are too many of them, and write one manifest
-    that stands for all.
+    """Unite the small parts that hold some ranges, when there are too many of them, and write a checkpoint.
 
     Args:
         state: the folder of lease and index.
         namespace: URI that addresses were resolved against.
-        label: of the run; makes the names.
-        ranges: ids of those that runs still look up; what only others have stays where it is.
+        label: run id; makes the names.
+        ranges: ids of those that runs still look up; parts that hold none of them stay as they are.
         parts_max: nothing is done as long as there are no more small parts than this.
 
     Returns:
@@ -44,22 +44,22 @@ def compact(state: ObjectWriter, namespace: str, label: str, ranges: Collection[
     small = [name for name in groups if index.parts[name].size_bytes < _SMALL_BYTES]
     if len(small) <= parts_max:
         return 0
-    found: list[tuple[IndexPart, list[str], list[int]]] = []
+    written: list[NewPart] = []
     united = 0
     for batch, names in _batches(state, index, groups, small):
-        part = write_part(state, f"{label}-compacted-{len(found):04d}", batch)
-        found.append((part, [item.range_id for item in batch], [item.count for item in batch]))
+        written.append(write_part(state, f"{label}-compacted-{len(written):04d}", batch))
         united += names
-    index.add(f"{label}-", found)
+    index.add(f"{label}-", written)
     index.checkpoint(label)
-    log.info("committed index: %d parts united into %d", united, len(found))
+    log.info("committed index: %d parts united into %d", united, len(written))
     return united
 
 
 def _batches(
     state: ObjectReader, index: CommittedIndex, groups: dict[str, list[str]], names: Sequence[str]
 ) -> Iterator[tuple[list[RangeHashes], int]]:
-    """The wanted ranges of some parts, in lists that make a part each; a damaged part is left as it is."""
+    """The wanted ranges of some parts, in lists long enough for a part each, and how many parts each list is from; a
+    damaged part is left as it is."""
     batch: list[RangeHashes] = []
     values = count = 0
     for name in names:
@@ -85,11 +85,11 @@ class Verified:
     """What verifying the index found.
 
     Attributes:
-        ranges: how many it knows.
-        parts: how many files of addresses they lie in.
+        ranges: number of ranges in it.
+        parts: number of parts that hold them.
         damaged: names of parts that are gone or not as they were written.
         wrong: ids of ranges whose hashes are not what the range names.
-        unread: ids of ranges that are not there any more or damaged, so that nothing can be said.
+        unread: ids of ranges that are gone or damaged themselves, so that they cannot be compared.
     """
 
     ranges: int = 0
@@ -100,7 +100,7 @@ class Verified:
 
     @property
     def is_good(self) -> bool:
-        """Whether the index may be believed as it is."""
+        """Whether the index can be trusted as it is."""
         return not self.damaged and not self.wrong
 
 
@@ -118,8 +118,8 @@ def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, agai
     verified = Verified(ranges=len(index.places), parts=len(groups))
     for name, ids in groups.items():
         try:
-            known = {item.range_id: item for item in read_part(state, index.parts[name], lambda _: True)}
-            if missing := set(ids) - known.keys():
+            ranges = {item.range_id: item for item in read_part(state, index.parts[name], lambda _: True)}
+            if missing := set(ids) - ranges.keys():
                 raise FormatError(f"{name} lacks {len(missing)} ranges")
         except FormatError as error:
             log.warning("%s", error)
@@ -127,7 +127,7 @@ def verify_index(reader: ObjectReader, state: ObjectWriter, namespace: str, agai
             continue
         if against_ranges:
             for range_id in ids:
-                _compare(reader, namespace, known[range_id], verified)
+                _compare(reader, namespace, ranges[range_id], verified)
     return verified
 
 
@@ -151,7 +151,7 @@ def rebuild_index(
     damaged = (item for name in verified.damaged for item in groups.get(name, ()))
     # What another run has lost or replaced since needs nothing: a range that is lacking is decoded when needed.
     todo = sorted({*verified.wrong, *damaged} & index.places.keys())
-    found: list[tuple[IndexPart, list[str], list[int]]] = []
+    written: list[NewPart] = []
     batch: list[RangeHashes] = []
     done = 0
     for number, range_id in enumerate(todo, 1):
@@ -161,25 +161,24 @@ def rebuild_index(
         except DredgeError as error:
             log.warning("range %s is left out of the index: %s", range_id, error)
         if batch and (number == len(todo) or len(batch) >= 256):
-            part = write_part(state, f"{label}-rebuilt-{len(found):04d}", batch)
-            found.append((part, [item.range_id for item in batch], [item.count for item in batch]))
+            written.append(write_part(state, f"{label}-rebuilt-{len(written):04d}", batch))
             batch = []
-    index.add(f"{label}-", found)
+    index.add(f"{label}-", written)
     return done
 
 
-def _compare(reader: ObjectReader, namespace: str, known: RangeHashes, verified: Verified) -> None:
+def _compare(reader: ObjectReader, namespace: str, indexed: RangeHashes, verified: Verified) -> None:
     try:
-        fresh = _decode(reader, namespace, known.range_id, known.count)
+        fresh = _decode(reader, namespace, indexed.range_id, indexed.count)
     except DredgeError as error:
-        log.warning("range %s cannot be compared: %s", known.range_id, error)
-        verified.unread.append(known.range_id)
+        log.warning("range %s cannot be compared: %s", indexed.range_id, error)
+        verified.unread.append(indexed.range_id)
         return
-    same = (fresh.count, fresh.outside) == (known.count, known.outside) and all(
-        np.array_equal(getattr(fresh, name), getattr(known, name)) for name in ("addresses", "sizes")
+    same = (fresh.count, fresh.outside) == (indexed.count, indexed.outside) and all(
+        np.array_equal(getattr(fresh, name), getattr(indexed, name)) for name in ("addresses", "sizes")
     )
     if not same:
-        verified.wrong.append(known.range_id)
+        verified.wrong.append(indexed.range_id)
 
 
 def _decode(reader: ObjectReader, namespace: str, range_id: str, count: int) -> RangeHashes:

@@ -1,5 +1,24 @@
-"""Step list_committed: the active commits, their ranges, and the set of everything that is live."""
+"""Step list_committed: the active commits, their ranges, and the set of everything that is live.
 
-from dredge.gc.list_committed.output import ListCommittedOutput
+step           the order, and what is noted
+active         which commits; graph: the history they are found in
+expired        ranges that only say why an object is garbage
+roles          what each range is to this run
+collect        ranges to live sets; its tasks: read_ranges, then merge_shards
+tables         the rows that are written
+"""
 
-__all__ = ["ListCommittedOutput"]
+from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
+from dredge.gc.list_committed.collect import collect_ranges
+from dredge.gc.list_committed.output import COUNTED, ListCommittedOutput
+from dredge.gc.list_committed.roles import Roles
+
+__all__ = [
+    "COUNTED",
+    "ActiveCommits",
+    "ListCommittedOutput",
+    "Roles",
+    "collect_ranges",
+    "find_active",
+    "take_in_heads",
+]

@@ -3,17 +3,15 @@
     base    branch heads ∪ the server's list          (every commit, where there are no rules)
     kept    our own walk over the branches' lines · commits of tags · each rule of the user's policy
 
-All of it is active, but for rules about paths: of their commits only some entries stay (`kept`). Nothing here
-ever makes the server's answer smaller.
+All of it is active, except for rules about paths: of their commits only some entries stay. Nothing here ever makes
+the server's answer smaller.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
-import pyarrow as pa
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 
 from dredge.errors import NotFoundError, RefusedError
 from dredge.gc.list_committed.graph import (
@@ -23,33 +21,15 @@ from dredge.gc.list_committed.graph import (
     load_graph,
     read_commits_csv,
 )
-from dredge.gc.location import key_of
+from dredge.gc.namespaces import key_of
+from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref
-from dredge.runs.summary import PartInfo
 
 log = logging.getLogger("dredge")
 
 
 OWN, TAGS = "own walk", "tags"
-PATH_COMMITS = "path-commits"
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSet:
-    """Commits that something besides the server keeps.
-
-    Attributes:
-        name: for the report; unique.
-        why: half a sentence for the report.
-        commits: ids; some of them may be kept by others, or by the server, as well.
-        paths: only entries whose path matches one of these patterns; () is every entry.
-    """
-
-    name: str
-    why: str
-    commits: frozenset[str]
-    paths: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -57,13 +37,13 @@ class ActiveCommits:
     """What keeps data alive.
 
     Attributes:
-        metaranges: metarange id ("" is the content without entries) by commit id, all active commits.
+        metaranges: metarange id by commit id, of all active commits; "" is the content without entries.
         base: ids of those that are active without the kept sets.
         kept: what is kept beyond that.
-        sources: how many commits each source named, alone or with others.
-        all_commits: there are no rules, so nothing ever expires.
-        branches: name and head.
-        tags: name and commit.
+        sources: number of commits that each source named, alone or with others.
+        all_commits: whether there are no rules, so that nothing ever expires.
+        branches: with their heads.
+        tags: with their commits.
         graph: every commit that refs lead to.
         warnings: for the report.
     """
@@ -83,6 +63,31 @@ class ActiveCommits:
         """Commits that refs lead to and that are not active any more, newest first."""
         found = [commit for commit_id, commit in self.graph.items() if commit_id not in self.metaranges]
         return sorted(found, key=lambda commit: commit.created_at, reverse=True)
+
+    @property
+    def path_commits(self) -> set[tuple[str, str]]:
+        """Name of each set about paths, with each of its commits."""
+        return {(found.name, commit) for found in self.kept if found.paths for commit in found.commits}
+
+    def metarange_of(self, commit_id: str) -> str:
+        """Metarange id of a commit that is active or in the history."""
+        return self.metaranges.get(commit_id) or self.graph[commit_id].metarange_id
+
+    def kept_beyond_base(self, only: Collection[tuple[str, str]] | None = None) -> list[KeptSet]:
+        """The kept sets without the commits of `base`; none where every commit is active.
+
+        Args:
+            only: with these commits of these sets about paths, and no others; None for all.
+        """
+        if self.all_commits:
+            return []
+        found = [replace(item, commits=item.commits - self.base) for item in self.kept]
+        if only is None:
+            return found
+        asked = {
+            item.name: {commit for name, commit in only if name == item.name} for item in found if item.paths
+        }
+        return [replace(item, commits=item.commits & asked.get(item.name, set())) for item in found]
 
     @property
     def heads(self) -> set[str]:
@@ -154,7 +159,7 @@ def find_active(run: Run) -> ActiveCommits:
 
 
 def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str]]) -> None:
-    """Take the heads that branches had while staging was read for active, too.
+    """Count the heads that branches had while staging was read as active, too.
 
     An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the
     branch itself is reset to another commit, which leaves what is staged. A scan before sees nothing of it: there the
@@ -162,12 +167,12 @@ def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str
     it either.
 
     Args:
-        run: of the run.
+        run: the run.
         active: grows.
-        seen: branch and commit.
+        seen: branches, each with a commit that was its head.
 
     Raises:
-        RefusedError: a commit is not there any more.
+        RefusedError: a commit does not exist any more.
     """
     for branch, commit_id in sorted(seen):
         if commit_id in active.metaranges:
@@ -200,19 +205,6 @@ def _by_policy(run: Run, branches: list[Ref], graph: Graph, warnings: list[str])
         why = f"a rule keeps {what}{last} of {len(keep.branches):,} branches"
         sets.append(KeptSet(f"policy: {rule.name}", why, keep.commits, rule.paths))
     return sets
-
-
-def path_commits(active: ActiveCommits) -> set[tuple[str, str]]:
-    """Name of each set about paths, with each of its commits."""
-    return {(found.name, commit) for found in active.kept if found.paths for commit in found.commits}
-
-
-def write_path_commits(run: Run, where: str, active: ActiveCommits) -> PartInfo:
-    """Write the commits of which a policy keeps some entries as `<where>/path_commits-00000.parquet`."""
-    rows = sorted(path_commits(active))
-    columns = {"set": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]}
-    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    return run.folder.write_table(where, 0, table, PATH_COMMITS)
 
 
 def _branches(run: Run) -> list[Ref]:

@@ -1,8 +1,8 @@
-"""Which commits are active: the server's answer, held against our own.
+"""The history of refs, and what it says of the active commits.
 
-The history of refs is read through the API, each commit once, and the walk of `graveler.retention` is made
-over it: that one marks before it asks whether a commit was walked through, so it finds what a real server's
-walk can lose. More commits active than needed only keeps data longer.
+History is read through the API, each commit once. The walk of `graveler.retention` over it marks a commit before it
+asks whether the commit was walked through, so it finds what a real server's walk can lose. More active commits than
+needed only keep data longer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Grap
         client: the server.
         repository: name.
         refs: branches or tags; put the one with the longest history first.
-        graph: commits known already; it grows.
+        graph: commits that were read already; it grows.
 
     Returns:
         The graph.
@@ -42,45 +42,44 @@ def load_graph(client: LakeFS, repository: str, refs: Sequence[Ref], graph: Grap
     Raises:
         RefusedError: a ref's commit does not exist, or history cannot be read to its root.
     """
-    known: Graph = {} if graph is None else graph
+    read: Graph = {} if graph is None else graph
     for ref in refs:
-        if ref.commit_id in known:
+        if ref.commit_id in read:
             continue
         try:
-            missing = _read(client.log(repository, ref.id), ref.commit_id, known)
+            missing = _read(client.log(repository, ref.id), ref.commit_id, read)
         except NotFoundError:
             missing = {ref.commit_id}  # the ref has gone, or the server's cache denies its commit
         if missing:
-            _read_by_id(client, repository, ref, known)
-    return known
+            _read_by_id(client, repository, ref, read)
+    return read
 
 
-def _read(log: Iterable[Commit], wanted: str, known: Graph) -> set[str]:
-    """Take commits from a log until the wanted one and all its ancestors are known; returns what is
+def _read(log: Iterable[Commit], wanted: str, graph: Graph) -> set[str]:
+    """Take commits from a log until the graph has the wanted one and all its ancestors; gives the ids that are still
     missing."""
     found: Graph = {}
     missing = {wanted}
     for commit in log:
         missing.discard(commit.id)
         found[commit.id] = commit
-        missing.update(parent for parent in commit.parents if parent not in found and parent not in known)
+        missing.update(parent for parent in commit.parents if parent not in found and parent not in graph)
         if not missing:
             break
-    if not missing or missing == {
-        wanted
-    }:  # in the second case the ref has moved; what it shows now is closed too
-        known.update(found)
+    # Where only the wanted commit is missing, the ref has moved: what it shows now is closed, too.
+    if not missing or missing == {wanted}:
+        graph.update(found)
     return missing
 
 
-def _read_by_id(client: LakeFS, repository: str, ref: Ref, known: Graph) -> None:
-    """Follow a ref's commit by ids, one request each: slow, but past every cache and whatever became of the
-    ref."""
+def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None:
+    """Follow the history of a ref's commit by ids, with a request for each commit: slow, but independent of caches and
+    of what became of the ref."""
     found: Graph = {}
     waiting = [ref.commit_id]
     while waiting:
         commit_id = waiting.pop()
-        if commit_id in known or commit_id in found:
+        if commit_id in graph or commit_id in found:
             continue
         try:
             commit = client.commit(repository, commit_id)
@@ -93,7 +92,7 @@ def _read_by_id(client: LakeFS, repository: str, ref: Ref, known: Graph) -> None
             ) from None
         found[commit_id] = commit
         waiting.extend(commit.parents)
-    known.update(found)
+    graph.update(found)
 
 
 def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
@@ -124,12 +123,14 @@ def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: da
 
 
 def read_commits_csv(data: bytes, name: str) -> dict[str, str]:
-    """Read the server's list of active commits: metarange id by commit id. Everything is text, nothing is
-    guessed.
+    """Read the server's list of active commits.
 
     Args:
-        data: the file.
+        data: the file, CSV.
         name: what to call it in errors.
+
+    Returns:
+        Metarange id by commit id.
 
     Raises:
         FormatError: not such a file.
@@ -159,16 +160,16 @@ def check_against_graph(server: Mapping[str, str], graph: Graph, name: str) -> N
 
     Args:
         server: metarange id by commit id.
-        graph: commits known from logs.
+        graph: commits as the API gave them.
         name: of the list, for the message.
 
     Raises:
         FormatError: they differ, so one of them was damaged on the way.
     """
     for commit_id, metarange_id in server.items():
-        known = graph.get(commit_id)
-        if known is not None and known.metarange_id != metarange_id:
+        commit = graph.get(commit_id)
+        if commit is not None and commit.metarange_id != metarange_id:
             raise FormatError(
                 f"{name}: commit {commit_id} has metarange {metarange_id!r} there and"
-                f" {known.metarange_id!r} in its log. Nothing was deleted."
+                f" {commit.metarange_id!r} in its log. Nothing was deleted."
             )

@@ -6,11 +6,22 @@ from typing import Any
 
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.refcounts import CountedSet
-from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+
+LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
+"""Files of hashes begin with these names: addresses of active ranges and of staging; sizes of the entries of branch
+heads; addresses of ranges that only expired commits of the history name."""
+COUNTS = "counts"
+"""Files that tell how many active ranges name each address begin with this name."""
+COUNTED = "counted"
+"""Folder of files of counts that later runs build on, beside the committed index."""
+
+COMMITS, PATH_COMMITS, BRANCHES = "commits", "path-commits", "branches"
+RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
+NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
 
 
 class ListCommittedOutput(StepOutput):
@@ -21,48 +32,48 @@ class ListCommittedOutput(StepOutput):
 
     @property
     def commits(self) -> PartInfo:
-        """Rows of the active commits: commit, metarange, whether it is a head."""
-        return self.part("commits-00000.parquet")
+        """Rows of the active commits: `commit_id`, `metarange_id`, `head` (of a branch)."""
+        return self._table(COMMITS)
 
     @property
     def path_commits(self) -> PartInfo:
-        """Rows of the commits of which only some paths are kept."""
-        return self.part("path-commits-00000.parquet")
+        """Rows of the commits of which only some paths are kept: `set`, `commit_id`."""
+        return self._table(PATH_COMMITS)
 
     @property
     def branches(self) -> PartInfo:
-        """Rows of branches with every head that was seen."""
-        return self.part("branches-00000.parquet")
+        """Rows of branches with every head that was seen: `branch`, `commit_id`, `metarange_id`."""
+        return self._table(BRANCHES)
 
     @property
     def ranges(self) -> PartInfo:
         """Rows of the active ranges."""
-        return self.part("ranges-00000.parquet")
+        return self._table(RANGES)
 
     @property
     def dropped(self) -> PartInfo:
         """Rows of the ranges that were active in the run before and are not now."""
-        return self.part("dropped-00000.parquet")
+        return self._table(DROPPED)
 
     @property
     def path_ranges(self) -> PartInfo:
         """Rows of the ranges of which only some paths are kept."""
-        return self.part("path-ranges-00000.parquet")
+        return self._table(PATH_RANGES)
 
     @property
     def named_ranges(self) -> PartInfo:
         """Rows of the ranges that any metarange of the history names."""
-        return self.part("named-ranges-00000.parquet")
+        return self._table(NAMED_RANGES)
 
     @property
     def metaranges(self) -> PartInfo:
         """Rows of metaranges with the ranges that each names."""
-        return self.part("metaranges-00000.parquet")
+        return self._table(METARANGES)
 
     @property
     def files(self) -> PartInfo:
-        """Rows of the range files that were looked at because no commit names them."""
-        return self.part("files-00000.parquet")
+        """Rows of the files below `_lakefs/` that need not be looked at again: `name`."""
+        return self._table(FILES)
 
     @property
     def live(self) -> LiveSet:
@@ -82,7 +93,7 @@ class ListCommittedOutput(StepOutput):
     @property
     def expired(self) -> ShardedSet:
         """Hashes of the addresses that only ranges of expired commits name."""
-        return ShardedSet.of(self.parts("expired-"), self.detail("bits"))
+        return ShardedSet.of(self.parts(f"{EXPIRED}-"), self.detail("bits"))
 
     @property
     def all_commits(self) -> bool:
@@ -95,3 +106,6 @@ class ListCommittedOutput(StepOutput):
         """What each kept set amounts to, for the report."""
         found: list[dict[str, Any]] = self.summary.details.get("kept", [])
         return found
+
+    def _table(self, kind: str) -> PartInfo:
+        return self.part(f"{kind}-00000.parquet")

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import logging
+from dataclasses import dataclass, field
 
-import pyarrow as pa
-
-from dredge.gc.index.ranges import (
-    Ranges,
-    find_range_files,
-    read_metaranges,
-    table_of,
-    unite_ranges,
-)
-from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads, write_path_commits
-from dredge.gc.list_committed.collect import Roles, collect
-from dredge.gc.list_committed.collect_tasks import LIVE, SIZES
+from dredge.gc.index.metaranges import Metaranges, read_metaranges
+from dredge.gc.index.ranges import Ranges, find_range_files, unite_ranges
+from dredge.gc.list_committed import tables
+from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
+from dredge.gc.list_committed.collect import Collected, collect_ranges
 from dredge.gc.list_committed.expired import find_expired
-from dredge.gc.mark_uncommitted.step import HEADS as STAGED_HEADS
-from dredge.gc.retention.kept_sets import Extra, count_kept, find_extra
+from dredge.gc.list_committed.output import DROPPED, PATH_RANGES, SIZES, ListCommittedOutput
+from dredge.gc.list_committed.roles import Roles
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.retention.kept_figures import count_kept
+from dredge.gc.retention.kept_sets import Extra, find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
 from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.refcounts import CountedSet
-from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.sets.sharded import CountedSet, ShardedSet
+from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 
-log = logging.getLogger("dredge")
-
-STEP = "list_committed"
-COMMITS, RANGES, BRANCHES = "commits", "ranges", "branches"
-NAMED_RANGES, METARANGES, FILES, DROPPED = "named-ranges", "metaranges", "files", "dropped"
-PATH_RANGES = "path-ranges"
+STEP = ListCommittedOutput.STEP
 
 
 def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
@@ -44,52 +35,51 @@ def list_committed(run: Run, runner: TaskRunner) -> StepSummary:
         RefusedError: an answer or a file is missing, so live objects could be taken for garbage.
         FormatError: a file is damaged.
     """
-    return run.step_by_name(
-        STEP, ["slice_listing", "mark_uncommitted"], lambda record: _list(run, runner, record)
-    )
+    return run.step(ListCommittedOutput, lambda record: _list(run, runner, record))
+
+
+@dataclass(slots=True)
+class _History:
+    """What was read of commits and metaranges.
+
+    Attributes:
+        active: the active commits.
+        heads: every branch with each commit that was seen to be its head.
+        named: the metaranges of the active commits, and those that an earlier run read.
+        ranges: the active ones.
+        files: names of files below `_lakefs/` that need not be looked at again.
+    """
+
+    active: ActiveCommits
+    heads: list[tuple[str, str]]
+    named: Metaranges
+    ranges: Ranges
+    files: set[str] = field(default_factory=set)
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    active = find_active(run)
-    for warning in active.warnings:
-        record.warn(warning)
-    heads_seen = _take_in_heads_of_the_scan(run, record, active)
     base = base_of(run)
-    named = read_metaranges(
-        run,
-        runner,
-        f"{STEP}/active",
-        active.metaranges.values(),
-        None if base is None else base.metaranges(),
-    )
-    heads = {active.metaranges[commit] for _, commit in heads_seen}
-    ranges = named.select(active.metaranges.values(), heads)
-    looked_at = set[str]() if base is None else base.looked_at()
-    if active.all_commits:
-        _take_in_all_files(run, record, active, ranges, base, looked_at)
+    history = _read_history(run, runner, record, base)
+    active, ranges, named = history.active, history.ranges, history.named
     expired_commits = active.expired
     expired = find_expired(run, expired_commits, named, ranges.keys())
-    roles = Roles(ranges) if base is None else base.difference(ranges)
-    roles.expired, roles.let_go = expired.ranges, roles.dropped.keys() & expired.known
-    dropped = run.folder.write_table(STEP, 0, table_of(roles.dropped), DROPPED)
-    record.parts.append(dropped)
-    layers_max = run.plan.config.tuning.counted_layers_max
-    if base is not None and len(base.state.counted.layers) >= layers_max:
-        let_go = {range_id: roles.dropped[range_id] for range_id in roles.let_go}
-        roles, base = Roles(ranges, roles.expired | let_go), None
-    extras = find_extra(run, runner, STEP, active, named)
-    by_path = dict(item for extra in extras if extra.found.paths for item in extra.ranges.items())
-    record.parts.append(run.folder.write_table(STEP, 0, table_of(by_path), PATH_RANGES))
+    roles = Roles(ranges) if base is None else Roles.since(base.ranges(), ranges)
+    roles.expired, roles.dropped_expired = expired.ranges, roles.dropped.keys() & expired.named
+    record.parts.append(tables.write_ranges(run.folder, roles.dropped, DROPPED))
+    if base is not None and len(base.state.counted.layers) >= run.plan.config.tuning.counted_layers_max:
+        roles, base = _afresh(roles, ranges), None
+    extras = _find_extra(run, runner, history)
+    by_path = dict(item for extra in extras if extra.kept.paths for item in extra.ranges.items())
+    record.parts.append(tables.write_ranges(run.folder, by_path, PATH_RANGES))
     undropped = _collect(run, runner, record, roles, base, extras)
-    record.parts.append(write_commits(run, STEP, active))
-    record.parts.append(write_ranges(run, STEP, ranges | undropped))
-    record.parts.append(write_branches(run, STEP, active, heads_seen))
-    record.parts.append(write_path_commits(run, STEP, active))
-    named_ranges, rows = named.to_table(active.metaranges.values())
-    record.parts.append(run.folder.write_table(STEP, 0, named_ranges, NAMED_RANGES))
-    record.parts.append(run.folder.write_table(STEP, 0, rows, METARANGES))
-    files = pa.table({"name": pa.array(sorted(looked_at), pa.string())})
-    record.parts.append(run.folder.write_table(STEP, 0, files, FILES))
+    record.parts += [
+        tables.write_commits(run.folder, active),
+        tables.write_ranges(run.folder, ranges | undropped),
+        tables.write_branches(run.folder, history.heads, active.metaranges),
+        tables.write_path_commits(run.folder, active),
+        *tables.write_metaranges(run.folder, named, active.metaranges.values()),
+        tables.write_files(run.folder, history.files),
+    ]
     record.counts.update(
         active_commits=len(active.metaranges),
         reachable_commits=len(active.graph),
@@ -105,42 +95,63 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     )
 
 
+def _read_history(run: Run, runner: TaskRunner, record: StepRecord, base: Base | None) -> _History:
+    """Find the active commits and their ranges."""
+    active = find_active(run)
+    for warning in active.warnings:
+        record.warn(warning)
+    heads = _take_in_heads_of_the_scan(run, record, active)
+    earlier = None if base is None else base.metaranges()
+    named = read_metaranges(run, runner, f"{STEP}/active", active.metaranges.values(), earlier)
+    in_heads = {active.metaranges[commit] for _, commit in heads}
+    ranges = named.select(active.metaranges.values(), in_heads)
+    history = _History(active, heads, named, ranges, set() if base is None else base.looked_at())
+    if active.all_commits:
+        _take_in_all_files(run, record, history, base)
+    return history
+
+
 def _take_in_heads_of_the_scan(run: Run, record: StepRecord, active: ActiveCommits) -> list[tuple[str, str]]:
-    """Take the heads that branches had while staging was read for active, too.
+    """Count the heads that branches had while staging was read as active, too.
 
     Returns:
-        Each branch and commit that it was seen at, by now.
+        Each branch with each commit that was seen to be its head, by now.
     """
-    table = run.folder.read_part(
-        record.inputs["mark_uncommitted"].part(f"mark_uncommitted/{STAGED_HEADS}-00000.parquet")
-    )
+    table = run.folder.read_part(record.input(MarkUncommittedOutput).heads)
     seen = set(zip(table["branch"].to_pylist(), table["commit_id"].to_pylist(), strict=True))
     take_in_heads(run, active, seen)
     return sorted(seen | {(branch.id, branch.commit_id) for branch in active.branches})
 
 
-def _take_in_all_files(
-    run: Run,
-    record: StepRecord,
-    active: ActiveCommits,
-    ranges: Ranges,
-    base: Base | None,
-    looked_at: set[str],
-) -> None:
-    """Without rules no commit ever expires, so what a dangling commit names stays as well: take every range
-    file of the namespace for active."""
+def _take_in_all_files(run: Run, record: StepRecord, history: _History, base: Base | None) -> None:
+    """Count every range file of the namespace as active: without rules no commit ever expires, so what a dangling
+    commit names stays as well."""
+    ranges = history.ranges
     if base is not None and base.state.all_commits:
         then = base.ranges()
         unite_ranges(ranges, ((item, facts) for item, facts in then.items() if item not in ranges))
-    seen = [*active.metaranges.values(), *ranges, *looked_at]
-    files, names = find_range_files(run, seen)
+    read_before = [*history.active.metaranges.values(), *ranges, *history.files]
+    files, names = find_range_files(run.reader, read_before)
     unite_ranges(ranges, files.items())
-    looked_at.update(name for name in names if name not in files)
+    history.files.update(name for name in names if name not in files)
     record.counts["range_files_looked_at"] = len(names)
     record.warn(
         "the repository has no garbage collection rules: every commit counts as active, and every range"
         " file in the namespace as well"
     )
+
+
+def _afresh(roles: Roles, ranges: Ranges) -> Roles:
+    """The roles when everything is counted again, because the earlier runs' counts have too many layers."""
+    dropped = {range_id: roles.dropped[range_id] for range_id in roles.dropped_expired}
+    return Roles(ranges, roles.expired | dropped)
+
+
+def _find_extra(run: Run, runner: TaskRunner, history: _History) -> list[Extra]:
+    active, named = history.active, history.named
+    kept = active.kept_beyond_base()
+    base_ranges = named.select(active.metaranges[commit] for commit in active.base) if kept else {}
+    return find_extra(run, runner, STEP, kept, active.metarange_of, named, base_ranges)
 
 
 def _collect(
@@ -151,53 +162,33 @@ def _collect(
     base: Base | None,
     extras: list[Extra],
 ) -> Ranges:
-    """Unite what ranges and staging name, and say where later steps and later runs find it.
+    """Unite what ranges and staging name, and note where later steps and later runs find it.
 
     Returns:
         Ranges that are not active any more but still count, because they could not be read.
     """
-    staged = record.inputs["mark_uncommitted"].parts_below("mark_uncommitted/hashes-")
-    before = None if base is None else base.state
-    keep_counts = before is not None or not run.plan.dry_run
+    staged = record.input(MarkUncommittedOutput).hashes
+    keep_counts = base is not None or not run.plan.dry_run
     count_here = not keep_counts and any(extra.ranges for extra in extras)
-    collected = collect(
+    collected = collect_ranges(
         run,
         runner,
         STEP,
         roles,
         staged,
-        counted_bits=None if before is None else before.counted.bits,
+        counted_bits=None if base is None else base.state.counted.bits,
         keep_counts=keep_counts,
         count_here=count_here,
     )
     record.parts.extend(collected.parts)
     record.counts.update(collected.counts)
-
-    def located(kind: str) -> LocatedSet:
-        parts = [part for part in collected.parts if part.name.startswith(f"{STEP}/{kind}-")]
-        return LocatedSet(run.plan.run_uri, ShardedSet.of(parts, collected.bits))
-
-    sizes, counted = [located(SIZES)], None
-    if before is None:
-        whole = CountedSet.of(collected.counted, collected.bits)
-    else:
-        sizes = [*before.sizes, *sizes]
-        whole = counted = before.counted.then(collected.counted)
-        record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
-        record.counts["dropped_ranges"] = len(roles.dropped)
-    paths = collect_paths(run, runner, STEP, extras)
-    record.parts.extend(paths)
-    by_path = [LocatedSet(run.plan.run_uri, ShardedSet(0, {0: part})) for part in paths]
-    live = LiveSet((located(LIVE), *by_path), counted, run.state.uri)
-    listed = record.inputs["slice_listing"].parts_below("slice_listing/part-")
-    whole_uri = run.plan.run_uri if count_here else run.state.uri
-    record.details["kept"] = count_kept(run, runner, STEP, extras, listed, staged, whole, whole_uri)
-    record.details.update(
-        bits=collected.bits,
-        live=live.to_json(),
-        sizes=[found.to_json() for found in sizes],
-        counted=whole.to_json(),
-    )
+    counted = _count(record, roles, base, collected)
+    path_files = collect_paths(run, runner, STEP, extras)
+    record.parts.extend(path_files)
+    _note_sets(run, record, base, collected, counted, [ShardedSet(0, {0: part}) for part in path_files])
+    listed = record.input(SliceListingOutput).listed
+    counted_uri = run.plan.run_uri if count_here else run.state.uri
+    record.details["kept"] = count_kept(run, runner, STEP, extras, listed, staged, counted, counted_uri)
     if collected.undropped:
         record.warn(
             f"{len(collected.undropped):,} ranges that are not active any more cannot be read; what they name"
@@ -206,32 +197,39 @@ def _collect(
     return {range_id: roles.dropped[range_id] for range_id in collected.undropped}
 
 
-def write_commits(run: Run, where: str, active: ActiveCommits) -> PartInfo:
-    """Write the active commits as `<where>/commits-00000.parquet`."""
-    ids = sorted(active.metaranges)
-    heads = active.heads
-    table = pa.table(
-        {
-            "commit_id": pa.array(ids, pa.string()),
-            "metarange_id": pa.array([active.metaranges[commit] for commit in ids], pa.string()),
-            "head": pa.array([commit in heads for commit in ids], pa.bool_()),
-        }
+def _count(record: StepRecord, roles: Roles, base: Base | None, collected: Collected) -> CountedSet:
+    """The reference counts after this run: those collected, on top of those of the run before."""
+    if base is None:
+        return CountedSet.of(collected.counted, collected.bits)
+    counted = base.state.counted.then(collected.counted)
+    record.counts["live_addresses"] += sum(part.rows for part in counted.parts)
+    record.counts["dropped_ranges"] = len(roles.dropped)
+    return counted
+
+
+def _note_sets(
+    run: Run,
+    record: StepRecord,
+    base: Base | None,
+    collected: Collected,
+    counted: CountedSet,
+    by_path: list[ShardedSet],
+) -> None:
+    """Note where later steps find what is live, and later runs the counts."""
+
+    def located(found: ShardedSet) -> LocatedSet:
+        return LocatedSet(run.plan.run_uri, found)
+
+    # In a run that builds on an earlier one, the live set of this run is only what is staged.
+    live = LiveSet(
+        tuple(located(found) for found in (collected.live, *by_path)),
+        None if base is None else counted,
+        run.state.uri,
     )
-    return run.folder.write_table(where, 0, table, COMMITS)
-
-
-def write_ranges(run: Run, where: str, ranges: Ranges) -> PartInfo:
-    """Write the active ranges as `<where>/ranges-00000.parquet`."""
-    return run.folder.write_table(where, 0, table_of(ranges), RANGES)
-
-
-def write_branches(run: Run, where: str, active: ActiveCommits, heads: list[tuple[str, str]]) -> PartInfo:
-    """Write branches, each with every head that was seen and its content, as `<where>/branches-00000.parquet`."""
-    table = pa.table(
-        {
-            "branch": pa.array([branch for branch, _ in heads], pa.string()),
-            "commit_id": pa.array([commit for _, commit in heads], pa.string()),
-            "metarange_id": pa.array([active.metaranges[commit] for _, commit in heads], pa.string()),
-        }
+    sizes = [*(() if base is None else base.state.sizes), located(collected.set_of(SIZES))]
+    record.details.update(
+        bits=collected.bits,
+        live=live.to_json(),
+        sizes=[found.to_json() for found in sizes],
+        counted=counted.to_json(),
     )
-    return run.folder.write_table(where, 0, table, BRANCHES)

@@ -1,5 +1,15 @@
-"""Step mark_uncommitted: everything that branches have staged, read to the end."""
+"""Step mark_uncommitted: everything that branches have staged, read to the end.
+
+step             notes what was read
+staging          scans until a scan is proved complete; the re-check before deleting does the same
+server_scan      one scan by the server, copied
+extents          what a page of it may have covered
+proof            what branches say about it, and why that proves it
+branch_reader    asks the branches
+kv_records       staging from the key-value store instead of the proof; kv_access opens the store
+"""
 
 from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput
+from dredge.gc.mark_uncommitted.staging import scan_staging
 
-__all__ = ["MarkUncommittedOutput"]
+__all__ = ["MarkUncommittedOutput", "scan_staging"]

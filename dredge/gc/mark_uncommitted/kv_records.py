@@ -2,12 +2,14 @@
 
 The server's answer about uncommitted objects leaves out what branches read all the same: the same bytes
 uploaded again over a committed object, entries of the oldest kind, rows that it lost with a branch. The
-records have them all. It is read besides asking the server, after its last page and before commits are
+records have them all. They are read besides asking the server, after its last page and before commits are
 read, for the same reason: an entry moves from staging into a commit, never back.
 
-    server's branches → repository record → branch records → every record of each token (current and sealed)
-                              ↑____ until no branch names a token that was not read ____|
-    → server's branches again
+    server's branches
+      → repository record
+      → branch records  ←──────────────────────────────┐  until no branch names
+      → every record of each token, current and sealed ┘  a token that was not read
+      → server's branches again
 
 Whatever a record names is live, also where a newer one hides it. An entry that is staged after its token was
 read has an object that is young, or one that was named already and stays so, or is found by the re-check,
@@ -16,7 +18,7 @@ which reads all of this again.
 A wrong store (another installation's, a copy of yesterday) would hide what is staged now. So the record must
 be of this namespace, branches and their heads must be the server's, and the answer counts as exact only when
 it has every address that the server showed. Where it is not exact, its addresses are live like all others,
-and objects of equal size are still asked for (`check_limits`).
+and branches are asked about suspects as without records.
 
 Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/staging/manager.go
 """
@@ -24,89 +26,31 @@ Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/staging/manager.go
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite, write_hashes
+from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.graveler import messages
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
 from dredge.hashing import hash64
-from dredge.kv.row_opening import open_row_reader
-from dredge.kv.rows import RowReader, RowView, show_key
-from dredge.runs.summary import PartInfo
-
-if TYPE_CHECKING:
-    from dredge.kv.dynamodb import AwsKeys
+from dredge.kv.rows import RowView, show_key
 
 log = logging.getLogger("dredge")
-
-URL = "DREDGE_KV_URL"
-ACCESS_KEY = "DREDGE_KV_ACCESS_KEY_ID"
-SECRET_KEY = "DREDGE_KV_SECRET_ACCESS_KEY"
-SESSION_TOKEN = "DREDGE_KV_SESSION_TOKEN"
 
 _BRANCHES = b"branches/"
 _SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
 _SCHEMA_VERSION = b"4"
 _BATCH_ROWS = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class KVAccess:
-    """Where lakeFS's key-value store is, and who may enter. It goes by environment only.
-
-    Attributes:
-        url: `postgresql://…`, `dynamodb://…` or `sqlite:///…`; it may hold a password.
-        keys: for DynamoDB, instead of what the environment has.
-    """
-
-    url: str = field(repr=False)
-    keys: AwsKeys | None = field(default=None, repr=False)
-
-    @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> KVAccess:
-        """Read the variables that `to_env` gives.
-
-        Args:
-            environ: defaults to this process's.
-
-        Raises:
-            ConfigError: they are not set.
-        """
-        env = os.environ if environ is None else environ
-        if not env.get(URL):
-            raise ConfigError(
-                f"this run was planned to read lakeFS's key-value store, but {URL} is not set here. Nothing was"
-                " deleted. Name the connection of the store (kv_conn_id) to every task, or plan a run without it."
-            )
-        if not env.get(ACCESS_KEY) or not env.get(SECRET_KEY):
-            return cls(env[URL])
-        from dredge.kv.dynamodb import AwsKeys
-
-        return cls(env[URL], AwsKeys(env[ACCESS_KEY], env[SECRET_KEY], env.get(SESSION_TOKEN) or None))
-
-    def to_env(self) -> dict[str, str]:
-        """Give the variables for a child process, secrets included."""
-        found = {URL: self.url}
-        if self.keys is not None:
-            found |= {ACCESS_KEY: self.keys.access_key_id, SECRET_KEY: self.keys.secret_access_key}
-            if self.keys.session_token:
-                found[SESSION_TOKEN] = self.keys.session_token
-        return found
-
-    def open(self) -> closing[RowReader]:
-        """Open the store to look at it; nothing can be changed through it."""
-        return closing(open_row_reader(self.url, keys=self.keys))
 
 
 @dataclass(slots=True)
@@ -116,11 +60,10 @@ class Records:
     Attributes:
         location: the store, without credentials.
         branches: head by name.
-        tokens: staging tokens that were read.
-        rows: records that are no tombstones.
-        unseen: distinct addresses that the server had not shown.
-        missing: distinct addresses that the server had shown and no record names (any more).
-        parts: the unseen addresses and their hashes.
+        tokens: number of staging tokens that were read.
+        rows: number of records, without tombstones.
+        unseen: number of distinct addresses that the server had not shown.
+        missing: number of distinct addresses that the server had shown, and that no record names (any more).
     """
 
     location: str
@@ -129,7 +72,6 @@ class Records:
     rows: int = 0
     unseen: int = 0
     missing: int = 0
-    parts: list[PartInfo] = field(default_factory=list)
 
     @property
     def exact(self) -> bool:
@@ -148,15 +90,12 @@ class Records:
         }
 
 
-def read_records(
-    run: Run, where: str, first_part: int, shown: Hashes, access: KVAccess | None = None
-) -> Records:
+def read_records(run: Run, files: StagedFiles, shown: Hashes, access: KVAccess | None = None) -> Records:
     """Read every staging record of the repository.
 
     Args:
-        run: of the run.
-        where: folder of the parts.
-        first_part: number of the first part that may be written.
+        run: the run.
+        files: takes the addresses that the server did not show.
         shown: hashes of what the server showed as uncommitted, sorted and distinct.
         access: None reads the environment.
 
@@ -170,7 +109,7 @@ def read_records(
     with (access or KVAccess.from_env()).open() as store, store.view() as view:
         records = Records(store.location)
         reader = _Reader(run, view, records)
-        sink = _Sink(run, where, first_part, shown, records)
+        sink = _Sink(files, shown, records)
         reader.read(sink)
     sink.finish()
     _check_heads(records, before, _heads(run))
@@ -183,7 +122,7 @@ def _heads(run: Run) -> dict[str, str]:
 
 
 def _check_heads(records: Records, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """What stood still on the server while the store was read must be the same in the store."""
+    """Compare heads: a branch that did not move on the server while the store was read has the same head there."""
     for name, commit_id in before.items():
         if after.get(name) == commit_id and records.branches.get(name) != commit_id:
             found = records.branches.get(name)
@@ -199,9 +138,9 @@ class _Reader:
     """Goes through the records of one repository.
 
     Args:
-        run: of the run.
+        run: names the repository.
         view: on the store.
-        records: what is found.
+        records: takes what is found.
     """
 
     def __init__(self, run: Run, view: RowView, records: Records) -> None:
@@ -288,12 +227,10 @@ class _Reader:
 
 
 class _Sink:
-    """Takes addresses, and writes those that the server had not shown, a bounded number at a time."""
+    """Collects addresses, and writes those that the server had not shown, a bounded number at a time."""
 
-    def __init__(self, run: Run, where: str, first_part: int, shown: Hashes, records: Records) -> None:
-        self._run = run
-        self._where = where
-        self._next_part = first_part
+    def __init__(self, files: StagedFiles, shown: Hashes, records: Records) -> None:
+        self._files = files
         self._shown = shown
         self._records = records
         self._waiting: list[str] = []
@@ -320,10 +257,4 @@ class _Sink:
         new = ~was_shown
         if not new.any():
             return
-        folder, number = self._run.folder, self._next_part
-        found = unite([hashes[new]])
-        table = pa.table({"address": addresses.filter(pa.array(new))})
-        self._records.parts.append(folder.write_table(self._where, number, table, "addresses"))
-        self._records.parts.append(write_hashes(folder, f"{self._where}/hashes-{number:05d}.u64", found))
-        self._unseen = unite([self._unseen, found])
-        self._next_part += 1
+        self._unseen = unite([self._unseen, self._files.write(addresses.filter(pa.array(new)))])

@@ -1,10 +1,20 @@
-"""What mark_uncommitted hands to later steps."""
+"""What mark_uncommitted hands to later steps, and the files that a scan of staging writes."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from dredge.gc.sets.files import read_hashes, write_hashes
+from dredge.gc.sets.hashes import Hashes, unite
 from dredge.gc.slice_listing import SliceListingOutput
+from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+
+_ADDRESSES, _HASHES, _HEADS = "addresses", "hashes", "heads"
 
 
 class MarkUncommittedOutput(StepOutput):
@@ -15,18 +25,18 @@ class MarkUncommittedOutput(StepOutput):
 
     @property
     def addresses(self) -> list[PartInfo]:
-        """Rows of staged addresses."""
-        return self.parts("addresses-")
+        """Rows of staged addresses: `address`, the key relative to the namespace."""
+        return self.parts(f"{_ADDRESSES}-")
 
     @property
     def hashes(self) -> list[PartInfo]:
         """Sorted hashes of the staged addresses."""
-        return self.parts("hashes-")
+        return self.parts(f"{_HASHES}-")
 
     @property
     def heads(self) -> PartInfo:
-        """Rows of the branch heads that were seen while staging was read."""
-        return self.part("heads-00000.parquet")
+        """Rows of the branch heads that were seen while staging was read: `branch`, `commit_id`."""
+        return self.part(f"{_HEADS}-00000.parquet")
 
     @property
     def exact(self) -> bool:
@@ -39,3 +49,48 @@ class MarkUncommittedOutput(StepOutput):
         """Ids that the server gave to the scans."""
         found: list[str] = self.detail("server_runs")
         return found
+
+
+class StagedFiles:
+    """Writes staged addresses: files of rows, and beside each a file of the hashes of its addresses.
+
+    Args:
+        folder: of the run.
+        where: folder of the files in it.
+
+    Attributes:
+        addresses: files of rows.
+        hashes: files of sorted hashes.
+    """
+
+    def __init__(self, folder: RunFolder, where: str) -> None:
+        self.addresses: list[PartInfo] = []
+        self.hashes: list[PartInfo] = []
+        self._folder = folder
+        self._where = where
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """All files."""
+        return [*self.addresses, *self.hashes]
+
+    def write(self, addresses: pa.ChunkedArray | pa.Array) -> Hashes:
+        """Write some addresses, in any order and with repetitions; gives their hashes, sorted and distinct."""
+        number = len(self.addresses)
+        hashes = unite([hash64(addresses)])
+        table = pa.table({"address": addresses})
+        self.addresses.append(self._folder.write_table(self._where, number, table, _ADDRESSES))
+        self.hashes.append(write_hashes(self._folder, f"{self._where}/{_HASHES}-{number:05d}.u64", hashes))
+        return hashes
+
+    def read_hashes(self) -> Hashes:
+        """The hashes of all addresses so far."""
+        return unite([read_hashes(self._folder, part) for part in self.hashes])
+
+
+def write_heads(folder: RunFolder, heads: Collection[tuple[str, str]]) -> PartInfo:
+    """Write branches, each with a commit that it was seen at."""
+    rows = sorted(heads)
+    columns = {"branch": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]}
+    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return folder.write_table(MarkUncommittedOutput.STEP, 0, table, _HEADS)

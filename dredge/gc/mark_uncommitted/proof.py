@@ -1,4 +1,4 @@
-"""Proof that a scan of staging lost nothing: the scan held against each branch's own list of uncommitted changes.
+"""Proof that a scan of staging lost nothing: the scan compared with each branch's own list of uncommitted changes.
 
 What a server can lose, read in its source (pkg/catalog/gc_write_uncommitted.go, pkg/graveler/ref/manager.go,
 pkg/graveler/uncommitted_diff_iterator.go):
@@ -11,13 +11,13 @@ pkg/graveler/uncommitted_diff_iterator.go):
    born and gone, or gone and made again, while one page is written.
    A token cannot spell a path that is not UTF-8 (its odd bytes become U+FFFD), and the page after it begins behind
    the path that the token spells instead. What lies between the two is lost, though both pages have a location.
-2. An error of the key-value store while a branch's staging is read ends that branch's rows there, without a sign, in
-   a page with or without location.
+2. An error of the key-value store while a branch's staging is read ends that branch's rows there, without a sign,
+   in a page with or without location.
 
 Against 1, every page without location, and every branch in which a token has such a path, is made good (`Extent`):
 each branch that it may have covered is asked for its changes (diff, paged to the end), each changed path for its
 address (stat, or a listing of the branch where changes are dense), and all of them are united with what was scanned.
-That is the very set that the page should have held: what was staged when the page was written is staged still, or
+That is the very set that the page should have had: what was staged when the page was written is staged still, or
 committed (commits are read later), or dead. Paths that are not UTF-8 cannot be asked for, so there is no proof then.
 
 Against 2, and against whatever this reading of the source missed, the end of each branch is looked at after every
@@ -37,108 +37,26 @@ would need another look), and 404 `branch not found` is said of branches that ar
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
-from dredge.errors import NotFoundError, UnavailableError
+from dredge.errors import NotFoundError
+from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError, UnreadableError
+from dredge.gc.mark_uncommitted.extents import Extent
+from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains
-from dredge.gc.slice_listing.slices import DATA
-from dredge.graveler.addresses import AddressType, address_readings
-from dredge.hashing import hash64
-from dredge.lakefs import Change, ObjectStats
+from dredge.gc.sets.hashes import Hashes
+from dredge.lakefs import Change
 
 _BRANCHES_AT_ONCE = 8
 _QUESTIONS_AT_ONCE = 16
-_PAGE = 1000
 _TAIL = 16
 """Last changed paths of a branch that are looked at before all of them are asked for."""
 _BY_CHANCE = 2
-_DENSE = 16
-"""A page of a listing that shows so many of the wanted paths costs less than asking for each."""
-_REPLACED = "\ufffd"
-"""Stands in answers for bytes of a path that are not UTF-8; under such a name nothing can be asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What a page of the scan may have covered: from a branch, and a path in it, up to a branch.
-
-    Attributes:
-        branch: the first one; "" for the beginning.
-        path: rows of the first branch before it were on earlier pages.
-        until: the branch that the next page begins with; None when there was no next page.
-        into: whether the next page begins inside that branch, so that this one had some of it.
-    """
-
-    branch: str = ""
-    path: str = ""
-    until: str | None = None
-    into: bool = True
-
-    @classmethod
-    def between(cls, token: str | None, following: str | None) -> Extent:
-        """The extent of a page.
-
-        Args:
-            token: that it was asked for with; None for the first.
-            following: the token that it gave; None for the last.
-
-        Returns:
-            Everything, on a side whose token is not understood.
-        """
-        begin, end = _mark(token), _mark(following)
-        branch, path = begin or ("", "")
-        return cls(branch, path, end[0] if end else None, bool(end and end[1]))
-
-    @classmethod
-    def skipped_by(cls, token: str | None) -> Extent | None:
-        """What the server may have passed over between two pages, though both have a location: a token cannot spell
-        a path that is not UTF-8, so the next page begins at another one, which may lie far behind it.
-
-        Args:
-            token: between the pages; None for none.
-
-        Returns:
-            The branch; None for a path that the token spells as it is.
-        """
-        mark = _mark(token)
-        if mark is None or _REPLACED not in mark[1]:
-            return None
-        return cls(*mark, until=mark[0])
-
-    def after(self, branch: str) -> str | None:
-        """The path of a branch behind which the page's rows lie; None when it cannot have had any."""
-        name, first = branch.encode(), self.branch.encode()
-        if name < first:
-            return None
-        if self.until is not None:
-            last = self.until.encode()
-            if name > last or (name == last and not self.into):
-                return None
-        # A page begins with its path, a list of changes behind one: a shorter path lies before it.
-        inside = name == first and _REPLACED not in self.path
-        return self.path[:-1] if inside else ""
-
-
-def _mark(token: str | None) -> tuple[str, str] | None:
-    """Branch and path that a continuation token names."""
-    if token is None:
-        return None
-    try:
-        value = json.loads(base64.b64decode(token, validate=True))
-        return str(value["branch"]), str(value["path"] or "")
-    except (binascii.Error, ValueError, KeyError, TypeError):
-        return None
 
 
 @dataclass(slots=True)
@@ -176,14 +94,14 @@ def prove(
     everything: bool,
     give_up_at: int | None = None,
 ) -> Proof:
-    """Hold a scan against the branches' own lists of changes, and make good what it may have lost.
+    """Compare a scan with the branches' own lists of changes, and make good what it may have lost.
 
     Args:
-        run: of the run.
+        run: the run.
         branches: head by name, listed after the scan, hidden ones too.
         scanned: hashes of what the server's scans gave.
         extents: of the pages without location.
-        everything: ask every branch for everything, whatever the looks say.
+        everything: ask every branch for everything, whatever a look at its end says.
         give_up_at: do not ask for everything where so many changes were too many before.
 
     Returns:
@@ -192,20 +110,13 @@ def prove(
     return _Prover(run, branches, scanned).prove(extents, everything, give_up_at)
 
 
-class _TooManyError(Exception):
-    """The bound on questions is reached."""
-
-
-class _UnreadableError(Exception):
-    """The changes of a branch cannot be read to their end."""
-
-
 @dataclass(slots=True)
 class _Look:
     """What a branch's list of changes, and its end, gave.
 
     Attributes:
-        changes: uncommitted objects.
+        branch: name.
+        changes: number of uncommitted objects.
         unsure: nothing that was looked at tells whether the scan had the branch's last rows.
     """
 
@@ -215,31 +126,31 @@ class _Look:
 
 
 class _Prover:
-    """Asks the server, counts, and collects addresses. Its methods run in threads."""
+    """Decides what branches must be asked. Its methods run in threads."""
 
     def __init__(self, run: Run, branches: Mapping[str, str], scanned: Hashes) -> None:
         self._run = run
         self._branches = branches
-        self._client = run.client
-        self._repository = run.plan.repository
-        self._scanned = scanned
+        self._reader = BranchReader(run, scanned)
         self._most = run.plan.config.safety.staged_questions_max
-        self._left: int | None = None
         self._lock = threading.Lock()
-        self._proof = Proof()
+        self._proof = Proof(branches=len(branches))
 
     def prove(self, extents: list[Extent], everything: bool, give_up_at: int | None) -> Proof:
         proof = self._proof
-        proof.branches = len(self._branches)
-        looks = {
-            look.branch: look for look in _spread(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE)
-        }
-        proof.changed_branches = sum(look.changes > 0 for look in looks.values())
-        proof.changes = sum(look.changes for look in looks.values())
+        found = _spread(self._look, sorted(self._branches), _QUESTIONS_AT_ONCE)
+        looks = {look.branch: look for look in found}
+        proof.changed_branches = sum(look.changes > 0 for look in found)
+        proof.changes = sum(look.changes for look in found)
         wanted = self._wanted(looks, extents, everything or proof.lost is not None)
-        if not wanted:
-            return proof
-        changes = sum(looks[branch].changes for branch in wanted)
+        if wanted:
+            self._settle(wanted, sum(looks[branch].changes for branch in wanted), give_up_at)
+        proof.questions, proof.addresses = self._reader.questions, self._reader.addresses
+        return proof
+
+    def _settle(self, wanted: dict[str, str], changes: int, give_up_at: int | None) -> None:
+        """Ask branches for all their changes, or say why not."""
+        proof = self._proof
         if give_up_at is not None and changes >= give_up_at:
             proof.too_many = give_up_at
         else:
@@ -249,7 +160,6 @@ class _Prover:
                 f"branches such as {next(iter(wanted))} ({len(wanted):,} in all) have {changes:,} uncommitted changes,"
                 f" too many for {self._most:,} questions"
             )
-        return proof
 
     def _wanted(self, looks: dict[str, _Look], extents: list[Extent], everything: bool) -> dict[str, str]:
         """The branches to be asked for all their changes, each with the path behind which they begin."""
@@ -272,7 +182,7 @@ class _Prover:
         tail: deque[Change] = deque(maxlen=_TAIL)
         others: list[Change] = []
         try:
-            for page in self._changes(branch):
+            for page in self._reader.changes(branch):
                 tail.extend(page)
                 for change in page:
                     look.changes += 1
@@ -280,7 +190,7 @@ class _Prover:
                         others.append(change)
                     elif (place := chance.randrange(look.changes)) < _BY_CHANCE:
                         others[place] = change
-        except _UnreadableError:
+        except UnreadableError:
             pass  # what was read can be looked at all the same
         look.unsure = bool(tail) and not any(self._tells(branch, change) for change in reversed(tail))
         for change in others:
@@ -291,10 +201,11 @@ class _Prover:
     def _tells(self, branch: str, change: Change, at_end: bool = True) -> bool:
         """Look at a changed path. Whether it proves that the scan had the branch's rows up to there, or the
         contrary; elsewhere than at the end only the contrary matters."""
-        keys = [key for key in self._keys(self._stat(branch, change.path)) if key.startswith(DATA)]
+        stats = self._reader.stat(branch, change.path)
+        keys = [key for key in self._reader.keys(stats) if key.startswith(DATA)]
         if not keys:
             return False  # gone since, or an object that no run deletes
-        scanned = self._were_scanned(keys)
+        scanned = self._reader.were_scanned(keys)
         lost = None if scanned else next((key for key in keys if self._is_old(key)), None)
         if not scanned and lost is None:
             return False  # written since, as far as anybody can tell
@@ -308,13 +219,8 @@ class _Prover:
         return True
 
     def _is_in_head(self, branch: str, path: str, keys: list[str]) -> bool:
-        self._count()
-        try:
-            address = self._client.stat(self._repository, self._branches[branch], path).address
-        except NotFoundError:
-            return False
-        readings = address_readings(address, AddressType.FULL, self._run.plan.namespace)
-        return not set(keys).isdisjoint(readings)
+        stats = self._reader.stat_at(self._branches[branch], path)
+        return not set(keys).isdisjoint(self._reader.readings(stats))
 
     def _is_old(self, key: str) -> bool:
         try:
@@ -323,139 +229,22 @@ class _Prover:
             return False
 
     def _ask_for_all(self, wanted: dict[str, str], changes: int) -> None:
-        """Unite the address of every change of some branches."""
+        """Collect the address of every change of some branches."""
         proof = self._proof
-        self._left = self._most
+        self._reader.bound(self._most)
         with ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="staged") as pool:
             try:
-                _spread(lambda item: self._all_of(pool, *item), list(wanted.items()), _BRANCHES_AT_ONCE)
-            except _TooManyError:
+                _spread(
+                    lambda item: self._reader.take_all(pool, *item), list(wanted.items()), _BRANCHES_AT_ONCE
+                )
+            except TooManyError:
                 proof.too_many = changes
-            except _UnreadableError as error:
+            except UnreadableError as error:
                 proof.missing = str(error)
             finally:
                 pool.shutdown(cancel_futures=True)
-                self._left = None
+                self._reader.bound(None)
         proof.asked_for_all = len(wanted)
-
-    def _all_of(self, pool: ThreadPoolExecutor, branch: str, after: str) -> None:
-        for page in self._changes(branch, after):
-            rest = self._listed(branch, [change.path for change in page])
-            answers = list(pool.map(lambda path: self._stat(branch, path), rest))
-            for path, stats in zip(rest, answers, strict=True):
-                if stats is None and self._shows(branch, path) and self._stat(branch, path) is None:
-                    raise _UnreadableError(
-                        f"branch {branch} shows {path!r} as uncommitted, but nothing when it is asked for it"
-                    )
-
-    def _shows(self, branch: str, path: str) -> bool:
-        """Whether a path is among a branch's changes (still); one that cannot be asked for may be."""
-        if _REPLACED in path:
-            return True
-        self._count()
-        try:
-            page = self._client.changes(self._repository, branch, _PAGE, path[:-1])
-        except NotFoundError:
-            return False
-        return any(change.path == path and change.type != "removed" for change in page)
-
-    def _listed(self, branch: str, paths: list[str]) -> list[str]:
-        """Take the addresses of changed paths from listings of the branch; gives the paths that are left to ask
-        for."""
-        rest: list[str] = []
-        place = 0
-        while place < len(paths):
-            rest.append(paths[place])  # a listing begins behind a path
-            if len(paths) - place <= _DENSE or _REPLACED in paths[place]:
-                return rest + paths[place + 1 :]
-            found = self._objects(branch, paths[place], _PAGE)
-            place += 1
-            # A listing that ends before its page is full has all that follows.
-            last = found[-1].path if len(found) == _PAGE else None
-            covered = place
-            while covered < len(paths) and (last is None or paths[covered] <= last):
-                covered += 1
-            shown = {stats.path: stats for stats in found}
-            for path in paths[place:covered]:
-                if path in shown:
-                    self._keys(shown[path])
-                else:
-                    rest.append(path)  # gone since, as a rule
-            dense = covered - place >= _DENSE
-            place = covered
-            if not dense:
-                return rest + paths[place:]
-        return rest
-
-    def _changes(self, branch: str, after: str = "") -> Iterator[list[Change]]:
-        """The changes of a branch that have an object, page by page, in path order.
-
-        Raises:
-            _UnreadableError: the pages do not move on.
-        """
-        while True:
-            self._count()
-            try:
-                page = self._client.changes(self._repository, branch, _PAGE, after)
-            except NotFoundError:
-                return  # the branch is gone, and its staging with it
-            if not page:
-                break
-            if page[-1].path <= after:
-                raise _UnreadableError(
-                    f"the changes of branch {branch} cannot be read past {after!r}, which is not UTF-8"
-                )
-            yield [change for change in page if change.type != "removed"]
-            after = page[-1].path
-        try:
-            self._objects(branch, after, 1)
-        except UnavailableError as error:
-            raise UnavailableError(
-                f"branch {branch} cannot be listed to its end, so its staging is not proved: {error}"
-            ) from None
-
-    def _objects(self, branch: str, after: str, amount: int) -> list[ObjectStats]:
-        self._count()
-        try:
-            return self._client.objects(self._repository, branch, after, amount)
-        except NotFoundError:
-            return []
-
-    def _stat(self, branch: str, path: str) -> ObjectStats | None:
-        self._count()
-        try:
-            stats = self._client.stat(self._repository, branch, path)
-        except NotFoundError:
-            return None  # removed since, or the branch is gone
-        self._keys(stats)
-        return stats
-
-    def _keys(self, stats: ObjectStats | None) -> tuple[str, ...]:
-        """What an object's address may mean; remembered when the scan did not have it."""
-        if stats is None:
-            return ()
-        readings = address_readings(stats.address, AddressType.FULL, self._run.plan.namespace)
-        keys = tuple(key for key in readings if _is_text(key))
-        if keys and not self._were_scanned(keys):
-            with self._lock:
-                self._proof.addresses.update(keys)
-        return keys
-
-    def _were_scanned(self, keys: Iterable[str]) -> bool:
-        return bool(contains(self._scanned, hash64(pa.array(keys, pa.string()))).any())
-
-    def _count(self) -> None:
-        with self._lock:
-            self._proof.questions += 1
-            if self._left is not None:
-                if self._left == 0:
-                    raise _TooManyError
-                self._left -= 1
-
-
-def _is_text(key: str) -> bool:
-    """Whether a store can list an object under the key: a reading with bytes that are not UTF-8 names none."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in key)
 
 
 def _spread[T, R](ask: Callable[[T], R], items: list[T], at_once: int) -> list[R]:

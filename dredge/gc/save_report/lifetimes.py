@@ -34,7 +34,7 @@ from dredge.gc.clocks import check_clocks
 from dredge.gc.config import KEEP_DAYS_MIN
 from dredge.gc.history import run_ids
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
-from dredge.gc.list_committed.collect_tasks import COUNTED
+from dredge.gc.list_committed import COUNTED
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.run import Run

@@ -10,7 +10,6 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.slice_listing.step import unlisted_text
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.report import size_text
@@ -31,8 +30,7 @@ OUTCOMES = {
 def headline(results: RunResults, counts: Mapping[str, int]) -> str:
     """Say in a sentence or two what the run did."""
     listing = results.of(SliceListingOutput)
-    ended = results.outcome in ENDED and listing is not None
-    young = unlisted_text(listing.counts) if ended and listing is not None else ""
+    young = listing.unlisted_text if results.outcome in ENDED and listing is not None else ""
     return f"{_what_went(results.outcome, counts)} {young}".rstrip()
 
 

@@ -1,4 +1,6 @@
-"""Files of sorted distinct 64-bit hashes: eight bytes a value, little endian, nothing else.
+"""Sets of 64-bit hashes, as sorted arrays of distinct values.
+
+    file: n values of eight bytes, little endian, sorted and distinct, nothing else
 
 Equal hashes mean "perhaps the same": a collision keeps an object that could go, never the opposite.
 """
@@ -9,32 +11,32 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
-from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
 
 type Hashes = npt.NDArray[np.uint64]
+"""Sorted and distinct, unless it is said otherwise."""
 
 NONE: Hashes = np.empty(0, np.uint64)
 
 
-def write_hashes(folder: RunFolder, name: str, hashes: Hashes) -> PartInfo:
-    """Write sorted distinct hashes as a part."""
-    return folder.write_bytes(name, hashes.astype("<u8", copy=False).tobytes(), len(hashes))
-
-
-def read_hashes(folder: RunFolder, part: PartInfo) -> Hashes:
-    """Read a file of hashes.
-
-    Raises:
-        FormatError: not as it was written.
-    """
-    return from_bytes(folder.read_bytes(part), part.name)
+def to_bytes(hashes: Hashes) -> bytes:
+    """The bytes of a file of sorted distinct hashes."""
+    return hashes.astype("<u8", copy=False).tobytes()
 
 
 def from_bytes(data: bytes, name: str) -> Hashes:
-    """Interpret bytes as sorted distinct hashes; raises FormatError when they are not."""
+    """Interpret the bytes of a file as hashes.
+
+    Args:
+        data: content of the file.
+        name: what to call it in errors.
+
+    Raises:
+        FormatError: the values are not whole, not sorted, or not distinct.
+    """
     if len(data) % 8:
-        raise FormatError(f"{name}: {len(data)} bytes are no whole number of hashes. Start a new run.")
+        raise FormatError(
+            f"{name}: the file is damaged, its {len(data)} bytes are not a multiple of 8. Start a new run."
+        )
     hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
     if len(hashes) > 1 and not bool(np.all(hashes[1:] > hashes[:-1])):
         raise FormatError(f"{name}: the hashes are not sorted. Start a new run.")
@@ -42,12 +44,12 @@ def from_bytes(data: bytes, name: str) -> Hashes:
 
 
 def unite(pieces: list[Hashes]) -> Hashes:
-    """Unite hashes, in any order and with repetitions, into sorted distinct ones."""
+    """Unite arrays of hashes, each in any order and with repetitions, into one of sorted distinct hashes."""
     if not pieces:
         return NONE
     values = np.concatenate(pieces)
-    # Several pieces are sorted runs as a rule, which a stable sort merges; a single one is sorted faster
-    # otherwise.
+    # Several pieces are as a rule sorted each, and a stable sort merges sorted runs. For a single one the
+    # default sort is faster.
     values.sort(kind="stable" if len(pieces) > 1 else None)
     if len(values) < 2:
         return values
@@ -58,7 +60,12 @@ def unite(pieces: list[Hashes]) -> Hashes:
 
 
 def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
-    """Tell for each wanted hash whether it is among sorted ones."""
+    """Tell for each wanted hash whether a set has it.
+
+    Args:
+        hashes: the set, sorted and distinct.
+        wanted: in any order.
+    """
     if not len(hashes):
         return np.zeros(len(wanted), bool)
     places = np.searchsorted(hashes, wanted)
@@ -68,15 +75,19 @@ def contains(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def shard_of(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
-    """The shard of each hash: its first bits. Shards are therefore ranges, and a sorted file splits at few
-    places."""
+    """The shard of each hash, which is its first bits: a shard is a range of values, a slice of a sorted set.
+
+    Args:
+        hashes: in any order.
+        bits: there are 2**bits shards.
+    """
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
     return (hashes >> np.uint64(64 - bits)).astype(np.int64)
 
 
 def split(hashes: Hashes, bits: int) -> list[Hashes]:
-    """Split sorted hashes into 2**bits shards."""
+    """Split sorted hashes into 2**bits shards, some of which may be empty."""
     if bits == 0:
         return [hashes]
     bounds = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits)

@@ -1,4 +1,4 @@
-"""What is live, as a later step looks it up: sets of hashes in several run folders, and a counted set."""
+"""What is live, as a later step looks it up: sets of hashes in several run folders, and reference counts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.gc.sets.hashes import Hashes
-from dredge.gc.sets.refcounts import CountedSet
-from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
 
@@ -22,20 +21,20 @@ class LocatedSet:
 
     Attributes:
         uri: of the folder.
-        found: the set.
+        hashes: the set.
     """
 
     uri: str
-    found: ShardedSet
+    hashes: ShardedSet
 
     def find(self, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
         """Tell for each wanted hash whether the set has it."""
         folder = RunFolder(open_writer(self.uri), self.uri.rpartition("/")[2])
-        return self.found.find(folder, wanted)
+        return self.hashes.find(folder, wanted)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"uri": self.uri, "set": self.found.to_json()}
+        return {"uri": self.uri, "set": self.hashes.to_json()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LocatedSet:
@@ -46,9 +45,9 @@ class LocatedSet:
 def in_any(sets: Sequence[LocatedSet], wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
     """Tell for each wanted hash whether any of some sets has it."""
     answers = [np.zeros(len(hashes), bool) for hashes in wanted]
-    for found in sets:
-        for answer, more in zip(answers, found.find(wanted), strict=True):
-            answer |= more
+    for item in sets:
+        for answer, found in zip(answers, item.find(wanted), strict=True):
+            answer |= found
     return answers
 
 
@@ -57,9 +56,9 @@ class LiveSet:
     """Everything that must stay.
 
     Attributes:
-        sets: live when in any of them.
-        counted: live when counted at all; None when the sets say everything.
-        counted_uri: folder of the counted set's files.
+        sets: an address in any of them is live.
+        counted: an address with a count is live as well; None when `sets` has all.
+        counted_uri: URI of the folder with the files of `counted`.
     """
 
     sets: tuple[LocatedSet, ...]
@@ -71,8 +70,8 @@ class LiveSet:
         answers = in_any(self.sets, wanted)
         if self.counted is not None:
             folder = RunFolder(open_writer(self.counted_uri), "counted set")
-            for answer, more in zip(answers, self.counted.find(folder, wanted), strict=True):
-                answer |= more
+            for answer, found in zip(answers, self.counted.find(folder, wanted), strict=True):
+                answer |= found
         return answers
 
     def to_json(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Looking hashes up in sets that lie in shards: one shard in memory at a time, whatever the size of the
-set."""
+"""Sets that lie in files, a file for each shard.
+
+A look-up holds one shard in memory at a time, whatever the size of the set.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dredge.gc.sets.hashes import Hashes, contains, read_hashes, shard_of
+from dredge.errors import FormatError
+from dredge.gc.sets.files import read_counted, read_hashes
+from dredge.gc.sets.hashes import Hashes, contains, shard_of
+from dredge.gc.sets.refcounts import Counted
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 
@@ -21,7 +26,7 @@ class ShardedSet:
 
     Attributes:
         bits: 2**bits shards, by the first bits of the hash.
-        shards: file by shard; a shard without file is empty.
+        shards: file by shard; a shard without a file is empty.
     """
 
     bits: int
@@ -29,8 +34,8 @@ class ShardedSet:
 
     @classmethod
     def of(cls, parts: Sequence[PartInfo], bits: int) -> ShardedSet:
-        """Take files named `…-<shard>.u64`."""
-        return cls(bits, {int(part.name.removesuffix(".u64").rpartition("-")[2]): part for part in parts})
+        """A set in files named `…-<shard>.u64`."""
+        return cls(bits, {_shard(part): part for part in parts})
 
     @property
     def values(self) -> int:
@@ -41,11 +46,11 @@ class ShardedSet:
         """Tell for each wanted hash whether the set has it.
 
         Args:
-            folder: of the run.
-            wanted: any number of arrays.
+            folder: where the files are.
+            wanted: any number of arrays, each in any order.
 
         Returns:
-            An array of answers for each.
+            For each array its answers.
         """
         answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
@@ -66,3 +71,90 @@ class ShardedSet:
     def from_json(cls, value: dict[str, Any]) -> ShardedSet:
         """From the object that `to_json` made."""
         return cls.of([PartInfo.from_json(part) for part in value["parts"]], value["bits"])
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSet:
+    """Reference counts in files, in layers.
+
+    The first layer is complete. Each later one holds what a run added (ranges that were new) and subtracted (ranges
+    that were dropped). An address is live when its counts in all layers add up to more than 0.
+
+    Attributes:
+        bits: 2**bits shards, by the first bits of the hash.
+        layers: files by shard, the complete layer first.
+    """
+
+    bits: int
+    layers: tuple[dict[int, PartInfo], ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartInfo], bits: int) -> CountedSet:
+        """A set of one complete layer, from files named `…-<shard>.counts`."""
+        return cls(bits, (_by_shard(parts),))
+
+    def then(self, parts: Sequence[PartInfo]) -> CountedSet:
+        """The set with one more layer."""
+        return CountedSet(self.bits, (*self.layers, _by_shard(parts)))
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """Every file."""
+        return [part for layer in self.layers for part in layer.values()]
+
+    def find(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
+        """Tell for each wanted hash whether any active range names it; see `counts`."""
+        return [found > 0 for found in self.counts(folder, wanted)]
+
+    def counts(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.int64]]:
+        """Tell for each wanted hash how many active ranges name it.
+
+        Args:
+            folder: where the files are.
+            wanted: any number of arrays, each in any order.
+
+        Returns:
+            For each array its counts.
+
+        Raises:
+            FormatError: a file is not as it was written, or the layers do not belong together: an address was
+                subtracted more often than it was added.
+        """
+        answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
+        places = [shard_of(hashes, self.bits) for hashes in wanted]
+        for shard in sorted({shard for layer in self.layers for shard in layer}):
+            layers = [read_counted(folder, layer[shard]) for layer in self.layers if shard in layer]
+            _check(layers, shard)
+            for hashes, place, answer in zip(wanted, places, answers, strict=True):
+                here = place == shard if self.bits else slice(None)
+                answer[here] = sum(layer.of_each(hashes[here]) for layer in layers)
+        return answers
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        layers = [[part.to_json() for part in layer.values()] for layer in self.layers]
+        return {"bits": self.bits, "layers": layers}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> CountedSet:
+        """From the object that `to_json` made."""
+        layers = [[PartInfo.from_json(part) for part in layer] for layer in value["layers"]]
+        return cls(value["bits"], tuple(_by_shard(layer) for layer in layers))
+
+
+def _by_shard(parts: Sequence[PartInfo]) -> dict[int, PartInfo]:
+    return {_shard(part): part for part in parts}
+
+
+def _shard(part: PartInfo) -> int:
+    """The number at the end of a file's name: `live-0003.u64` is of shard 3."""
+    return int(part.name.rpartition(".")[0].rpartition("-")[2])
+
+
+def _check(layers: Sequence[Counted], shard: int) -> None:
+    for hashes in [layer.hashes[layer.counts < 0] for layer in layers]:
+        if len(hashes) and np.any(sum(layer.of_each(hashes) for layer in layers) < 0):
+            raise FormatError(
+                f"shard {shard} of the reference counts has addresses that were subtracted more often than added: its"
+                " layers do not belong together. Nothing was deleted. Start a clean run."
+            )

@@ -1,5 +1,11 @@
-"""Step slice_listing: what the store holds below `data/`, written in full before anything else is read."""
+"""Step slice_listing: what the store holds below `data/`, written in full before anything else is read.
 
-from dredge.gc.slice_listing.output import SliceListingOutput
+step      chooses what to list, and spreads it in rounds
+slices    which slices, and how a long one is cut
+items     what one task does
+"""
 
-__all__ = ["SliceListingOutput"]
+from dredge.gc.slice_listing.output import LISTED, SliceListingOutput
+from dredge.gc.slice_listing.slices import slice_time
+
+__all__ = ["LISTED", "SliceListingOutput", "slice_time"]

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+
+LISTED = pa.schema(
+    [
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+        pa.field("etag", pa.string()),
+        pa.field("hash", pa.uint64(), nullable=False),
+    ]
+)
+"""Rows of objects: `address` is the key relative to the storage namespace, raw; `size` in bytes; `last_modified` by
+the store's clock; `hash` is `dredge.hashing.hash64` of the address."""
+OLD, YOUNG = "part", "young"
+"""Files of the step begin with these names."""
 
 
 class SliceListingOutput(StepOutput):
@@ -13,16 +29,40 @@ class SliceListingOutput(StepOutput):
 
     @property
     def listed(self) -> list[PartInfo]:
-        """Rows of objects older than the cutoff; schema `LISTED`."""
-        return self.parts("part-")
+        """Rows (`LISTED`) of objects older than the cutoff."""
+        return self.parts(f"{OLD}-")
 
     @property
     def young(self) -> list[PartInfo]:
-        """Rows of objects that are too young, in slices that no later run lists again."""
-        return self.parts("young-")
+        """Rows (`LISTED`) of objects that are too young, in slices that no later run lists again."""
+        return self.parts(f"{YOUNG}-")
 
     @property
     def first_slice(self) -> str:
         """Name of the newest slice; "" when there is none."""
         found: str = self.detail("first_slice")
         return found
+
+    @property
+    def foreign_metadata(self) -> str:
+        """A key below `data/` that belongs to another repository's metadata; "" when there is none."""
+        found: str = self.detail("foreign_metadata")
+        return found
+
+    @property
+    def unlisted_text(self) -> str:
+        """How many slices were left out for being too young, so that nobody misses their objects in the figures.
+
+        Two sentences; "" when none was left out.
+        """
+        return unlisted_text(self.counts["young_slices"], self.counts["slices"])
+
+
+def unlisted_text(young_slices: int, slices: int) -> str:
+    """Word how many of a number of slices were left out for being too young; "" when none was."""
+    if not young_slices:
+        return ""
+    return (
+        f"{young_slices:,} of {slices:,} slices were not listed, because nothing in them is old"
+        " enough to go. So their objects are not counted here, neither as live nor as young."
+    )

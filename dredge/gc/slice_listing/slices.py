@@ -1,11 +1,11 @@
-"""What to list, and in which pieces.
+"""Which slices to list, and in which pieces.
 
     data/<slice>/<object>          a slice: its name is a descending xid, made when the slice was opened
     data/!ab/c/<slice>/<object>    extra levels of another edition; any depth
     data/<object>                  an object without a slice
 
-Each folder directly below `data/` is one item; what lies in it is listed recursively, so that every layout is
-exact. An item that turns out to be large is cut by key range: nothing needs to be known about its names.
+Each folder directly below `data/` is one item. What lies in it is listed recursively, whatever its layout. An item
+that turns out to be large is cut by key range, for which nothing needs to be known about its names.
 """
 
 from __future__ import annotations
@@ -13,45 +13,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Literal
 
 from dredge.errors import FormatError
+from dredge.gc.namespaces import DATA, METADATA
+from dredge.gc.plan import Plan
 from dredge.graveler.xid import descending_time
 
-DATA = "data/"
-METADATA = "_lakefs/"
 # Keys are cut at these characters; a cut is exact whatever characters the keys really have.
 _CUTS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 _YOUNG_MARGIN = timedelta(hours=1)
 
+type Kind = Literal["tree", "level", "outside"]
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A piece of listing.
+    """A piece of the listing.
 
     Attributes:
-        prefix: of the keys.
-        start_after: only keys greater.
-        stop_before: only keys smaller.
-        kind: "tree" (all below the prefix), "level" (objects directly below it) or "outside" (counted only).
-        capped: whether the listing may stop when it gets long and hand back the rest.
+        prefix: every key begins with it.
+        start_after: only keys greater than this; "" for all.
+        stop_before: only keys smaller than this; "" for all.
+        kind: "tree" (all below the prefix), "level" (objects directly below it) or "outside" (only counted).
+        capped: whether the listing may stop when it gets long, and leave the rest to other tasks.
     """
 
     prefix: str
     start_after: str = ""
     stop_before: str = ""
-    kind: str = "tree"
+    kind: Kind = "tree"
     capped: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "prefix": self.prefix,
-            "start_after": self.start_after,
-            "stop_before": self.stop_before,
-            "kind": self.kind,
-            "capped": self.capped,
-        }
 
 
 OUTSIDE = (
@@ -59,11 +51,11 @@ OUTSIDE = (
     Item("", METADATA + "\U0010ffff", DATA, "outside"),
     Item("", DATA + "\U0010ffff", "", "outside"),
 )
-"""Everything in the namespace but data and lakeFS's metadata."""
+"""Everything in the namespace except `data/` and `_lakefs/`."""
 
 
 def slice_time(folder: str) -> datetime | None:
-    """Tell when a slice was opened, or None when the folder's name is not a slice's.
+    """Tell when a slice was opened; None when the folder's name is not that of a slice.
 
     Args:
         folder: key of the folder, with or without its trailing slash.
@@ -89,16 +81,55 @@ def is_young(folder: str, cutoff: datetime, now: datetime) -> bool:
     return opened is not None and cutoff + _YOUNG_MARGIN <= opened <= now + _YOUNG_MARGIN
 
 
-def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
-    """Cut what is left of an item, after its first keys were listed, into ranges that tile it exactly.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which slices a run lists.
 
-    The keys that were seen tell at which place names differ; the rest is cut at that place and at the one
-    before it.
+    Attributes:
+        listed: folders, as keys.
+        young: number of slices that can hold nothing older than the cutoff.
+        covered: number of slices that earlier runs have covered.
+        other: number of slices outside the window.
+    """
+
+    listed: list[str]
+    young: int
+    covered: int
+    other: int
+
+
+def choose_slices(plan: Plan, folders: Iterable[str]) -> Chosen:
+    """Choose the slices a run lists: all but those whose name proves that there is nothing to find.
+
+    Args:
+        plan: gives cutoff, window, and the slices covered.
+        folders: keys of the folders directly below `data/`.
+    """
+    begin, end = plan.window
+    listed: list[str] = []
+    young = covered = other = 0
+    for folder in folders:
+        opened = slice_time(folder)
+        if is_young(folder, plan.cutoff, plan.created_at):
+            young += 1
+        elif opened is not None and plan.covered.has(opened):
+            covered += 1
+        elif opened is not None and not begin <= opened < end:
+            other += 1
+        else:
+            listed.append(folder)
+    return Chosen(listed, young, covered, other)
+
+
+def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:
+    """Cut what is left of an item, after its first keys were listed, into ranges that cover it exactly.
+
+    The listed keys tell at which character names differ; the rest is cut at that character and at the one before.
 
     Args:
         item: what was to be listed.
-        first_key: of the listed keys.
-        last_key: of the listed keys; the rest begins after it.
+        first_key: the first listed key.
+        last_key: the last listed key; the rest begins after it.
     """
     differ = _common_length(first_key, last_key)
     cuts = {

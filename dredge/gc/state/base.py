@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.config import CLEAN
-from dredge.gc.index.ranges import Metaranges, Ranges, facts_of
-from dredge.gc.list_committed.collect import Roles
+from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
@@ -40,23 +40,6 @@ class Base:
     def looked_at(self) -> set[str]:
         """Files below `_lakefs/` that need no further look."""
         return set(self.folder.read_part(self.state.looked_at)["name"].to_pylist())
-
-    def difference(self, ranges: Ranges) -> Roles:
-        """What has changed.
-
-        Args:
-            ranges: active now.
-        """
-        then = self.ranges()
-        known = {range_id: facts for range_id, facts in ranges.items() if range_id in then}
-        return Roles(
-            active={range_id: facts for range_id, facts in ranges.items() if range_id not in then},
-            known=known,
-            new_heads={
-                range_id for range_id, facts in known.items() if facts.head and not then[range_id].head
-            },
-            dropped={range_id: facts for range_id, facts in then.items() if range_id not in ranges},
-        )
 
 
 def base_of(run: Run) -> Base | None:

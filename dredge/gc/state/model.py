@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.refcounts import CountedSet
+from dredge.gc.sets.sharded import CountedSet
 from dredge.gc.state.coverage import Coverage
 from dredge.runs.summary import PartInfo
 

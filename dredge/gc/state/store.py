@@ -193,7 +193,7 @@ class StateStore:
         files += [(counted, part) for part in state.counted.parts]
         for located in state.sizes:
             folder = RunFolder(open_writer(located.uri, self._options), state.run_id)
-            files += [(folder, part) for part in located.found.shards.values()]
+            files += [(folder, part) for part in located.hashes.shards.values()]
         whole = sum(part.size_bytes for _, part in files) <= _VERIFY_BYTES_MAX
         for folder, part in files:
             _verify(folder, part, whole)

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.hashes import unite, write_hashes
+from dredge.gc.namespaces import DATA
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
 from dredge.gc.sets.live import LiveSet, LocatedSet
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.slice_listing.slices import DATA
-from dredge.gc.slice_listing.step import SCHEMA as LISTED
+from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import reasons
 from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.gc.subtract.holds import Evidence, holds_of

@@ -18,11 +18,11 @@ import pyarrow as pa
 from dredge.errors import DredgeError
 from dredge.gc.config import CLEAN
 from dredge.gc.index.decoding import keys_of
-from dredge.gc.index.ranges import METADATA
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, unite
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.base import Base, open_base
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
 from dredge.gc.index.decoding import keys_of
-from dredge.gc.index.ranges import METADATA
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.run import Run
 from dredge.gc.sets.live import LiveSet
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.subtract.classify import SubtractConfig
 from dredge.gc.subtract.output import SubtractOutput

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, shard_of, unite
-from dredge.gc.slice_listing.step import SCHEMA as LISTED
+from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64

@@ -15,9 +15,9 @@ from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import canaries
 from dredge.gc.check_limits.canaries import Canary
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, unite
-from dredge.gc.slice_listing.slices import DATA
 from dredge.gc.verify.output import VerifyOutput
 from dredge.hashing import hash64
 from dredge.runs import ledger

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from dredge.commands.gc import command
 from dredge.errors import ConfigError, RefusedError
 from dredge.gc.history import previous
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.graveler.xid import new_descending_xid
@@ -70,9 +71,9 @@ def test_a_run_of_an_earlier_version_is_told_of_and_not_carried_out() -> None:
     release_lease(context)
     world.age(hours=1)
     later = world.plan()
-    staged = previous(later, "mark_uncommitted")
+    staged = previous(later, MarkUncommittedOutput)
     assert staged is not None
-    assert staged.run_id == context.plan.run_id
+    assert staged.summary.run_id == context.plan.run_id
 
 
 def test_no_runs_are_no_error() -> None:

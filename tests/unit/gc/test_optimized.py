@@ -222,7 +222,7 @@ def test_a_damaged_state_means_a_clean_run(damage: str, caplog: pytest.LogCaptur
     world.age(days=2)
     context = world.plan(mode="optimized")
     assert context.plan.mode == "clean"
-    assert "of no use" in context.plan.why_mode
+    assert "unusable" in context.plan.why_mode
     assert "everything is read" in caplog.text
     world.run(context)
     assert gone not in world.data()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing import slice_time
 from tests.support.gc import World, make_world
 from tests.support.seed_algorithm import TOKEN_EXPIRY, clean_run, optimized_run
 

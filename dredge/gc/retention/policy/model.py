@@ -54,12 +54,12 @@ class PolicyRule:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a rule comes to in a repository as it is now.
+    """What a rule keeps in a repository as it is now.
 
     Attributes:
         rule: the rule.
-        branches: names of those it is about.
-        commits: ids.
+        branches: names of the branches that it is about.
+        commits: ids of the commits that it keeps.
     """
 
     rule: PolicyRule
@@ -125,11 +125,11 @@ class RetentionPolicy:
         """From the object that `to_json` made.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is not such an object.
         """
         if value.get("version") != VERSION:
             raise ConfigError(
-                f"the retention policy has version {value.get('version')!r}; this Dredge knows {VERSION}"
+                f"the retention policy has version {value.get('version')!r}; this Dredge reads {VERSION}"
             )
         try:
             rules = tuple(

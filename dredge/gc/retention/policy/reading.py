@@ -40,7 +40,7 @@ def load_policy(given: str, options: StorageOptions | None = None) -> RetentionP
         options: how object stores are reached; None reads the environment.
 
     Raises:
-        ConfigError: there is no such file, or it is no policy; with file and line.
+        ConfigError: there is no such file, or it is not a policy; with file and line.
     """
     if "\n" in given or given.lstrip().startswith("{"):
         return read_policy(given, INLINE)
@@ -84,9 +84,11 @@ def read_policy(text: str, name: str) -> RetentionPolicy:
             if "alias" in f"{error.context} {error.problem}"
             else ""
         )
-        raise ConfigError(f"{name}:{line}: this is no YAML: {error.problem or error.context}{hint}") from None
+        raise ConfigError(
+            f"{name}:{line}: this is not YAML: {error.problem or error.context}{hint}"
+        ) from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{name}:1: this is no YAML: {error}") from None
+        raise ConfigError(f"{name}:1: this is not YAML: {error}") from None
     return _File(name).policy(node)
 
 
@@ -157,14 +159,14 @@ class _File:
             self._fail(node, f"{what!r}: {error}")
         return glob
 
-    def _members(self, node: Node, known: tuple[str, ...], what: str) -> dict[str, Node]:
+    def _members(self, node: Node, names: tuple[str, ...], what: str) -> dict[str, Node]:
         if _kind(node) != "mapping":
-            self._fail(node, f"{what} must have the form 'name: value', with {', '.join(known)}")
+            self._fail(node, f"{what} must have the form 'name: value', with {', '.join(names)}")
         found: dict[str, Node] = {}
         for key, value in node.value:
             name = self._text(key, "a name")
-            if name not in known:
-                self._fail(key, f"{what} has no {name!r}; there are {', '.join(known)}")
+            if name not in names:
+                self._fail(key, f"{what} has no {name!r}; there are {', '.join(names)}")
             if name in found:
                 self._fail(key, f"{name!r} is there twice")
             found[name] = value
@@ -176,7 +178,7 @@ class _File:
         return iter(node.value)
 
     def _text(self, node: Node, what: str) -> str:
-        # What looks like a number or a truth value is taken as it is written: branches are called 2024, and on.
+        # What looks like a number or a truth value is text all the same: a branch may be called 2024, or on.
         if not _is_scalar(node) or node.tag == _NULL or not node.value:
             self._fail(node, f"{what!r} must be a text")
         return str(node.value)

@@ -139,10 +139,7 @@ def test_verify_finds_damage_and_rebuild_mends_it(tmp_path: Path) -> None:
     # A part that fits its digest but was worked out wrongly.
     ranges = read_part(state, index.parts[wrong], lambda _: True)
     bad = [replace(item, addresses=item.addresses[1:]) for item in ranges]
-    part = write_part(state, f"{context.plan.run_id}-bad", bad)
-    index.add(
-        f"{context.plan.run_id}-x", [(part, [item.range_id for item in bad], [item.count for item in bad])]
-    )
+    index.add(f"{context.plan.run_id}-x", [write_part(state, f"{context.plan.run_id}-bad", bad)])
     shallow = verify_index(context.reader, state, namespace, against_ranges=False)
     assert (shallow.damaged, shallow.wrong) == ([flipped], [])
     deep = verify_index(context.reader, state, namespace, against_ranges=True)

@@ -1,4 +1,4 @@
-"""Staging records: what is read while others write, and how the store is named."""
+"""Staging records: what is read while others write."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, RefusedError
-from dredge.gc.mark_uncommitted import kv_records as staged_kv
-from dredge.gc.mark_uncommitted import step as staged
-from dredge.gc.mark_uncommitted.kv_records import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, URL, KVAccess
+from dredge.errors import FormatError, RefusedError
+from dredge.gc.mark_uncommitted import kv_records, server_scan
+from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -32,7 +31,6 @@ from dredge.graveler.refs.records import (
     repository_key,
 )
 from dredge.graveler.staging.area import Staged
-from dredge.kv.dynamodb import AwsKeys
 from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
@@ -224,7 +222,7 @@ def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
     world.age(days=2)
     context = world.plan()
     # Past the server, which would show it: only the records may keep it.
-    monkeypatch.setattr(staged, "canonical_staged", lambda found, _: found.slice(0, 0))
+    monkeypatch.setattr(server_scan, "canonical_staged", lambda found, _: found.slice(0, 0))
     world.lake.kv.set(token.encode(), b"a", entry.encode())
     world.run(context)
     assert old in world.data()
@@ -261,7 +259,7 @@ def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch:
 
 
 def test_many_records_are_written_in_several_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_kv, "_BATCH_ROWS", 2)
+    monkeypatch.setattr(kv_records, "_BATCH_ROWS", 2)
     store_of(world, monkeypatch)
     for number in range(5):
         world.upload(f"a{number}", b"%d" % number)
@@ -276,26 +274,6 @@ def test_many_records_are_written_in_several_parts(world: World, monkeypatch: py
     summary = summary_of(context, "mark_uncommitted")
     assert summary.counts["kv_unseen_addresses"] == 5
     assert len(summary.parts_below("mark_uncommitted/addresses-")) == 3
-
-
-def test_the_store_goes_to_other_processes_by_environment_and_never_shows() -> None:
-    access = KVAccess("postgresql://u:secret@h/db", AwsKeys("id", "key", "token"))
-    env = access.to_env()
-    assert env == {
-        URL: "postgresql://u:secret@h/db",
-        ACCESS_KEY: "id",
-        SECRET_KEY: "key",
-        SESSION_TOKEN: "token",
-    }
-    assert KVAccess.from_env(env) == access
-    assert KVAccess.from_env({URL: "sqlite:///x.db"}) == KVAccess("sqlite:///x.db")
-    assert "secret" not in repr(access)
-    assert "key" not in repr(access).replace("keys", "")
-
-
-def test_without_its_variable_the_store_cannot_be_opened() -> None:
-    with pytest.raises(ConfigError, match=URL):
-        KVAccess.from_env({})
 
 
 @dataclass

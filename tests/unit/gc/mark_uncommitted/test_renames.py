@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import RefusedError
-from dredge.gc.mark_uncommitted import step as staged
+from dredge.gc.mark_uncommitted import staging
 from dredge.gc.mark_uncommitted.proof import Proof
 from dredge.gc.steps import check_limits, list_committed, mark_uncommitted, slice_listing, subtract
 from dredge.graveler.catalog.copies import Copies
@@ -58,6 +58,6 @@ def test_without_tracking_the_end_of_the_branch_shows_it(monkeypatch: pytest.Mon
 
 def test_without_tracking_it_would_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Copies, "track", lambda *_args: "")
-    monkeypatch.setattr(staged, "prove", lambda *_args: Proof())
+    monkeypatch.setattr(staging, "prove", lambda *_args: Proof())
     with pytest.raises(RefusedError, match="canaries"):  # the last guard sees it, the subtraction does not
         renamed_during_the_second_page(rename_world())

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dredge.gc.slice_listing.slices import OUTSIDE, Item, cut_rest, is_young, slice_time
+from dredge.gc.slice_listing import slice_time
+from dredge.gc.slice_listing.slices import OUTSIDE, Item, cut_rest, is_young
 from dredge.graveler.xid import new_descending_xid
 from dredge.storage.keys import in_range
 

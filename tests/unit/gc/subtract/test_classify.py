@@ -9,10 +9,11 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.hashes import unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
 from dredge.gc.sets.live import LiveSet
 from dredge.gc.sets.sharded import ShardedSet
-from dredge.gc.slice_listing.step import SCHEMA as LISTED
+from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64

@@ -68,7 +68,7 @@ def test_a_policy_survives_the_plan() -> None:
         ("version: 1\nkeep:\n  - {name: a, last: 1}\n  - {name: a, last: 2}\n", 4, "rule of line 3"),
         ("version: 1\nkeep:\n  - {name: 'rule 2', last: 1}\n  - {last: 2}\n", 4, "rule of line 3"),
         ("version: 1\nkeep:\n  - last: 1\n    branches: *\n", 4, "in quotes"),
-        ("version: 1\nkeep:\n  - last: 1\n   branches: a\n", 4, "no YAML"),
+        ("version: 1\nkeep:\n  - last: 1\n   branches: a\n", 4, "not YAML"),
         ("version: 1\nkeep: !!python/object/apply:os.system ['true']\n", 2, "a rule must"),
     ],
 )

@@ -1,14 +1,13 @@
-"""Sets of hashes: sorted, sharded, looked up."""
+"""Sets in files, a file for each shard."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dredge.errors import FormatError
-from dredge.gc.sets.hashes import contains, from_bytes, shard_of, split, unite, write_hashes
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import shard_of, split, unite
 from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs.folder import RunFolder
 from dredge.storage import open_writer
@@ -18,18 +17,6 @@ values = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**6
 
 def hashes(numbers: list[int]) -> np.ndarray:
     return np.array(numbers, np.uint64)
-
-
-@given(st.lists(values, max_size=5))
-def test_united_hashes_are_those_of_a_set(pieces: list[list[int]]) -> None:
-    found = unite([hashes(sorted(piece)) for piece in pieces])
-    assert found.tolist() == sorted(set().union(*pieces))
-
-
-@given(values, values)
-def test_contains_is_membership(known: list[int], wanted: list[int]) -> None:
-    answer = contains(unite([hashes(known)]), hashes(wanted))
-    assert answer.tolist() == [value in set(known) for value in wanted]
 
 
 @given(values, values, st.integers(0, 4))
@@ -51,9 +38,3 @@ def test_shards_together_are_the_set(known: list[int], wanted: list[int], bits: 
     assert [bool(value) for answer in answers for value in answer] == [
         value in set(known) for value in wanted
     ]
-
-
-@pytest.mark.parametrize("data", [b"1234567", hashes([2, 1]).tobytes(), hashes([1, 1]).tobytes()])
-def test_a_file_that_is_no_sorted_set_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match=r"x\.u64"):
-        from_bytes(data, "x.u64")

@@ -1,7 +1,4 @@
-"""Traps about what is staged: each of these loses data with a collector that trusts one answer.
-
-Numbers are those of docs/lakefs-behaviour.md (`test_trap_01_…` is L1); "vendor" is lakeFS's own collector.
-"""
+"""What is staged stays, whatever happens while it is read."""
 
 from __future__ import annotations
 
@@ -37,27 +34,6 @@ def test_trap_01_a_commit_while_staging_is_read_is_found_among_commits() -> None
     with world.during("prepare_uncommitted", lambda: world.lake.commit()):
         world.collect()
     assert staged in world.data()
-
-
-def test_trap_03_pages_are_united_whatever_the_last_one_says() -> None:
-    """Vendor: an empty last page makes it forget everything that is staged."""
-    world = seen_with(
-        make_world(),
-        defects=frozenset({"empty_last_page"}),
-        prepare_flush_rows=1,
-        prepare_file_bytes_max=16,
-    )
-    staged = {world.upload(f"path/{number:02d}", b"%d" % number) for number in range(20)}
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    summary = context.folder.read_summary("mark_uncommitted")
-    assert summary is not None
-    assert summary.counts["pages"] > 2
-    assert summary.counts["empty_pages"] >= 1
-    assert world.data() == staged
-    assert orphan not in world.data()
 
 
 def test_trap_04_rows_that_the_server_lost_with_a_branch_are_asked_for_again() -> None:
@@ -253,46 +229,6 @@ def test_trap_26_an_address_that_two_paths_share_outlives_one_of_them() -> None:
     world.age(days=2)
     world.collect()
     assert address in world.data()
-
-
-def test_trap_43_a_repeated_token_stops_the_run() -> None:
-    world = seen_with(
-        make_world(),
-        defects=frozenset({"repeated_token"}),
-        prepare_flush_rows=1,
-        prepare_file_bytes_max=16,
-    )
-    for number in range(20):
-        world.upload(f"path/{number:02d}", b"%d" % number)
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    with pytest.raises(RefusedError, match="same continuation token twice"):
-        world.collect()
-    assert orphan in world.data()
-
-
-def test_trap_43_pages_without_rows_are_normal() -> None:
-    world = seen_with(make_world(), prepare_interval=timedelta(0))
-    for number in range(5):
-        world.lake.catalog.branches.create_branch(world.lake.repository, f"b{number}", "main")
-    staged = world.upload("a", b"1")
-    world.age(days=2)
-    context = world.plan()
-    world.run(context)
-    summary = context.folder.read_summary("mark_uncommitted")
-    assert summary is not None
-    assert summary.counts["empty_pages"] > 1
-    assert staged in world.data()
-
-
-def test_a_page_whose_file_is_missing_stops_the_run() -> None:
-    world = seen_with(make_world(), defects=frozenset({"page_missing"}))
-    staged = world.upload("a", b"1")
-    orphan = world.orphan("data/orphan")
-    world.age(days=2)
-    with pytest.raises(RefusedError, match="staged addresses are missing"):
-        world.collect()
-    assert {staged, orphan} <= world.data()
 
 
 def test_nothing_staged_is_fine_when_nothing_was() -> None:

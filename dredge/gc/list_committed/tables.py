@@ -1,0 +1,79 @@
+"""The rows that list_committed writes; `output` names the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.index.ranges import Ranges, table_of
+from dredge.gc.list_committed import output
+from dredge.gc.list_committed.active import ActiveCommits
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+
+_STEP = output.ListCommittedOutput.STEP
+
+
+def write_commits(folder: RunFolder, active: ActiveCommits) -> PartInfo:
+    """Write the active commits."""
+    ids, heads = sorted(active.metaranges), active.heads
+    table = pa.table(
+        {
+            "commit_id": pa.array(ids, pa.string()),
+            "metarange_id": pa.array([active.metaranges[commit] for commit in ids], pa.string()),
+            "head": pa.array([commit in heads for commit in ids], pa.bool_()),
+        }
+    )
+    return folder.write_table(_STEP, 0, table, output.COMMITS)
+
+
+def write_path_commits(folder: RunFolder, active: ActiveCommits) -> PartInfo:
+    """Write the commits of which a policy keeps only some entries."""
+    rows = sorted(active.path_commits)
+    table = _texts({"set": [name for name, _ in rows], "commit_id": [commit for _, commit in rows]})
+    return folder.write_table(_STEP, 0, table, output.PATH_COMMITS)
+
+
+def write_branches(
+    folder: RunFolder, heads: Sequence[tuple[str, str]], metaranges: Mapping[str, str]
+) -> PartInfo:
+    """Write branches, each with every head that was seen and its content.
+
+    Args:
+        folder: of the run.
+        heads: branches, each with a commit that was its head.
+        metaranges: metarange id by commit id.
+    """
+    table = _texts(
+        {
+            "branch": [branch for branch, _ in heads],
+            "commit_id": [commit for _, commit in heads],
+            "metarange_id": [metaranges[commit] for _, commit in heads],
+        }
+    )
+    return folder.write_table(_STEP, 0, table, output.BRANCHES)
+
+
+def write_ranges(folder: RunFolder, ranges: Ranges, kind: str = output.RANGES) -> PartInfo:
+    """Write ranges; without a kind those that are active."""
+    return folder.write_table(_STEP, 0, table_of(ranges), kind)
+
+
+def write_metaranges(folder: RunFolder, named: Metaranges, metaranges: Iterable[str]) -> list[PartInfo]:
+    """Write some metaranges, and the ranges that they name."""
+    ranges, rows = named.to_tables(metaranges)
+    return [
+        folder.write_table(_STEP, 0, ranges, output.NAMED_RANGES),
+        folder.write_table(_STEP, 0, rows, output.METARANGES),
+    ]
+
+
+def write_files(folder: RunFolder, names: Iterable[str]) -> PartInfo:
+    """Write the names of files that need not be looked at again."""
+    return folder.write_table(_STEP, 0, _texts({"name": sorted(names)}), output.FILES)
+
+
+def _texts(columns: Mapping[str, Sequence[str]]) -> pa.Table:
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

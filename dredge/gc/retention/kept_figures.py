@@ -1,0 +1,274 @@
+"""What each kept set amounts to, for the report.
+
+    ranges     ranges of the set's commits that no commit of the server's answer names
+    objects    listed objects that these ranges name, and that nothing staged and no other active range names
+    only …     those of them that no other kept set keeps
+
+Nothing that is kept or deleted depends on these figures: where the index lacks a range, they are too small.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dredge.errors import FormatError
+from dredge.gc.index.ranges import Ranges
+from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
+from dredge.gc.retention.kept_sets import Extra, num_tasks_for
+from dredge.gc.run import Run
+from dredge.gc.sets.files import read_counted, read_hashes, write_counted, write_hashes
+from dredge.gc.sets.hashes import Hashes, contains, unite
+from dredge.gc.sets.refcounts import Counted
+from dredge.gc.sets.sharded import CountedSet
+from dredge.runs.folder import RunFolder
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.storage import open_writer
+
+log = logging.getLogger("dredge")
+
+_FIGURES = ("objects", "bytes", "only_objects", "only_bytes")
+
+
+def count_kept(
+    run: Run,
+    runner: TaskRunner,
+    where: str,
+    extras: Sequence[Extra],
+    listed: Sequence[PartInfo],
+    staged: Sequence[PartInfo],
+    counted: CountedSet,
+    counted_uri: str,
+) -> list[dict[str, Any]]:
+    """Count what each kept set keeps of what was listed.
+
+    Args:
+        run: the run.
+        runner: spreads the work.
+        where: folder of the step, in the run folder.
+        extras: what the sets have beyond the server's answer; those about paths with their files.
+        listed: parts of the listing: objects that would be candidates if nothing kept them.
+        staged: hashes of what is staged.
+        counted: how many active ranges name each address.
+        counted_uri: URI of the folder with its files.
+
+    Returns:
+        For each set its name, why, commits, ranges; objects and bytes that it keeps and the server's answer does not;
+        and those of them (`only_…`) that no other set keeps.
+    """
+    extra_counts = _read_extra(run, runner, where, extras)
+    totals: Counter[str] = Counter()
+    if any(extra.files for extra in extras):
+        config = CountConfig(
+            sets=[extra.files for extra in extras],
+            extra_counts=extra_counts,
+            staged=list(staged),
+            counted=counted,
+            counted_uri=counted_uri,
+        )
+        tasks = [CountTask(parts=share) for share in round_robin(listed, run.num_tasks(runner, len(listed)))]
+        rows = sum(part.rows for part in listed)
+        for result in run.spread(runner, where, count_parts, config, tasks, "objects", rows):
+            totals.update(result.counts)
+    return [
+        {
+            "name": extra.kept.name,
+            "why": extra.kept.why,
+            "commits": len(extra.kept.commits),
+            "ranges": len(extra.ranges),
+            **{name: totals[f"{number}_{name}"] for name in _FIGURES},
+        }
+        for number, extra in enumerate(extras)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraConfig:
+    """What all tasks need.
+
+    Attributes:
+        where: folder of the files, in the run folder.
+    """
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraPart:
+    """A part of the index with ranges of kept sets.
+
+    Attributes:
+        part: of the index.
+        sets: by the id of each wanted range in it, the numbers of the sets that have the range.
+    """
+
+    part: IndexPart
+    sets: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraTask:
+    """One task.
+
+    Attributes:
+        name: makes the names of its files.
+        parts: to read.
+    """
+
+    name: str
+    parts: list[ExtraPart]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraResult:
+    """What a task found.
+
+    Attributes:
+        sets: a file of hashes by the number of the set.
+        counted: a file with how many of the ranges name each address.
+    """
+
+    sets: dict[int, PartInfo]
+    counted: PartInfo
+
+
+def _read_extra(run: Run, runner: TaskRunner, where: str, extras: Sequence[Extra]) -> list[PartInfo]:
+    """Hash what the extra ranges of whole commits name, a file for each set.
+
+    Returns:
+        Files that count how many of these ranges, each once, name an address.
+    """
+    sets: dict[str, list[int]] = defaultdict(list)
+    ranges: Ranges = {}
+    for number, extra in enumerate(extras):
+        for item, facts in extra.ranges.items() if not extra.kept.paths else ():
+            sets[item].append(number)
+            ranges[item] = facts
+    if not ranges:
+        return []
+    index = CommittedIndex.load(run.state, run.plan.namespace)
+    # What the index lacks it has lost since; then the figures are too small.
+    groups, _ = index.group(ranges)
+    parts = [
+        ExtraPart(part=index.parts[name], sets={item: sets[item] for item in found})
+        for name, found in groups.items()
+    ]
+    shares = round_robin(parts, max(run.num_tasks(runner, len(parts)), num_tasks_for(ranges)))
+    tasks = [ExtraTask(name=f"extra-{number:05d}", parts=share) for number, share in enumerate(shares)]
+    results = run.spread(runner, where, read_extra, ExtraConfig(where=where), tasks, "parts", len(parts))
+    for result in results:
+        for number, file in result.sets.items():
+            extras[number].files.append(file)
+    return [result.counted for result in results]
+
+
+@partition_function
+def read_extra(run: WorkerRun, config: ExtraConfig, task: ExtraTask) -> ExtraResult:
+    """Take ranges of kept sets from the index."""
+    state = run.open_state()
+    pieces: dict[int, list[Hashes]] = defaultdict(list)
+    total = Counted()
+    for wanted in task.parts:
+        try:
+            ranges = read_part(state, wanted.part, lambda _: False)
+        except FormatError as error:
+            log.info("the figures of kept sets are too small: %s", error)
+            continue
+        found = [item for item in ranges if item.range_id in wanted.sets]
+        for item in found:
+            for number in wanted.sets[item.range_id]:
+                pieces[number].append(item.addresses)
+        total = Counted.sum([total, Counted.of([item.addresses for item in found])])
+        run.progress.add(1)
+    name = f"{config.where}/{task.name}"
+    sets = {
+        number: write_hashes(run.folder, f"{name}-{number:02d}.u64", unite(found))
+        for number, found in pieces.items()
+    }
+    return ExtraResult(sets=sets, counted=write_counted(run.folder, f"{name}.counts", total))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountConfig:
+    """What all tasks need.
+
+    Attributes:
+        sets: files of hashes of each kept set.
+        extra_counts: how many ranges of kept sets alone name each address; `counted` has them as well.
+        staged: hashes of what is staged.
+        counted: how many active ranges name each address.
+        counted_uri: URI of the folder with its files.
+    """
+
+    sets: list[list[PartInfo]]
+    extra_counts: list[PartInfo]
+    staged: list[PartInfo]
+    counted: CountedSet
+    counted_uri: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountTask:
+    """One task.
+
+    Attributes:
+        parts: of the listing.
+    """
+
+    parts: list[PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountResult:
+    """What a task counted.
+
+    Attributes:
+        counts: figures, by `<number of the set>_<figure>`.
+    """
+
+    counts: dict[str, int]
+
+
+@partition_function
+def count_parts(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
+    """Count the listed objects that only kept sets keep."""
+    tables = run.folder.read_parts(task.parts, ["hash", "size"])
+    rows = pa.concat_tables(tables)
+    hashes, sizes = rows["hash"].to_numpy(), rows["size"].to_numpy()
+    hits = np.array([_in_files(run.folder, files, hashes) for files in config.sets])
+    some = hits.any(axis=0)
+    hashes, sizes, hits = hashes[some], sizes[some], hits[:, some]
+    hits &= ~_kept_anyway(run, config, hashes)
+    alone = hits.sum(axis=0) == 1
+    counts: dict[str, int] = {}
+    for number, hit in enumerate(hits):
+        for name, mask in (("", hit), ("only_", hit & alone)):
+            counts[f"{number}_{name}objects"] = int(mask.sum())
+            counts[f"{number}_{name}bytes"] = int(sizes[mask].sum())
+    run.progress.add(rows.num_rows)
+    return CountResult(counts=counts)
+
+
+def _kept_anyway(run: WorkerRun, config: CountConfig, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    """Which hashes something staged, or an active range that is not of kept sets alone, names."""
+    folder = RunFolder(open_writer(config.counted_uri), "counted set")
+    (counts,) = config.counted.counts(folder, [hashes])
+    for part in config.extra_counts:
+        counts = counts - read_counted(run.folder, part).of_each(hashes)
+    return (counts > 0) | _in_files(run.folder, config.staged, hashes)
+
+
+def _in_files(folder: RunFolder, files: Iterable[PartInfo], hashes: Hashes) -> npt.NDArray[np.bool_]:
+    found = np.zeros(len(hashes), bool)
+    for part in files:
+        found |= contains(read_hashes(folder, part), hashes)
+    return found

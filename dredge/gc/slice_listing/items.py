@@ -1,0 +1,245 @@
+"""One task of the listing: some items are listed, several at once, and their objects written as rows."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import RefusedError
+from dredge.gc.namespaces import METADATA
+from dredge.gc.slice_listing.output import LISTED, OLD, YOUNG, SliceListingOutput
+from dredge.gc.slice_listing.slices import Item, cut_rest, slice_time
+from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectReader
+
+_OUTSIDE_MAX = 1_000_000
+_EPOCH = pa.scalar(0, pa.timestamp("us", tz="UTC"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListConfig:
+    """What all tasks need.
+
+    Attributes:
+        cutoff: objects modified strictly before this become rows of old objects.
+        covers_until: slices opened before this are not listed again, so their young objects become rows as well.
+        rows_max: objects of one item after which the rest of it is left to other tasks.
+        part_rows: rows after which a file is written.
+        threads: items that a task lists at once.
+    """
+
+    cutoff: datetime
+    covers_until: datetime
+    rows_max: int
+    part_rows: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTask:
+    """One task.
+
+    Attributes:
+        name: distinguishes its files from those of all other tasks of the step.
+        items: what to list.
+    """
+
+    name: str
+    items: list[Item]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListResult:
+    """What a task listed.
+
+    Attributes:
+        parts: files of old objects, then files of young ones.
+        counts: figures by name.
+        rest: what is left of long items, cut into ranges.
+        foreign: a key below `data/` that belongs to another repository's metadata; "" when there is none.
+    """
+
+    parts: list[PartInfo]
+    counts: dict[str, int]
+    rest: list[Item]
+    foreign: str
+
+
+@partition_function
+def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult:
+    """List some items and write their objects as parts.
+
+    Raises:
+        RefusedError: an object without a usable time.
+    """
+    old = _PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
+    young = _PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
+    counts: Counter[str] = Counter()
+    rest: list[Item] = []
+    foreign = ""
+    for listed in _in_order(run.open_store(), task.items, config):
+        run.progress.add(listed.counts["old_objects"] + listed.counts["young_objects"])
+        counts.update(listed.counts)
+        rest.extend(listed.rest)
+        foreign = foreign or listed.foreign
+        old.add(listed.old)
+        young.add(listed.young)
+    parts = [*old.finish(), *young.finish()]
+    return ListResult(parts=parts, counts=dict(counts), rest=rest, foreign=foreign)
+
+
+@dataclass(slots=True)
+class _Listed:
+    """What one item gave: tables of rows, figures, and what is left of it."""
+
+    old: list[pa.Table] = field(default_factory=list)
+    young: list[pa.Table] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    rest: list[Item] = field(default_factory=list)
+    foreign: str = ""
+
+
+def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> Iterator[_Listed]:
+    """List several items at once, and give what they hold in the order of the items, so that a repeated task writes
+    the same parts."""
+    with ThreadPoolExecutor(config.threads, thread_name_prefix="list") as pool:
+        waiting: deque[Future[_Listed]] = deque()
+        for item in items:
+            waiting.append(pool.submit(_list_item, reader, item, config))
+            if len(waiting) > config.threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> _Listed:
+    listed = _Listed()
+    if item.kind == "outside":
+        _count_outside(reader, item, listed.counts)
+        return listed
+    opened = slice_time(item.prefix)
+    will_be_covered = opened is not None and opened < config.covers_until
+    rows, first_key = 0, ""
+    for batch in _batches(reader, item, listed.counts):
+        _check_times(batch)
+        _note_foreign(batch, listed)
+        _sort_by_age(batch, config.cutoff, listed, will_be_covered)
+        first_key = first_key or batch["key"][0].as_py()
+        rows += batch.num_rows
+        if item.capped and item.kind == "tree" and rows >= config.rows_max:
+            listed.rest = cut_rest(item, first_key, batch["key"][-1].as_py())
+            break
+    return listed
+
+
+def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator[pa.RecordBatch]:
+    def unnamed(_: str) -> None:
+        counts["unnamed_objects"] += 1
+
+    if item.kind == "tree":
+        yield from reader.list(item.prefix, item.start_after, item.stop_before, unnamed)
+        return
+    found = reader.list_level(item.prefix).objects
+    if found:
+        columns = [
+            pa.array([info.key for info in found], pa.string()),
+            pa.array([info.size for info in found], pa.int64()),
+            pa.array([info.last_modified for info in found], pa.timestamp("us", tz="UTC")),
+            pa.array([info.etag for info in found], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, ["key", "size", "last_modified", "etag"])
+
+
+def _check_times(batch: pa.RecordBatch) -> None:
+    times = batch["last_modified"]
+    useless = pc.or_kleene(pc.is_null(times), pc.less_equal(times, _EPOCH))
+    if pc.any(useless).as_py():
+        key = batch["key"].filter(useless)[0].as_py()
+        raise RefusedError(
+            f"the store gives no time for {key!r}. An object of unknown age can be neither kept nor deleted safely."
+            " Nothing was deleted. Look at the store: a listing must carry Last-Modified."
+        )
+
+
+def _note_foreign(batch: pa.RecordBatch, listed: _Listed) -> None:
+    inner = pc.match_substring(batch["key"], f"/{METADATA}")
+    if pc.any(inner).as_py():
+        listed.foreign = listed.foreign or batch["key"].filter(inner)[0].as_py()
+        listed.counts["foreign_metadata"] += pc.sum(inner).as_py()
+
+
+def _sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: _Listed, will_be_covered: bool) -> None:
+    """Count objects by age; keep the rows of old ones, and of young ones in slices that are not listed again."""
+    is_old = pc.less(batch["last_modified"], pa.scalar(cutoff, pa.timestamp("us", tz="UTC")))
+    old = batch.filter(is_old)
+    size_all, size_old = pc.sum(batch["size"]).as_py(), pc.sum(old["size"]).as_py() or 0
+    listed.counts["old_objects"] += old.num_rows
+    listed.counts["old_bytes"] += size_old
+    listed.counts["young_objects"] += batch.num_rows - old.num_rows
+    listed.counts["young_bytes"] += size_all - size_old
+    if old.num_rows:
+        listed.old.append(_rows(old))
+    if will_be_covered and old.num_rows < batch.num_rows:
+        listed.young.append(_rows(batch.filter(pc.invert(is_old))))
+
+
+def _rows(batch: pa.RecordBatch) -> pa.Table:
+    columns = [batch["key"], batch["size"], batch["last_modified"], batch["etag"]]
+    columns.append(pa.array(hash64(batch["key"])))
+    return pa.Table.from_arrays(columns, schema=LISTED)
+
+
+def _count_outside(reader: ObjectReader, item: Item, counts: Counter[str]) -> None:
+    """Count objects in the namespace root, and objects in folders that are not the collector's business."""
+    seen = 0
+    for batch in reader.list(item.prefix, item.start_after, item.stop_before):
+        nested = pc.match_substring(batch["key"], "/")
+        marker = pc.equal(batch["key"], "dummy")
+        root = pc.invert(pc.or_(nested, marker))
+        counts["root_objects"] += pc.sum(root).as_py()
+        counts["root_bytes"] += pc.sum(batch["size"].filter(root)).as_py() or 0
+        counts["elsewhere_objects"] += pc.sum(nested).as_py()
+        seen += batch.num_rows
+        if seen >= _OUTSIDE_MAX:
+            break
+
+
+class _PartSink:
+    """Collects rows and writes them as parts of bounded size, in order."""
+
+    def __init__(self, folder: RunFolder, name: str, part_rows: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._parts: list[PartInfo] = []
+        self._part_rows = part_rows
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, tables: list[pa.Table]) -> None:
+        for table in tables:
+            self._tables.append(table)
+            self._rows += table.num_rows
+            if self._rows >= self._part_rows:
+                self._flush()
+
+    def finish(self) -> list[PartInfo]:
+        """Write what is left; gives all parts."""
+        if self._rows:
+            self._flush()
+        return self._parts
+
+    def _flush(self) -> None:
+        table = pa.concat_tables(self._tables)
+        self._parts.append(
+            self._folder.write_table(SliceListingOutput.STEP, len(self._parts), table, self._name)
+        )
+        self._tables, self._rows = [], 0

@@ -1,0 +1,68 @@
+"""A server that loses rows from a scan of staging."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dredge.graveler.catalog import uncommitted as catalog_uncommitted
+from dredge.graveler.catalog.uncommitted import Mark
+from tests.support.gc import World, make_world, seen_with
+
+
+def stormy_world(clean: int = 20, staged: int = 50, **settings: Any) -> tuple[World, set[str], str]:
+    """Clean branches around one with old staged objects, an orphan, and a server that loses rows."""
+    world = seen_with(make_world(**settings), defects=frozenset({"rows_lost_on_branch_delete"}))
+    catalog, name = world.lake.catalog, world.lake.repository
+    for branch in ("aa", "zz", *(f"n{number:03d}" for number in range(clean))):
+        catalog.branches.create_branch(name, branch, "main")
+    living = {world.upload(f"path/{number:04d}", b"%d" % number, "aa") for number in range(staged)}
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    return world, living, orphan
+
+
+def counting(world: World) -> Counter[str]:
+    """Count the calls of the server from now on, by name."""
+    asked: Counter[str] = Counter()
+    world.client.before = lambda name, _: asked.update([name])
+    return asked
+
+
+def cut_after(monkeypatch: pytest.MonkeyPatch, rows: int, *modules: Any) -> None:
+    """An error of the key-value store ends each branch's rows, and a real server does not say so."""
+    honest = catalog_uncommitted.staged_diffs
+
+    def cut(*arguments: Any) -> Iterator[Any]:
+        return itertools.islice(honest(*arguments), rows)
+
+    for module in modules:
+        monkeypatch.setattr(module, "staged_diffs", cut)
+
+
+def spoken(path: str) -> str:
+    """A path as JSON of a real server has it: bytes that are not UTF-8 are replaced."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def latin_1(name: str) -> str:
+    """A path of the embedded server whose bytes are those of another encoding."""
+    return name.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def over_json(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let answers and tokens spell paths as a real server does."""
+    for name in ("changes", "objects"):
+        honest = getattr(world.client, name)
+
+        def answer(*arguments: Any, honest: Callable[..., Any] = honest) -> list[Any]:
+            return [replace(found, path=spoken(found.path)) for found in honest(*arguments)]
+
+        setattr(world.client, name, answer)
+    honest_encode = Mark.encode
+    monkeypatch.setattr(Mark, "encode", lambda mark: honest_encode(replace(mark, path=spoken(mark.path))))

@@ -1,0 +1,190 @@
+"""Rules about paths: which entries of expired commits stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.retention import path_rules
+from dredge.graveler.addresses import AddressType
+from dredge.graveler.committed.entries import Entry
+from dredge.graveler.committed.metaranges import read_metarange
+from dredge.graveler.committed.values import Value
+from dredge.graveler.staging.area import Staged
+from dredge.storage import open_deleter
+from tests.support.gc import Parallel, make_world
+from tests.support.policies import history, kept, many_paths, policy, revived
+
+
+@pytest.mark.parametrize("shards", [1 << 20, 2])
+def test_a_rule_about_paths_keeps_matching_entries_of_expired_commits(shards: int) -> None:
+    world = make_world(
+        policy=policy("name: audit, paths: ['audit/**', '*.md']"), tuning={"shard_values": shards}
+    )
+    world.rules(1)
+    world.runner = Parallel()
+    addresses = many_paths(world)
+    left, sets = kept(world)
+    assert left == {
+        *addresses["audit/a"],
+        *addresses["audit/b/c"],
+        *addresses["data.md"],
+        addresses["x"][-1],
+    }
+    found = sets["policy: audit"]
+    assert (found["objects"], found["only_objects"]) == (9, 9)
+    assert found["bytes"] == sum(3 * len(f"{path} 0") for path in ("audit/a", "audit/b/c", "data.md"))
+    world.assert_readable()
+
+
+def test_a_rule_about_paths_can_be_bounded_to_the_last_commits_and_to_branches() -> None:
+    world = make_world(policy=policy("branches: main, last: 3, paths: 'audit/a'"))
+    world.rules(1)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "other", "main")
+    on_other = history(world, 3, "other", path="audit/a")
+    addresses = many_paths(world)
+    left, _ = kept(world)
+    newest = {found[-1] for found in addresses.values()}
+    assert left == {*addresses["audit/a"][-3:], on_other[-1], *newest}
+
+
+def test_ranges_that_were_looked_through_for_paths_once_are_not_read_again() -> None:
+    world = make_world(policy=policy("paths: 'audit/**'"))
+    world.rules(1)
+    many_paths(world)
+    left, _ = kept(world)
+    read: list[str] = []
+    honest = path_rules.addresses_below
+
+    def noting(data: bytes, name: str, *more: Any) -> Any:
+        read.append(name)
+        return honest(data, name, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_rules, "addresses_below", noting)
+        assert kept(world)[0] == left
+        assert read == []
+        # Other patterns have an index of their own; what the first ones kept goes now.
+        smaller, _ = kept(world, policy=policy("paths: 'audit/a'"))
+        assert read != []
+    assert smaller < left
+
+
+def test_what_falls_out_of_the_last_commits_goes_although_the_index_of_paths_has_it() -> None:
+    world = make_world(policy=policy("last: 3, paths: 'audit/a'"))
+    world.rules(1)
+    addresses = many_paths(world)["audit/a"]
+    assert set(addresses[-3:]) <= kept(world)[0]
+    world.upload("x", b"another")
+    world.lake.commit("another")
+    world.age(days=3)
+    left, _ = kept(world)
+    assert set(addresses[-2:]) <= left
+    assert addresses[-3] not in left
+
+
+def test_a_damaged_index_of_paths_is_rebuilt_from_the_ranges() -> None:
+    world = make_world(policy=policy("paths: 'audit/**'"))
+    world.rules(1)
+    many_paths(world)
+    left, _ = kept(world)
+    damaged = [key for key in world.lake.keys("_lakefs/") if "/dredge/paths/" in key and "/parts/" in key]
+    assert damaged
+    for key in damaged:
+        world.lake.objects.put(key, b"damaged")
+    assert kept(world)[0] == left
+
+
+@pytest.mark.parametrize("what", ["metarange", "range"])
+def test_a_missing_file_that_a_rule_about_paths_needs_stops_the_run(what: str) -> None:
+    world = make_world()
+    world.rules(1)
+    many_paths(world)
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    log = world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    (oldest,) = (found.metarange_id for found in log if found.message == "0")
+    key = f"_lakefs/{oldest}"
+    if what == "range":
+        (only,) = read_metarange(world.lake.objects.get(key), key).ranges
+        key = f"_lakefs/{only.id}"
+    open_deleter(world.lake.namespace).delete([key])
+    with pytest.raises(RefusedError, match="missing"):
+        world.collect(policy=policy("paths: '**'"))
+    assert orphan in world.data()
+    world.collect()  # nothing else needs it
+    assert orphan not in world.data()
+
+
+def test_full_addresses_under_paths_that_are_no_text_are_kept_too() -> None:
+    world = make_world(policy=policy("paths: 'odd/**'"))
+    world.rules(1)
+    old = world.orphan("data/slice/full", b"12345678")
+    path = b"odd/\xff\xfe"
+    entry = Entry(f"{world.lake.namespace}/{old}", AddressType.FULL, size=8)
+    (token,) = world.lake.tokens()
+    world.lake.kv.set(token.encode(), path, Staged(path, Value(b"i" * 32, entry.encode())).encode())
+    world.lake.commit()
+    world.age(days=3)
+    (token,) = world.lake.tokens()
+    world.lake.kv.set(token.encode(), path, Staged(path, None).encode())
+    world.lake.commit()
+    history(world, 2)
+    assert old in kept(world)[0]
+    assert old not in kept(world, policy=None)[0]
+
+
+def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> None:
+    world = make_world(policy=policy("branches: 'rel-*', paths: 'audit/**'"))
+    world.rules(1)
+    addresses = many_paths(world)
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
+    with world.during("changes", revived(world, "rel-1", ids["1"])):
+        world.collect()
+    expected = {found[1] for found in addresses.values()} | {found[-1] for found in addresses.values()}
+    assert world.data() == {*expected, addresses["audit/a"][0], addresses["audit/b/c"][0]}
+
+
+def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_one() -> None:
+    world = make_world(policy=policy("branches: main, paths: 'x'", "branches: 'rel-*', paths: 'audit/**'"))
+    world.rules(1)
+    addresses = many_paths(world)
+    ids = {
+        c.message: c.id
+        for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
+    }
+    with world.during("changes", revived(world, "rel-1", ids["1"])):
+        world.collect()
+    assert addresses["audit/a"][0] in world.data()
+    assert addresses["x"][0] in world.data()
+    assert addresses["data.md"][0] not in world.data()
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("other", ["last: 2", "last: 3, paths: 'audit/a'", "paths: '*'", ""])
+def test_what_another_policy_lets_go_goes_in_any_kind_of_run(other: str, mode: str) -> None:
+    world = make_world()
+    world.rules(1)
+    addresses = many_paths(world)
+    before = policy("last: 3, paths: ['audit/**', '*.md']", "name: x, last: 2")
+    first, _ = kept(world, policy=before, mode="clean")
+    assert first == {*(address for found in addresses.values() for address in found[-2:])} | {
+        addresses[path][-3] for path in ("audit/a", "audit/b/c", "data.md")
+    }
+    context = world.plan(mode=mode, policy=policy(other) if other else None)
+    world.run(context)
+    assert context.plan.mode == mode
+    keeps = {
+        "last: 2": lambda path: 2,
+        "last: 3, paths: 'audit/a'": lambda path: 3 if path == "audit/a" else 1,
+        "paths: '*'": lambda path: 1 if "/" in path else 4,
+        "": lambda path: 1,
+    }[other]
+    expected = {address for path, found in addresses.items() for address in found[-keeps(path) :]}
+    assert world.data() == expected & first
+    world.assert_readable()

@@ -1,0 +1,71 @@
+"""Reference counts: added, subtracted, written and read."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dredge.errors import FormatError
+from dredge.gc.sets.files import write_counted
+from dredge.gc.sets.refcounts import Counted, from_bytes, to_bytes
+from dredge.gc.sets.sharded import CountedSet
+from dredge.runs.folder import RunFolder
+from dredge.storage import open_writer
+
+sets = st.lists(st.sets(st.integers(0, 5) | st.sampled_from([2**63, 2**64 - 1])), max_size=5)
+
+
+def counted(found: list[set[int]], sign: int = 1) -> Counted:
+    return Counted.of([np.array(sorted(item), np.uint64) for item in found], sign)
+
+
+@given(sets, sets)
+def test_what_is_added_and_subtracted_adds_up(added: list[set[int]], subtracted: list[set[int]]) -> None:
+    total = Counted.sum([counted(added), counted(subtracted, -1)])
+    expected = Counter(value for item in added for value in item)
+    expected.subtract(value for item in subtracted for value in item)
+    found = dict(zip(total.hashes.tolist(), total.counts.tolist(), strict=True))
+    assert found == {value: count for value, count in expected.items() if count}
+    again = from_bytes(to_bytes(total), len(total.hashes), "x.counts")
+    assert (again.hashes.tolist(), again.counts.tolist()) == (total.hashes.tolist(), total.counts.tolist())
+
+
+@given(sets, st.integers(0, 3))
+def test_a_set_in_layers_is_live_where_more_was_added_than_subtracted(
+    added: list[set[int]], bits: int
+) -> None:
+    folder = RunFolder(open_writer("memory://counted"), "run")
+    subtracted = added[::2]
+
+    def write(layer: str, whole: Counted) -> list:
+        return [
+            write_counted(folder, f"{layer}-{number:04d}.counts", piece)
+            for number, piece in enumerate(whole.split(bits))
+            if len(piece.hashes)
+        ]
+
+    found = CountedSet.of(write("all", counted(added)), bits).then(write("less", counted(subtracted, -1)))
+    found = CountedSet.from_json(found.to_json())
+    wanted = np.array(sorted(set().union(*added)), np.uint64)
+    (answer,) = found.find(folder, [wanted])
+    left = set().union(*added[1::2])
+    assert answer.tolist() == [value in left for value in wanted.tolist()]
+
+
+def test_layers_that_do_not_belong_together_are_refused() -> None:
+    folder = RunFolder(open_writer("memory://counted"), "run")
+    first = write_counted(folder, "first-0000.counts", counted([{1, 2}]))
+    second = write_counted(folder, "second-0000.counts", counted([{1}, {1}], -1))
+    found = CountedSet.of([first], 0).then([second])
+    with pytest.raises(FormatError, match="belong together"):
+        found.find(folder, [np.array([1, 2], np.uint64)])
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 12, b"x" * 25])
+def test_a_file_that_is_not_as_long_as_its_hashes_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError, match=r"x\.counts"):
+        from_bytes(data, 2, "x.counts")
