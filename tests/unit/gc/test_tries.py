@@ -255,7 +255,7 @@ def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.Monk
         report.save_report(orphan)
     told = retry.folder.read_json(report.REPORT)
     assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
-    assert summary_of(retry, report.STEP).details["outcome"] == "success"
+    assert summary_of(retry, "save_report").details["outcome"] == "success"
 
 
 def test_a_sweep_that_was_held_back_in_the_middle_of_a_request_checks_again_and_ends(
