@@ -28,7 +28,6 @@ from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
 JOB = Path(__file__).resolve().parent.parent / "spark_jobs" / "step.py"
-SPREAD = ("slice_listing", "list_committed", "subtract", "bulk_delete")
 SETTINGS = "DREDGE_BENCH_SETTINGS"
 """Names a variable with further settings of the run, as JSON."""
 SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
