@@ -259,7 +259,7 @@ def _report(uri: str) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from dredge.runs.report import size_text
+    from dredge.runs.report_rows import table_lines
 
     click.secho(f"{found['title']}: {found['outcome_text']}", bold=True)
     click.echo(found["headline"])
@@ -269,12 +269,8 @@ def _show(found: dict[str, Any]) -> None:
     for name, value in found["facts"]:
         click.echo(f"{name + ':':<16}{value}")
     click.echo()
-    click.echo(f"{'KIND':<20}{'VERDICT':<20}{'OBJECTS':>12}{'SIZE':>12}  WHY")
-    for row in found["rows"]:
-        click.echo(
-            f"{row['kind']:<20}{row['verdict']:<20}{row['objects']:>12,}"
-            f"{size_text(row['size_bytes']):>12}  {row['why']}"
-        )
+    for line in table_lines(found["rows"]):
+        click.echo(line)
     for problem in found["problems"]:
         click.secho(f"! {problem}", fg="red")
     for warning in found["warnings"]:

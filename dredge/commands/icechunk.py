@@ -242,7 +242,7 @@ def _seconds(text: str) -> float:
 
 def _show_plan(made: ExpirationPlan, whole: bool) -> None:
     from dredge.icechunk.expiration.tree import draw_plan
-    from dredge.runs.report import size_text
+    from dredge.runs.words import size_text
 
     click.echo(draw_plan(made, fold_above=sys.maxsize if whole else 5))
     for change in made.refs:
@@ -265,15 +265,13 @@ def _show_plan(made: ExpirationPlan, whole: bool) -> None:
 
 
 def _show_report(report: dict[str, Any]) -> None:
-    from dredge.runs.report import size_text
+    from dredge.runs.report_rows import table_lines
 
     click.secho(f"{report['title']}: {report['outcome_text']}", bold=True)
     click.echo(report["headline"])
     click.echo()
-    click.echo(f"{'KIND':<20}{'VERDICT':<20}{'OBJECTS':>12}{'SIZE':>12}  WHY")
-    for row in report["rows"]:
-        size = size_text(row["size_bytes"])
-        click.echo(f"{row['kind']:<20}{row['verdict']:<20}{row['objects']:>12,}{size:>12}  {row['why']}")
+    for line in table_lines(report["rows"]):
+        click.echo(line)
     for warning in report["warnings"]:
         click.secho(f"* {warning}", fg="yellow")
 

@@ -22,7 +22,7 @@ from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.report import duration_text
+from dredge.runs.words import duration_text
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 
 log = logging.getLogger("dredge")

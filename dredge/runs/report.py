@@ -3,58 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from dredge.runs.pages import render
+from dredge.runs.report_rows import COLUMNS
 
 _TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_SPANS = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-_DAYS_FROM_SECONDS = 48 * 3600
 
 
 def render_html(report: Mapping[str, Any]) -> str:
     """Render a report.
 
     Args:
-        report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (kind,
-            verdict, why, objects, size_bytes), `problems`, `failures`, `warnings`, `findings`, `steps`; if wanted
+        report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (as
+            `ReportRow.to_json` gives them), `problems`, `failures`, `warnings`, `findings`, `steps`; if wanted
             `held` and `over_limit` (why, objects, bytes, examples).
     """
     rows = [
-        {**row, "size": size_text(row["size_bytes"]), "colour": _colour(row["verdict"])}
+        {"colour": _colour(row["verdict"]), "cells": [(column, column.text(row)) for column in COLUMNS]}
         for row in report["rows"]
     ]
-    return render(_TEMPLATE, **{"held": [], "over_limit": [], **report, "rows": rows})
-
-
-def size_text(size_bytes: int | None) -> str:
-    """Word a size in bytes for people, such as "1.4 MiB"; "" when nobody counted."""
-    if size_bytes is None:
-        return ""
-    value = float(size_bytes)
-    for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
-            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
-
-
-def duration_text(span: timedelta) -> str:
-    """Word a length of time for people, such as "12 s", "13 h 12 min" or "2 days": its two largest units."""
-    seconds = abs(span.total_seconds())
-    sign = "-" if span < timedelta(0) else ""
-    if seconds < 59.95:
-        return f"{sign}{seconds:.3g} s"
-    left = round(seconds)
-    words: list[tuple[int, str]] = []
-    for unit, size in _SPANS if left >= _DAYS_FROM_SECONDS else _SPANS[1:]:
-        count, left = divmod(left, size)
-        if count or words:
-            words.append((count, unit))
-    return sign + " ".join(f"{count} {unit}" for count, unit in words[:2] if count)
+    return render(_TEMPLATE, **{"held": [], "over_limit": [], **report, "columns": COLUMNS, "rows": rows})
 
 
 def _colour(verdict: str) -> str:

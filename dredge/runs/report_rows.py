@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dredge.runs.payload import Json, to_json
-from dredge.runs.report import size_text
+from dredge.runs.words import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,25 @@ class Column:
 COLUMNS = (
     Column("Kind", lambda row: str(row["kind"])),
     Column("Verdict", lambda row: str(row["verdict"])),
-    Column("Why", lambda row: str(row["why"])),
     Column("Objects", lambda row: f"{row['objects']:,}", is_number=True),
     Column("Size", lambda row: size_text(row["size_bytes"]), is_number=True),
+    Column("Why", lambda row: str(row["why"])),
 )
 """From left to right. A new column is a field of `ReportRow` and an entry here."""
+
+
+def table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Draw the table as text, a line for each row, below a line of headings.
+
+    Args:
+        rows: as `ReportRow.to_json` gave them.
+    """
+    table = [[column.title.upper() for column in COLUMNS]]
+    table += [[column.text(row) for column in COLUMNS] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    for cells in table:
+        aligned = [
+            text.rjust(width) if column.is_number else text.ljust(width)
+            for column, text, width in zip(COLUMNS, cells, widths, strict=True)
+        ]
+        yield "  ".join(aligned).rstrip()

@@ -22,8 +22,8 @@ from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.partial import as_partial, partial_after
 from dredge.runs.partition import WorkerRun
 from dredge.runs.perform import StepRecord
-from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo
+from dredge.runs.words import duration_text
 from dredge.storage import ObjectDeleter
 
 log = logging.getLogger("dredge")

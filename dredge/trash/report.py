@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dredge.runs import pages
-from dredge.runs.report import duration_text
+from dredge.runs.words import duration_text
 from dredge.trash.finding import TrashFinding
 
 LINES_MAX = 2000  # of one table of the page; report.json has all

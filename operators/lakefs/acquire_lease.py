@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.report import duration_text
+from dredge.runs.words import duration_text
 from operators.failures import reported
 from operators.hooks.storage import storage_options
 from operators.lakefs.base import LakeFSOperator

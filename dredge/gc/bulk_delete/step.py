@@ -31,10 +31,10 @@ from dredge.runs.defects import foreseen
 from dredge.runs.gate import GateConfig
 from dredge.runs.partial import as_partial, partial_after
 from dredge.runs.perform import StepRecord
-from dredge.runs.report import duration_text
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
+from dredge.runs.words import duration_text
 
 log = logging.getLogger("dredge")
 

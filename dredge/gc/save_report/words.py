@@ -12,8 +12,8 @@ from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.folder import RunFolder
-from dredge.runs.report import size_text
 from dredge.runs.summary import StepSummary
+from dredge.runs.words import size_text
 
 OUTCOMES = {
     "success": "done",

@@ -8,7 +8,7 @@ from pathlib import Path
 from dredge.icechunk.expiration.picture import picture_of, written
 from dredge.icechunk.expiration.plan import ExpirationPlan
 from dredge.runs.pages import render
-from dredge.runs.report import size_text
+from dredge.runs.words import size_text
 
 ROWS_MAX = 2_000  # of a table; plan.json has all
 _TEMPLATE = Path(__file__).parent / "templates" / "plan.html.j2"

@@ -12,7 +12,8 @@ from dredge.runs import ledger, progress
 from dredge.runs.folder import RunFolder
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.progress import Progress, line, log_progress
-from dredge.runs.report import duration_text, render_html, size_text
+from dredge.runs.report import render_html
+from dredge.runs.words import duration_text, size_text
 from dredge.storage import open_writer
 
 

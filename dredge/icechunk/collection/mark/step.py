@@ -24,9 +24,9 @@ from dredge.icechunk.collection.mark.unreachable import read_unreachable, write_
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.history import History
 from dredge.runs.perform import StepRecord
-from dredge.runs.report import duration_text
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.runs.words import duration_text
 
 
 def mark(run: Run, runner: TaskRunner) -> StepSummary:

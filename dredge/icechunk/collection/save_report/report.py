@@ -15,8 +15,8 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
-from dredge.runs.report import size_text
 from dredge.runs.summary import StepSummary
+from dredge.runs.words import size_text
 
 OUTPUTS: tuple[type[StepOutput], ...] = (
     MarkOutput,
@@ -89,7 +89,9 @@ def build_report(run: Run) -> dict[str, Any]:
         **totals,
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [
-            row for kind, figures in kinds.items() for row in rows_of_kind(kind, figures, plan.config.dry_run)
+            row.to_json()
+            for kind, figures in kinds.items()
+            for row in rows_of_kind(kind, figures, plan.config.dry_run)
         ],
         "problems": [f"{step}: {failure['message']}" for step, failure in left.failures.items()],
         "failures": [] if swept is None else swept.failures,

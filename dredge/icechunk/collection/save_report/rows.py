@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from dredge.icechunk.collection.kinds import OVERWRITTEN
+from dredge.runs.report_rows import ReportRow
 
 _NAMES = {
     "snapshots": "snapshots",
@@ -21,10 +21,8 @@ _SWEPT = {
     "kept": "came into use meanwhile",
 }
 
-type Row = dict[str, Any]
 
-
-def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[Row]:
+def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterator[ReportRow]:
     """Give the rows of a kind.
 
     Args:
@@ -45,7 +43,7 @@ def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterat
             yield _row(kind, outcome, why, swept[outcome], figures[f"{outcome}_bytes"])
 
 
-def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[Row]:
+def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
     young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
     foreign = figures.get("foreign", 0)
     live = figures.get("listed_objects", 0) - figures.get("candidates_objects", 0) - young - foreign - spared
@@ -68,11 +66,5 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
     return figures["listed_bytes"] - others
 
 
-def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> Row:
-    return {
-        "kind": _NAMES[kind],
-        "verdict": verdict,
-        "why": why,
-        "objects": objects,
-        "size_bytes": size_bytes,
-    }
+def _row(kind: str, verdict: str, why: str, objects: int, size_bytes: int | None) -> ReportRow:
+    return ReportRow(_NAMES[kind], verdict, why, objects, size_bytes)
