@@ -13,10 +13,10 @@ import itertools
 from collections.abc import Mapping
 
 from dredge.errors import RefusedError
+from dredge.storage.schemes import canonical_scheme
 
 DATA = "data/"
 METADATA = "_lakefs/"
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "local": "file", "gcs": "gs", "abfs": "abfss", "http": "https"}
 
 
 def canonical_namespace(uri: str) -> str:
@@ -30,8 +30,7 @@ def canonical_namespace(uri: str) -> str:
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri.rstrip("/") + "/"
-    scheme = scheme.lower()
-    return f"{_SAME_SCHEME.get(scheme, scheme)}://{rest.rstrip('/')}/"
+    return f"{canonical_scheme(scheme)}://{rest.rstrip('/')}/"
 
 
 def key_of(location: str, namespace: str) -> str:

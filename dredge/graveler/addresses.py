@@ -20,10 +20,9 @@ from enum import IntEnum
 from urllib.parse import quote, unquote
 
 from dredge.errors import FormatError
+from dredge.storage.schemes import canonical_scheme
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
-# Schemes that mean the same place. Treating two places as one can only keep more.
-_FAMILIES = {"s3a": "s3", "s3n": "s3", "local": "file", "mem": "memory", "http": "https", "gcs": "gs"}
 _KNOWN_TO_SERVER = frozenset({"s3", "gs", "http", "https", "local", "mem", "memory"})
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
@@ -117,8 +116,7 @@ def _split(uri: str) -> tuple[str, str]:
     match = _URI.match(uri)
     if match is None:
         return "", uri
-    scheme = match[1].lower()
-    return _FAMILIES.get(scheme, scheme), match[2]
+    return canonical_scheme(match[1]), match[2]
 
 
 def _inside(scheme: str, path: str, namespace: str) -> str | None:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from dredge.errors import ConfigError
 from dredge.storage.options import StorageOptions
+from dredge.storage.schemes import DRIVERS, Driver
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
-_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
-_REMOTE_SCHEMES = frozenset({"gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "https"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Location:
         uri: the canonical form, without trailing slash.
     """
 
-    driver: str
+    driver: Driver
     bucket: str
     root: str
     uri: str
@@ -49,7 +48,8 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
             return _local(uri)
         raise ConfigError(f"{uri!r} is neither a URI (s3://…, file:///…) nor an absolute path")
     scheme, rest = match[1].lower(), match[2]
-    if scheme in {"file", "local"}:
+    driver = DRIVERS.get(scheme)
+    if driver == "local":
         if rest.startswith("/"):
             return _local(rest)
         if scheme == "local" and rest:
@@ -57,16 +57,17 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
                 raise ConfigError(f"{uri!r} needs a base folder for local stores (DREDGE_LOCAL_BASE)")
             return _local(os.path.join(options.local_base, rest))
         raise ConfigError(f"{uri!r} must name an absolute folder, such as file:///data/lake")
-    if scheme in _S3_SCHEMES or scheme == "memory":
+    if driver in {"s3", "memory"}:
         bucket, _, path = rest.partition("/")
         if not bucket:
             raise ConfigError(f"{uri!r} names no bucket")
-        driver = "memory" if scheme == "memory" else "s3"
         root = path.removesuffix("/")
         return Location(driver, bucket, root, f"{driver}://{bucket}" + (f"/{root}" if root else ""))
-    if scheme in _REMOTE_SCHEMES:
+    if driver == "remote":
         return _remote(scheme, rest)
-    raise ConfigError(f"{uri!r}: no driver for {scheme}:// (s3, file, local, memory, gs, abfss, https blob)")
+    raise ConfigError(
+        f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
+    )
 
 
 def _local(path: str) -> Location:
