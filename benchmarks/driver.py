@@ -64,7 +64,7 @@ def main() -> None:
         ("check_limits", lambda: steps.check_limits(context)),
         ("bulk_delete", lambda: spread("bulk_delete", plan.run_uri)),
         ("verify", lambda: steps.verify(context)),
-        ("save_report", lambda: steps.finish_run(context)),
+        ("save_report", lambda: steps.save_report(context)),
         ("release_lease", lambda: steps.release_lease(context)),
     ]
     for name, body in todo:

@@ -10,7 +10,7 @@
     check_limits(run)                             guards
     bulk_delete(run, runner)                      re-check, then sweep (only reports in a dry run)
     verify(run)                                   what was deleted is gone, what lives is there
-    finish_run(run)                               state, report.json, report.html, summary.json
+    save_report(run)                              state, report.json, report.html, summary.json
     release_lease(run)
 
 The end writes the report of failed runs too; only a complete run moves the state on. Every step is idempotent: it
@@ -31,8 +31,8 @@ from dredge.gc.mark_uncommitted.step import mark_uncommitted
 from dredge.gc.plan import Plan
 from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
 from dredge.gc.run import Run
-from dredge.gc.save_report.report import REPORT, save_report
-from dredge.gc.save_report.step import finish_run
+from dredge.gc.save_report.report import REPORT
+from dredge.gc.save_report.step import save_report
 from dredge.gc.slice_listing.step import slice_listing
 from dredge.gc.subtract.step import subtract
 from dredge.gc.verify.step import verify
@@ -51,7 +51,6 @@ __all__ = [
     "bulk_delete",
     "check_limits",
     "collect",
-    "finish_run",
     "list_committed",
     "mark_uncommitted",
     "plan_run",
@@ -85,9 +84,9 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
         bulk_delete(run, runner)
         verify(run, runner)
     except Exception:
-        finish_run(run)
+        save_report(run)
         raise
-    return finish_run(run)
+    return save_report(run)
 
 
 def read_report(run: Run) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
                 f" {first_failure(self, context)}"
             )
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        summary = steps.finish_run(run)
+        summary = steps.save_report(run)
         # When only failed tasks were cleared, the last task has run before and will not run again, but the
         # tasks that went on took the right back.
         steps.release_lease(run)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -102,3 +104,21 @@ def _imports() -> dict[str, set[str]]:
                 named |= {module if module in files else str(node.module) for module in whole}
         found[name] = (named & files.keys()) - {name}
     return found
+
+
+@pytest.mark.parametrize("collector", ["dredge/gc", "dredge/icechunk/collection"])
+def test_the_room_of_another_step_is_entered_by_its_package(collector: str) -> None:
+    """What lies behind the package's names may change without anybody else knowing; only `steps` gathers all."""
+    folder = ROOT / collector
+    package = collector.replace("/", ".")
+    rooms = {path.parent.name for path in folder.glob("*/step.py")}
+    assert len(rooms) >= 6
+    found = {
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}.")
+        for room, *inside in [str(node.module).removeprefix(f"{package}.").split(".")]
+        if inside and room in rooms and room not in path.relative_to(folder).parts and path.name != "steps.py"
+    }
+    assert found == set()

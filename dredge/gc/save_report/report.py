@@ -59,8 +59,8 @@ _COUNTS: dict[type[StepOutput], tuple[str, ...]] = {
 """Figures of the steps that are figures of the run."""
 
 
-def save_report(run: Run) -> StepSummary:
-    """Write the report of a run. It is written anew whenever asked, also after a failure.
+def write_report(run: Run) -> StepSummary:
+    """Write the report of a run, and the summary of the step. It is written anew whenever asked, also after a failure.
 
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.

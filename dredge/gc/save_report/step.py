@@ -12,7 +12,7 @@ from dredge.gc.index.upkeep import compact
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.save_report.lifetimes import clean_up
-from dredge.gc.save_report.report import save_report
+from dredge.gc.save_report.report import write_report
 from dredge.gc.state.advance import advance_state
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
@@ -24,7 +24,7 @@ log = logging.getLogger("dredge")
 _READ_THE_STATE = (ListCommittedOutput, SubtractOutput)
 
 
-def finish_run(run: Run) -> StepSummary:
+def save_report(run: Run) -> StepSummary:
     """Let the state move on when the run is complete, and write the report.
 
     Returns:
@@ -44,7 +44,7 @@ def finish_run(run: Run) -> StepSummary:
         log.exception("the state was not moved on")
         error = found
     _distrust(run)
-    summary = save_report(run)
+    summary = write_report(run)
     if error is not None:
         raise error
     return summary

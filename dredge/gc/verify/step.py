@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
-from dredge.gc.check_limits import canaries
-from dredge.gc.check_limits.canaries import Canary
+from dredge.gc.check_limits import Canary, sample
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
@@ -91,7 +90,7 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     rows = sum(part.rows for part in parts)
     results = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
     left = [address for result in results for address in result.left]
-    living = canaries.sample(run, VerifyOutput.STEP) + _staged(run, record.input(MarkUncommittedOutput))
+    living = sample(run, VerifyOutput.STEP) + _staged(run, record.input(MarkUncommittedOutput))
     missing = _missing(run, living)
     ours = _deleted_by_us(run, missing, parts)
     record.counts.update(

@@ -14,7 +14,7 @@ from dredge.gc.run import Run
 from dredge.gc.state.advance import advance_state
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import POINTER, StateStore
-from dredge.gc.steps import bulk_delete, finish_run, verify
+from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.graveler.committed.metaranges import read_metarange
 from dredge.runs.tasks import LocalRunner
 from tests.support.gc import World, make_world, summary_of
@@ -254,7 +254,7 @@ def test_the_state_moves_on_only_from_where_the_run_began() -> None:
     with pytest.raises(ConflictError, match="was moved"):
         advance_state(context)
     with pytest.raises(ConflictError, match="was moved"):
-        finish_run(context)
+        save_report(context)
     report = context.folder.read_json("report.json")
     assert report["outcome"] == "failed"
 

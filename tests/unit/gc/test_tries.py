@@ -252,7 +252,7 @@ def test_an_orphans_report_does_not_replace_a_later_one(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(report, "build_report", slow)
     with pytest.raises(OvertakenError, match="step save_report"):
-        report.save_report(orphan)
+        report.write_report(orphan)
     told = retry.folder.read_json(report.REPORT)
     assert (told["outcome"], told["counts"]["deleted_objects"]) == ("success", len(gone))
     assert summary_of(retry, "save_report").details["outcome"] == "success"

@@ -9,7 +9,7 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.check_limits import guards, step
 from dredge.gc.check_limits.check import Check, must
-from dredge.gc.save_report.report import save_report
+from dredge.gc.save_report.report import write_report
 from dredge.runs.limits import Finding
 from tests.support.gc import busy_world, summary_of
 
@@ -62,7 +62,7 @@ def test_a_new_guard_in_the_list_that_says_no_refuses_the_run(
     incomplete = context.folder.read_incomplete("check_limits")
     assert incomplete is not None
     assert incomplete.status == "refused"
-    save_report(context)
+    write_report(context)
     report = context.folder.read_json("report.json")
     assert report["outcome"] == "refused"
     assert {item["rule"]: item["verdict"] for item in report["findings"]}["new"] == "refused"

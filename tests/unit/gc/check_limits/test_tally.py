@@ -6,7 +6,7 @@ import pytest
 
 from dredge.errors import RefusedError
 from dredge.gc.check_limits import codes
-from dredge.gc.save_report.report import save_report
+from dredge.gc.save_report.report import write_report
 from dredge.gc.subtract import reasons
 from tests.support.gc import make_world
 
@@ -40,7 +40,7 @@ def test_an_exceeded_limit_shows_what_would_go_by_reason_with_ten_examples_each(
     with pytest.raises(RefusedError):
         world.run(context)
     assert plain | asked | handed | {served} <= world.data()
-    save_report(context)
+    write_report(context)
     report = context.folder.read_json("report.json")
     found = {item["reason"]: item for item in report["over_limit"]}
     assert {reason: (item["objects"], item["bytes"]) for reason, item in found.items()} == {

@@ -21,7 +21,7 @@ from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT, OwnFilesDeleter
 from dredge.gc.state.base import base_of
 from dredge.gc.state.store import POINTER, StateStore
-from dredge.gc.steps import bulk_delete, finish_run, verify
+from dredge.gc.steps import bulk_delete, save_report, verify
 from dredge.graveler.xid import new_descending_xid
 from dredge.runs.lease import LEASE
 from dredge.storage import DeleteOutcome
@@ -347,7 +347,7 @@ def test_a_run_that_lost_its_lease_removes_nothing_more_and_is_a_success_all_the
             lease.acquire("another run")
 
     with removing(overtaken) as removed:
-        finish_run(context)
+        save_report(context)
     # The group that was looked at before is the last one.
     assert len(removed) == 3 * group
     report = context.folder.read_json("report.json")

@@ -31,7 +31,7 @@ def test_report_of_a_run_that_did_not_end_well_fails_the_task_but_keeps_its_link
     run = SimpleNamespace(plan=SimpleNamespace(run_id="r", repository="lake"), folder=folder)
     done = summary(step="save_report", details={"outcome": outcome, "page": "s3://b/r/report.html"})
     monkeypatch.setattr(save_report, "open_run", lambda *_: run)
-    monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
+    monkeypatch.setattr(save_report.steps, "save_report", lambda _: done)
     released: list[Any] = []
     monkeypatch.setattr(save_report.steps, "release_lease", released.append)
     pushed = Pushed()
@@ -52,7 +52,7 @@ def test_run_whose_failed_tasks_alone_were_cleared_gives_the_lease_back_with_its
     run = steps.Run.open(planned["run_uri"])
     run.lease.renew(run.plan.lease)  # as the cleared tasks do
     done = summary(step="save_report", details={"outcome": "success", "page": "s3://b/r/report.html"})
-    monkeypatch.setattr(save_report.steps, "finish_run", lambda _: done)
+    monkeypatch.setattr(save_report.steps, "save_report", lambda _: done)
     operator = LakeFSSaveReportOperator(task_id="save_report", run_uri=planned["run_uri"])
     hooked(operator, namespace).execute({"ti": Pushed()})
     assert acquire(namespace, "manual__2")["fencing"] == lease["fencing"] + 1
