@@ -1,6 +1,6 @@
 """Step bulk_delete: look again, then delete the candidates and write down what became of each."""
 
 from dredge.gc.bulk_delete.codes import why_kept
-from dredge.gc.bulk_delete.output import BulkDeleteOutput
+from dredge.gc.bulk_delete.output import BulkDeleteOutput, Group
 
-__all__ = ["BulkDeleteOutput", "why_kept"]
+__all__ = ["BulkDeleteOutput", "Group", "why_kept"]

@@ -2,17 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.runs import ledger
 from dredge.runs.output import StepOutput
+from dredge.runs.payload import from_json
 from dredge.runs.summary import PartInfo
 
 
-def stem_of(part: PartInfo) -> str:
-    """What a part of the candidates is called in the ledger."""
-    return part.name.rpartition("/")[2].removesuffix(".parquet")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Objects with the same fate; a payload. A further figure is a field, its sum in `of_rows` and in `with_more`.
+
+    Attributes:
+        reason: why they are garbage.
+        outcome: what became of them.
+        code: of what kept them, or of the store's error; "" where there is none.
+        objects: how many.
+        size_bytes: their sizes together.
+    """
+
+    reason: str
+    outcome: str
+    code: str
+    objects: int
+    size_bytes: int
+
+    @classmethod
+    def of_rows(cls, rows: pa.Table) -> list[Group]:
+        """Sum rows of the ledger by their fate."""
+        sums = rows.group_by(["reason", "outcome", "code"]).aggregate([("size", "count"), ("size", "sum")])
+        return [
+            cls(
+                reason=row["reason"],
+                outcome=row["outcome"],
+                code=row["code"] or "",
+                objects=row["size_count"],
+                size_bytes=row["size_sum"],
+            )
+            for row in sums.to_pylist()
+        ]
+
+    @property
+    def fate(self) -> tuple[str, str, str]:
+        """What tells groups apart: reason, outcome, code."""
+        return self.reason, self.outcome, self.code
+
+    def with_more(self, more: Group) -> Group:
+        """Add a group of the same fate."""
+        return replace(
+            self, objects=self.objects + more.objects, size_bytes=self.size_bytes + more.size_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An object that could not be deleted; a payload.
+
+    Attributes:
+        address: key relative to the namespace.
+        code: of the store's error.
+        message: the store's words.
+    """
+
+    address: str
+    code: str | None
+    message: str | None
 
 
 class BulkDeleteOutput(StepOutput):
@@ -28,7 +87,7 @@ class BulkDeleteOutput(StepOutput):
 
     def settled_of(self, part: PartInfo) -> PartInfo:
         """Give the rows of the ledger for a part of the candidates; raises FormatError when there are none."""
-        return self.part(f"{stem_of(part)}.parquet")
+        return self.part(f"{ledger.stem_of(part)}.parquet")
 
     @property
     def is_settled(self) -> bool:
@@ -36,13 +95,12 @@ class BulkDeleteOutput(StepOutput):
         return "groups" in self.summary.details
 
     @property
-    def groups(self) -> list[dict[str, Any]]:
-        """Objects and bytes by outcome, code and reason; empty in a dry run."""
-        found: list[dict[str, Any]] = self.summary.details.get("groups", [])
-        return found
+    def groups(self) -> list[Group]:
+        """Objects by their fate; empty in a dry run."""
+        return [from_json(Group, value) for value in self.summary.details.get("groups", [])]
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Some of the objects that could not be deleted."""
+        """Some of the objects that could not be deleted, as JSON objects of `Failure`."""
         found: list[dict[str, Any]] = self.summary.details.get("failures", [])
         return found

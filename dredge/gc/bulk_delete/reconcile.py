@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import DredgeError, FormatError
-from dredge.gc.bulk_delete.output import BulkDeleteOutput, stem_of
+from dredge.gc.bulk_delete.output import BulkDeleteOutput, Failure, Group
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.partial import not_deleted
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
@@ -48,44 +48,6 @@ class SettleTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Objects with the same fate; a payload.
-
-    Attributes:
-        reason: why they are garbage.
-        outcome: what became of them.
-        code: of what kept them, or of the store's error; "" where there is none.
-        objects: how many.
-        size_bytes: their sizes together.
-    """
-
-    reason: str
-    outcome: str
-    code: str
-    objects: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """An object that could not be deleted; a payload.
-
-    Attributes:
-        address: key relative to the namespace.
-        code: of the store's error.
-        message: the store's words.
-    """
-
-    address: str
-    code: str | None
-    message: str | None
-
-    def to_details(self) -> dict[str, Any]:
-        """As the summary has it."""
-        return {"address": self.address, "code": self.code, "message": self.message}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettleResult:
     """What a task found; a payload.
 
@@ -102,7 +64,7 @@ class SettleResult:
 
 def settle(
     run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo], complete: bool
-) -> None:
+) -> DredgeError | None:
     """Settle the ledger of a sweep, and note its figures.
 
     Args:
@@ -111,6 +73,9 @@ def settle(
         record: of the sweep.
         parts: of the candidates.
         complete: whether the sweep went through all of them, so that every object must have an outcome.
+
+    Returns:
+        The error to end with when objects could not be deleted.
 
     Raises:
         FormatError: the ledger does not fit the candidates.
@@ -130,8 +95,8 @@ def settle(
         undone_objects=candidates - totals.total(),
     )
     record.counts.update({f"{outcome}_objects": count for outcome, count in totals.items()})
-    record.details["groups"] = [_group_details(group) for group in groups]
-    record.details["failures"] = [failure.to_details() for failure in failures[:_FAILURES_MAX]]
+    record.details["groups"] = [to_json(group) for group in groups]
+    record.details["failures"] = [to_json(failure) for failure in failures[:_FAILURES_MAX]]
     if complete and totals.total() != candidates:
         raise FormatError(
             f"run {run.plan.run_id}: the ledger tells of {totals.total():,} objects, there were"
@@ -142,31 +107,15 @@ def settle(
             f"{totals[ledger.NOT_ADDRESSABLE]:,} objects have names that this store cannot delete exactly;"
             " kept"
         )
-    if totals[ledger.FAILED]:
-        record.status = "partial"
-        record.error = _failure(run, totals, failures)
+    return _failure(run, totals, failures) if totals[ledger.FAILED] else None
 
 
 def _add_up(groups: Iterable[Group]) -> list[Group]:
-    totals: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    totals: dict[tuple[str, str, str], Group] = {}
     for group in groups:
-        figures = totals[group.reason, group.outcome, group.code]
-        figures[0] += group.objects
-        figures[1] += group.size_bytes
-    return [
-        Group(reason=reason, outcome=outcome, code=code, objects=objects, size_bytes=size_bytes)
-        for (reason, outcome, code), (objects, size_bytes) in sorted(totals.items())
-    ]
-
-
-def _group_details(group: Group) -> dict[str, Any]:
-    return {
-        "reason": group.reason,
-        "outcome": group.outcome,
-        "code": group.code,
-        "objects": group.objects,
-        "bytes": group.size_bytes,
-    }
+        known = totals.get(group.fate)
+        totals[group.fate] = group if known is None else known.with_more(group)
+    return [totals[fate] for fate in sorted(totals)]
 
 
 def _failure(run: Run, totals: Counter[str], failures: Sequence[Failure]) -> DredgeError:
@@ -186,8 +135,8 @@ def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> Sett
     failures: list[Failure] = []
     for part in task.candidates:
         rows = _best(run.folder, part)
-        settled.append(ledger.write_settled(run.folder, stem_of(part), rows))
-        groups.extend(_groups(rows))
+        settled.append(ledger.write_settled(run.folder, ledger.stem_of(part), rows))
+        groups.extend(Group.of_rows(rows))
         failed = rows.filter(pc.equal(rows["outcome"], ledger.FAILED)).slice(0, config.failures_max)
         failures.extend(Failure(**row) for row in failed.select(["address", "code", "message"]).to_pylist())
     return SettleResult(settled=settled, groups=groups, failures=failures)
@@ -195,24 +144,10 @@ def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> Sett
 
 def _best(folder: RunFolder, part: PartInfo) -> pa.Table:
     """The best outcome of each object of a part."""
-    rows = ledger.best(ledger.read_raw(folder, stem_of(part)))
+    rows = ledger.best(ledger.read_raw(folder, ledger.stem_of(part)))
     candidates = folder.read_part(part, ["address"])["address"].combine_chunks()
     if not pc.all(pc.is_in(rows["address"], candidates), min_count=0).as_py():
         raise FormatError(
             f"the ledger of {part.name} names objects that were no candidates. Start a new run."
         )
     return rows
-
-
-def _groups(rows: pa.Table) -> list[Group]:
-    sums = rows.group_by(["reason", "outcome", "code"]).aggregate([("size", "count"), ("size", "sum")])
-    return [
-        Group(
-            reason=row["reason"],
-            outcome=row["outcome"],
-            code=row["code"] or "",
-            objects=row["size_count"],
-            size_bytes=row["size_sum"],
-        )
-        for row in sums.to_pylist()
-    ]

@@ -11,12 +11,11 @@ compared with.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 
-from dredge.errors import DredgeError, RefusedError, UnavailableError
+from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.bulk_delete.head_watch import watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
@@ -27,16 +26,12 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.chain import check_chain, links_of
-from dredge.runs.defects import foreseen
 from dredge.runs.gate import GateConfig
-from dredge.runs.partial import as_partial, partial_after
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
-from dredge.runs.words import duration_text
-
-log = logging.getLogger("dredge")
 
 _STEP = BulkDeleteOutput.STEP
 _LINKS = links_of(BulkDeleteOutput.INPUTS)
@@ -76,47 +71,25 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
             f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of"
             " the run."
         )
-    _check_age(run)
-    parts = record.input(SubtractOutput).candidates
-    stopped: DredgeError | None = None
-    try:
-        if parts:
-            with foreseen(f"the sweep of run {run.plan.run_id}", run.folder.uri):
-                _sweep(run, runner, record, parts)
-    except DredgeError as error:
-        stopped = error
-    with partial_after(lambda: _what_went(record)):
-        try:
-            settle(run, runner, record, parts, complete=stopped is None)
-        except DredgeError:
-            if stopped is None:
-                raise
-            log.exception("the ledger could not be settled")
-    if stopped is not None:
-        record.status, record.error = "partial", as_partial(stopped, _what_went(record))
-
-
-def _what_went(record: StepRecord) -> str:
-    """What the sweep deleted, as a sentence; "" when it deleted nothing."""
-    deleted = record.counts.get("deleted_objects")
-    if deleted is None:  # the ledger was not settled, and each round of deleting begins with a re-check
-        return "What was deleted is in the ledger." if "rechecks" in record.details else ""
-    return f"{deleted:,} objects were deleted; the ledger names them." if deleted else ""
-
-
-def _check_age(run: Run) -> None:
-    age = run.store_now() - run.plan.created_at
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
-    if age > age_max:
-        raise RefusedError(
-            f"run {run.plan.run_id} was planned {duration_text(age)} ago; a mark older"
-            f" than {duration_text(age_max)} is not swept. Nothing (more) was deleted. Start a new run."
-        )
+    refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
+    parts = record.input(SubtractOutput).candidates
+    sweep_then_settle(
+        record,
+        f"the sweep of run {run.plan.run_id}",
+        run.folder.uri,
+        lambda: _sweep(run, runner, record, parts),
+        lambda complete: settle(run, runner, record, parts, complete),
+        # Each round of deleting begins with a re-check.
+        lambda: "rechecks" in record.details,
+    )
 
 
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
     """Delete in rounds: each begins with a re-check, and ends early when a branch moves to a commit for which nothing
     was subtracted."""
+    if not parts:
+        return
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
@@ -158,7 +131,6 @@ def _delete(
     watched = f"{_STEP}/_watch/{attempt:03d}-{turn:03d}-{uuid.uuid4().hex[:8]}.json"
     config = SweepConfig(
         gate=_gate(run, watched),
-        attempt=attempt,
         turn=turn,
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,

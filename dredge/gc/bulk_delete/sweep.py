@@ -14,18 +14,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError
 from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
-from dredge.gc.bulk_delete.output import stem_of
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
-from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.gate import GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
-from dredge.storage import ObjectDeleter, open_deleter
+from dredge.runs.sweep import DeletingTask
+from dredge.storage import open_deleter
 
 _FIRST_GROUP = 1000
 
@@ -36,7 +35,6 @@ class SweepConfig:
 
     Attributes:
         gate: what every request must pass.
-        attempt: number of the try.
         turn: round between two re-checks.
         delete_keys: longest group of keys.
         alive: hashes of what was found alive since the mark.
@@ -44,7 +42,6 @@ class SweepConfig:
     """
 
     gate: GateConfig
-    attempt: int
     turn: int
     delete_keys: int
     alive: list[ShardedSet]
@@ -76,80 +73,27 @@ class SweepResult:
 @partition_function
 def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepResult:
     """Delete the candidates of some parts that are not alive, held or done."""
-    gate = Gate(run.folder, run.open_state(), config.gate)
-    sweeper = _Sweeper(
-        run, config, gate, open_deleter(run.stores.store_uri), Holds.of(run.folder, config.holds)
-    )
+    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, config.turn)
+    holds = Holds.of(run.folder, config.holds)
     for part in task.candidates:
-        if not sweeper.sweep(part):
+        rows = deleting.undone(part, DATA)
+        run.progress.add(part.rows - rows.num_rows)
+        kept = _codes_of_kept(run, config, holds, rows)
+        deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
+        doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.stem_of(part)}")
+        if not deleting.delete(part, _Groups(doomed, config.delete_keys, config.gate.trusted_seconds)):
             return SweepResult(stopped=True)
     return SweepResult(stopped=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sweeper:
-    """Sweeps one part after the other."""
-
-    run: WorkerRun
-    config: SweepConfig
-    gate: Gate
-    deleter: ObjectDeleter
-    holds: Holds
-
-    def sweep(self, part: PartInfo) -> bool:
-        """Sweep a part; gives whether the gate stayed open to the end."""
-        rows = self._undone(part)
-        kept = self._codes_of_kept(rows)
-        self._note_kept(part, rows.filter(kept.is_valid()), kept.drop_null())
-        doomed = _shuffled(rows.filter(kept.is_null()), f"{self.run.folder.run_id}/{stem_of(part)}")
-        return self._delete(part, doomed)
-
-    def _undone(self, part: PartInfo) -> pa.Table:
-        """Candidates without a final outcome."""
-        rows = self.run.folder.read_part(part)
-        if not pc.all(pc.starts_with(rows["address"], DATA), min_count=0).as_py():
-            raise FormatError(f"{part.name} names an object outside {DATA}. Nothing more was deleted.")
-        done = ledger.finished(ledger.read_raw(self.run.folder, stem_of(part)))
-        rows = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
-        self.run.progress.add(part.rows - rows.num_rows)
-        return rows
-
-    def _codes_of_kept(self, rows: pa.Table) -> pa.StringArray:
-        """Why each candidate is kept; null for those that are to be deleted."""
-        codes = self.holds.codes_of(rows)
-        hashes = rows["hash"].to_numpy()
-        for found in self.config.alive:
-            (again,) = found.find(self.run.folder, [hashes])
-            codes = pc.if_else(pa.array(again), ALIVE_AGAIN, codes)
-        return codes
-
-    def _note_kept(self, part: PartInfo, rows: pa.Table, codes: pa.StringArray) -> None:
-        if not rows.num_rows:
-            return
-        outcomes = [ledger.KEPT] * rows.num_rows
-        fencing = self.config.gate.lease.fencing
-        self._write(
-            part, 0, ledger.rows_of(rows, outcomes, self.config.attempt, fencing, code=codes.to_pylist())
-        )
-
-    def _delete(self, part: PartInfo, doomed: pa.Table) -> bool:
-        config, gate = self.config, self.gate
-        groups = _Groups(doomed, config.delete_keys, config.gate.trusted_seconds)
-        for number, group in enumerate(groups, 1):
-            if not gate.is_open():
-                return False
-            outcomes = self.deleter.delete(group["address"].to_pylist(), gate.lets_through)
-            rows = ledger.outcome_rows(group, outcomes, config.attempt, config.gate.lease.fencing)
-            self._write(part, number, rows)
-            if gate.has_shut:
-                gate.is_open()  # raises what is wrong
-                return False
-        return True
-
-    def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:
-        config = self.config
-        ledger.write_raw(self.run.folder, stem_of(part), config.attempt, config.turn, number, rows)
-        self.run.progress.add(rows.num_rows)
+def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.Table) -> pa.StringArray:
+    """Why each candidate is kept; null for those that are to be deleted."""
+    codes = holds.codes_of(rows)
+    hashes = rows["hash"].to_numpy()
+    for found in config.alive:
+        (again,) = found.find(run.folder, [hashes])
+        codes = pc.if_else(pa.array(again), ALIVE_AGAIN, codes)
+    return codes
 
 
 def _shuffled(rows: pa.Table, seed: str) -> pa.Table:

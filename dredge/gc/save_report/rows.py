@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
+from dredge.gc.bulk_delete import BulkDeleteOutput, Group, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.save_report.results import RunResults
@@ -52,25 +52,23 @@ def _live_rows(results: RunResults, without: str) -> Iterator[ReportRow]:
 
 def _swept_rows(swept: BulkDeleteOutput) -> Iterator[ReportRow]:
     for group in swept.groups:
-        outcome = group["outcome"]
-        verdict = "kept" if outcome in (ledger.KEPT, ledger.NOT_ADDRESSABLE) else outcome
-        why = _why(outcome, group["code"], group["reason"])
-        yield ReportRow(group["reason"], verdict, why, group["objects"], group["bytes"])
+        verdict = "kept" if group.outcome in (ledger.KEPT, ledger.NOT_ADDRESSABLE) else group.outcome
+        yield ReportRow(group.reason, verdict, _why(group), group.objects, group.size_bytes)
     if undone := swept.counts.get("undone_objects"):
         yield ReportRow("not tried", "kept", "the sweep stopped before", undone)
 
 
-def _why(outcome: str, code: str, reason: str) -> str:
-    match outcome:
+def _why(group: Group) -> str:
+    match group.outcome:
         case ledger.KEPT:
-            return why_kept(code)
+            return why_kept(group.code)
         case ledger.MISSING:
             return "was gone already"
         case ledger.NOT_ADDRESSABLE:
             return "the store has no exact way to name it"
         case ledger.FAILED:
-            return f"the store refused: {code}"
-    return REASONS[reason]
+            return f"the store refused: {group.code}"
+    return REASONS[group.reason]
 
 
 def _candidate_rows(results: RunResults) -> Iterator[ReportRow]:

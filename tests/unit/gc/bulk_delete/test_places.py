@@ -29,8 +29,11 @@ class Misled(LocalRunner):
 
     def run(self, name: str, fn: Any, config: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> Any:
         if name == "bulk_delete" and not self.parts:  # the first such tasks delete
-            tasks = [{**task, "parts": [self.mislead(part) for part in task["parts"]]} for task in tasks]
+            tasks = [{**item, "task": {"candidates": self.misled(item["task"])}} for item in tasks]
         return super().run(name, fn, config, tasks)
+
+    def misled(self, task: dict[str, Any]) -> list[dict[str, Any]]:
+        return [self.mislead(part) for part in task["candidates"]]
 
     def mislead(self, part: dict[str, Any]) -> dict[str, Any]:
         rows = self.folder.read_part(PartInfo.from_json(part))

@@ -46,7 +46,6 @@ def sweep(run: Run, part: PartInfo) -> bool:
     write_look(run.folder, WATCH, True, "")
     config = SweepConfig(
         gate=GateConfig(lease=run.plan.lease, watch=WATCH, trusted_seconds=0, silence_seconds_max=60),
-        attempt=attempt.number,
         turn=0,
         delete_keys=10,
         alive=[],
@@ -55,7 +54,6 @@ def sweep(run: Run, part: PartInfo) -> bool:
     stores = Stores(
         run_uri=run.folder.uri,
         run_id=run.plan.run_id,
-        attempt=attempt.to_json(),
         store_uri=run.plan.namespace,
         state_uri=run.state.uri,
         progress="bulk_delete/_progress",

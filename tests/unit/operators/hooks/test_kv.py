@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.gc.mark_uncommitted.kv_records import URL
+from dredge.gc.mark_uncommitted.kv_access import URL
 from operators.hooks.kv import LakeFSKVConnection, kv_env
 from tests.support.airflow import FILTERS, connections
 

@@ -129,7 +129,7 @@ def test_when_nobody_looks_at_refs_any_more_workers_stop_by_themselves(
 
 def always_look(is_open: Callable[[gate.Gate], bool]) -> Callable[[gate.Gate], bool]:
     def look(self: gate.Gate) -> bool:
-        self._trusted = 0
+        self._looked = None
         return is_open(self)
 
     return look
