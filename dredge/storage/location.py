@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dredge.errors import ConfigError
 from dredge.storage.options import StorageOptions
-from dredge.storage.schemes import DRIVERS, Driver
+from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 
@@ -64,7 +64,7 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
         root = path.removesuffix("/")
         return Location(driver, bucket, root, f"{driver}://{bucket}" + (f"/{root}" if root else ""))
     if driver == "remote":
-        return _remote(scheme, rest)
+        return _remote(canonical_scheme(scheme), rest)
     raise ConfigError(
         f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
     )
@@ -79,6 +79,8 @@ def _local(path: str) -> Location:
 
 def _remote(scheme: str, rest: str) -> Location:
     host, _, path = rest.partition("/")
+    if not host:
+        raise ConfigError(f"{scheme}://{rest!s} names no bucket")
     base = f"{scheme}://{host}"
     if scheme in {"https", "azure", "az"} and ".blob." in host:
         container, _, path = path.partition("/")

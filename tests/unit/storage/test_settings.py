@@ -40,6 +40,7 @@ OPTIONS = StorageOptions(access_key_id="AKIAIOSFODNN7EXAMPLE", secret_access_key
         ("file:///data/with space%20", "local", "", "/data/with space%20", "file:///data/with space%20"),
         ("memory://m/x", "memory", "m", "x", "memory://m/x"),
         ("gs://b/p", "remote", "gs://b", "p", "gs://b/p"),
+        ("gcs://b/p/", "remote", "gs://b", "p", "gs://b/p"),
         (
             "abfss://c@a.dfs.core.windows.net/p",
             "remote",
@@ -63,7 +64,18 @@ def test_uris_are_taken_literally(uri: str, driver: str, bucket: str, root: str,
 
 @pytest.mark.parametrize(
     "uri",
-    ["", "relative/path", "s3://", "file://host/x", "file://", "local://name", "ftp://x/y", "file:///a/../b"],
+    [
+        "",
+        "relative/path",
+        "s3://",
+        "gs:///p",
+        "abfss://",
+        "file://host/x",
+        "file://",
+        "local://name",
+        "ftp://x/y",
+        "file:///a/../b",
+    ],
 )
 def test_other_uris_are_refused(uri: str) -> None:
     with pytest.raises(ConfigError):

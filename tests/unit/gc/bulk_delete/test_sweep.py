@@ -54,6 +54,7 @@ def sweep(run: Run, part: PartInfo) -> bool:
     stores = Stores(
         run_uri=run.folder.uri,
         run_id=run.plan.run_id,
+        attempt=attempt.to_json(),
         store_uri=run.plan.namespace,
         state_uri=run.state.uri,
         progress="bulk_delete/_progress",
