@@ -62,7 +62,7 @@ def resume_run(
     """Let a run that was planned under an earlier lease of the same holder go on under a new one.
 
     Args:
-        run_uri: folder of the run.
+        run_uri: URI of the run folder.
         repository: name in lakeFS that the lease was taken for.
         grant: the new lease.
         options: None reads the environment.

@@ -80,7 +80,7 @@ def read_plan(run_uri: str, options: StorageOptions | None = None) -> Plan:
     """Read the plan of a run that this version may carry out.
 
     Args:
-        run_uri: folder of the run.
+        run_uri: URI of the run folder.
         options: None reads the environment.
 
     Raises:

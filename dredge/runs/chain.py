@@ -74,7 +74,7 @@ def check_chain(
     """Read a chain afresh, and demand that it is unbroken.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         step: that builds on the chain.
         links: what each step must have read, by step; `PLAN` stands for the plan.
         seen: summaries that the caller works with; they must be the ones that stand.

@@ -24,7 +24,7 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
     """Write a lease into a stored plan that an earlier lease of the same holder is in.
 
     Args:
-        writer: on the folder of the run.
+        writer: on the run folder.
         key: name of the plan in it.
         grant: the new lease.
 

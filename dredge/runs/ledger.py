@@ -1,7 +1,7 @@
 """The ledger: what became of each object that was to be deleted.
 
     bulk_delete/_raw/<part>/<attempt>-<round>-<n>-<nonce>.parquet   written after each request, never changed
-    bulk_delete/<part>.parquet                                      one row an object, settled at the end
+    bulk_delete/<part>.parquet                                      one row for each object, settled at the end
 
 Raw files are what a killed sweep resumes from. Their names never repeat, so a task that runs twice at once
 overwrites nothing; settling takes the best outcome of each object.
@@ -68,7 +68,7 @@ def write_raw(folder: RunFolder, part: str, attempt: int, turn: int, number: int
     """Write what became of some objects of a part.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         part: name of the candidates' part.
         attempt: of the step.
         turn: round between two re-checks.
@@ -85,7 +85,7 @@ def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: in
 
     Args:
         group: candidates with address, size and reason.
-        outcomes: one a row.
+        outcomes: one for each row.
         attempt: of the step.
         fencing: of the lease.
     """
@@ -102,7 +102,7 @@ def outcome_rows(group: pa.Table, outcomes: Sequence[DeleteOutcome], attempt: in
 
 
 def read_raw(folder: RunFolder, part: str) -> pa.Table:
-    """Read everything known of the objects of a part, one row an attempt."""
+    """Read everything known of the objects of a part, one row for each attempt."""
     prefix = f"{STEP}/_raw/{part}/"
     keys: list[str] = []
     for batch in folder.writer.list(prefix):
@@ -112,7 +112,7 @@ def read_raw(folder: RunFolder, part: str) -> pa.Table:
 
 
 def best(rows: pa.Table) -> pa.Table:
-    """One row an object: the best outcome, the latest where they are equal."""
+    """Give one row for each object: the best outcome, the latest where they are equal."""
     if not rows.num_rows:
         return rows
     order = pc.index_in(rows["outcome"], pa.array(OUTCOMES))
@@ -131,7 +131,7 @@ def finished(rows: pa.Table) -> pa.Array:
 
 
 def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
-    """Write the one row an object of a part."""
+    """Write the settled rows of a part, one for each object."""
     return folder.write_bytes(f"{STEP}/{part}.parquet", parquet_bytes(rows), rows.num_rows)
 
 
@@ -141,7 +141,7 @@ def settle_rows(
     """Write the ledger of a part, and count.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         part: of the candidates.
         rows: one for each object, as `best` gives them.
         by: columns to count by.
@@ -167,7 +167,7 @@ def rows_of(
 
     Args:
         candidates: with address, size and reason.
-        outcome: one a row.
+        outcome: one for each row.
         attempt: of the step.
         fencing: of the lease.
         columns: `code`, `message`, `version_id`; None where not given.

@@ -60,7 +60,7 @@ def partial_after(changed: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        told = as_partial(error, changed())
-        if told is error:
+        found = as_partial(error, changed())
+        if found is error:
             raise
-        raise told from error
+        raise found from error

@@ -90,7 +90,7 @@ def perform(
     complete before this try looked at anything, whatever the clocks of the machines say.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         step: its name.
         inputs: steps that must be complete. When one of them was done again, so is this one.
         body: does the work and notes it in the record.

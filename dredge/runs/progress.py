@@ -26,7 +26,7 @@ class Progress:
     """One task's side.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         where: the folder for progress files that `log_progress` gave to the tasks.
         task: name of this task's file.
     """
@@ -73,7 +73,7 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
     """Log the progress of tasks while they run.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         step: name, and the folder below which progress files lie.
         unit: what is counted.
         total: of how many; None when nobody knows.

@@ -31,7 +31,7 @@ class StepTry:
     """One try of a step.
 
     Attributes:
-        writer: on the folder of the run.
+        writer: on the run folder.
         step: the step's folder in it, such as "committed".
         number: from 1; larger than that of every earlier try. 0 stands for a step that nobody has tried.
     """
@@ -92,7 +92,7 @@ class StepTry:
         try, so that readers can tell, and gives way to whatever the later one publishes.
 
         Args:
-            key: relative to the folder of the run.
+            key: relative to the run folder.
             value: gets the number of this try as its `try`.
 
         Raises:
@@ -113,7 +113,7 @@ class StepTry:
         """Write an object that every try writes under the same name, unless a later try was begun.
 
         Args:
-            key: relative to the folder of the run.
+            key: relative to the run folder.
             data: the object, which need not name its try.
 
         Raises:

@@ -42,7 +42,7 @@ def write_branches(
     """Write branches, each with every head that was seen and its content.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         heads: branches, each with a commit that was its head.
         metaranges: metarange id by commit id.
     """

@@ -55,7 +55,7 @@ class StagedFiles:
     """Writes staged addresses: files of rows, and beside each a file of the hashes of its addresses.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         where: folder of the files in it.
 
     Attributes:

@@ -31,9 +31,9 @@ class RunState:
         run_id: the run it came from.
         run_uri: that run's folder, where all parts are that name no other place.
         previous: run whose state this one built on; "" for a clean run.
-        mode: kind of the run.
+        mode: "clean" or "optimized".
         started_at: the store's time when the run was planned.
-        cutoff: of the run.
+        cutoff: only objects last modified strictly before it were candidates.
         clean_run_id: the last clean run.
         clean_at: when that one was planned.
         optimized_runs: runs since then.

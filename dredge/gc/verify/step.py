@@ -37,7 +37,7 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
     """List what was touched again, and look at a sample of what lives.
 
     Args:
-        run: of the run.
+        run: this run.
         runner: spreads the listing; None does it in this process.
 
     Raises:
