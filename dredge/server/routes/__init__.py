@@ -3,13 +3,15 @@
 A row is an `Operation`: method, path, handler, required permissions and, for a call with a JSON body, its
 schema. To add a call:
 
-1. Row: add it to the module of its part here (`objects.py`, `refs.py`, …), with its permission.
+1. Row: add it to the module of its part here (`objects.py`, `refs.py`, …), with its permission. The part is that of
+   its last noun: `/branches/{branch}/objects` belongs to objects.
 2. Handler: add the function it names to `dredge/server/handlers/`. It reads arguments from the `ApiRequest`, makes
    one call on `request.catalog` and returns a response from `dredge.server.responses`. A new JSON body is a constant
    in `request_schemas.py`, a new JSON object a function in `serializers.py`.
 3. Graveler: what the call means is a method of `dredge.graveler.catalog`, tested there without HTTP. Its errors
    already carry their HTTP status.
-4. Test: add the call's status codes and a case for each to `tests/unit/server/routes/test_status_codes.py`. Tests that
+4. Test: add the call's status codes and a case for each to `tests/unit/server/routes/test_status_codes.py`, and what it
+   answers to `tests/unit/server/handlers/`. Tests that
    walk the table cover the rest: credentials, the permission, error bodies, unknown repositories, malformed bodies. A
    call without a permission (`PUBLIC`, `AUTHENTICATED`) is also named in `tests/unit/server/test_permissions.py`.
 
