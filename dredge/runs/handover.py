@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 
-from dredge.errors import ConflictError, FormatError, UnavailableError
-from dredge.runs.folder import read_json
+from dredge.errors import FormatError, NotFoundError, UnavailableError
+from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import ObjectWriter
 
@@ -38,10 +38,12 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
         UnavailableError: others replace the plan all the time.
     """
     for _ in range(_ROUNDS_MAX):
-        # The tag is read first: when the plan changes in between, the conditional put on the older tag fails.
-        etag = writer.stat(key).etag or ""
-        plan = read_json(writer, key)
+        tagged = read_tagged(writer, key)
+        if tagged is None:
+            raise NotFoundError(f"{writer.uri}/{key} is not there")
+        etag, data = tagged
         try:
+            plan = json.loads(data)
             stored = LeaseGrant.from_json(plan[LEASE_MEMBER])
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(
@@ -51,12 +53,9 @@ def hand_over(writer: ObjectWriter, key: str, grant: LeaseGrant) -> bool:
             return False
         if stored.fencing == grant.fencing:  # also by an earlier round whose answer was lost
             return True
-        value = {**plan, LEASE_MEMBER: grant.to_json()}
-        try:
-            writer.put_if_match(key, json.dumps(value, indent=1, sort_keys=True).encode(), etag)
-        except ConflictError:
-            continue
-        return True
+        value = json.dumps({**plan, LEASE_MEMBER: grant.to_json()}, indent=1, sort_keys=True)
+        if replace_tagged(writer, key, value.encode(), etag):
+            return True
     raise UnavailableError(
         f"{writer.uri}/{key} was changed by others each of {_ROUNDS_MAX} times. Nothing was done. Run the task again"
         " when it is not being run elsewhere."

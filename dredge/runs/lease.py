@@ -21,13 +21,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import (
-    ConflictError,
     DredgeError,
     FormatError,
     LeaseHeldError,
     NotFoundError,
     UnavailableError,
 )
+from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")
@@ -213,15 +213,10 @@ class Lease:
                 "id": uuid.uuid4().hex,  # nobody else ever writes the same
             }
         ).encode()
-        try:
-            if old is None:
-                self._writer.put_if_absent(self._key, data)
-            else:
-                self._writer.put_if_match(self._key, data, old.etag)
-        except ConflictError:
-            # Clients send a request again whose answer was lost. The second one then meets what the first wrote.
-            if not self._is(data):
-                return None
+        # Clients send a request again whose answer was lost. The second one then meets what the first wrote.
+        etag = None if old is None else old.etag
+        if not replace_tagged(self._writer, self._key, data, etag) and not self._is(data):
+            return None
         return LeaseGrant(holder, fencing, expires)
 
     def _is(self, data: bytes) -> bool:
@@ -250,17 +245,13 @@ def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime
 
 
 def _read(reader: ObjectReader, key: str) -> _Held | None:
-    # The tag is read first: when the object changes in between, the conditional put on the older tag fails.
-    try:
-        etag = reader.stat(key).etag
-        data = reader.get(key)
-    except NotFoundError:
+    tagged = read_tagged(reader, key)
+    if tagged is None:
         return None
+    etag, data = tagged
     try:
         value = json.loads(data)
-        return _Held(
-            value["holder"], value["fencing"], datetime.fromisoformat(value["expires_at"]), etag or ""
-        )
+        return _Held(value["holder"], value["fencing"], datetime.fromisoformat(value["expires_at"]), etag)
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then"

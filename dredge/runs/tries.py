@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dredge.errors import ConflictError, FormatError, NotFoundError, OvertakenError, UnavailableError
+from dredge.errors import FormatError, NotFoundError, OvertakenError, UnavailableError
+from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.storage import ObjectReader, ObjectWriter
 
 TRY = "_try.json"
@@ -51,7 +52,7 @@ class StepTry:
         for _ in range(_ROUNDS_MAX):
             number, etag = _newest(writer, step)
             data = json.dumps({"try": number + 1}).encode()
-            if _replaced(writer, f"{step}/{TRY}", data, etag):
+            if replace_tagged(writer, f"{step}/{TRY}", data, etag):
                 return cls(writer, step, number + 1)
         raise UnavailableError(
             f"{writer.uri}/{step}/{TRY}: others claimed a try each of {_ROUNDS_MAX} times. Nothing was done. Run"
@@ -105,7 +106,7 @@ class StepTry:
             etag, number = _published(self.writer, key)
             if number > self.number:
                 continue  # claimed and published since the look
-            if _replaced(self.writer, key, data, etag):
+            if replace_tagged(self.writer, key, data, etag):
                 return
         raise self._busy(key)
 
@@ -122,9 +123,9 @@ class StepTry:
         """
         for _ in range(_ROUNDS_MAX):
             # In this order: whoever writes after the look at the number has changed the tag.
-            found = _read(self.writer, key)
+            found = read_tagged(self.writer, key)
             self.check()
-            if _replaced(self.writer, key, data, None if found is None else found[0]):
+            if replace_tagged(self.writer, key, data, None if found is None else found[0]):
                 return
         raise self._busy(key)
 
@@ -160,7 +161,7 @@ def newest_number(reader: ObjectReader, step: str) -> int:
 def _newest(reader: ObjectReader, step: str) -> tuple[int, str | None]:
     """The number, and the tag of the object that says it, for who wants to claim the next one."""
     key = f"{step}/{TRY}"
-    found = _read(reader, key)
+    found = read_tagged(reader, key)
     if found is None:
         return 0, None
     etag, data = found
@@ -178,7 +179,7 @@ def _number(reader: ObjectReader, key: str, data: bytes) -> int:
 
 def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
     """The tag of a published object, None when there is none, and the number of the try that wrote it."""
-    found = _read(reader, key)
+    found = read_tagged(reader, key)
     if found is None:
         return None, 0
     etag, data = found
@@ -186,22 +187,3 @@ def _published(reader: ObjectReader, key: str) -> tuple[str | None, int]:
         return etag, int(json.loads(data).get("try", 0))
     except (ValueError, TypeError, AttributeError):
         return etag, 0  # damaged: anybody may replace it
-
-
-def _read(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
-    # The tag is read first: when the object changes in between, the conditional put on the older tag fails.
-    try:
-        return reader.stat(key).etag or "", reader.get(key)
-    except NotFoundError:
-        return None
-
-
-def _replaced(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> bool:
-    try:
-        if etag is None:
-            writer.put_if_absent(key, data)
-        else:
-            writer.put_if_match(key, data, etag)
-    except ConflictError:
-        return False
-    return True

@@ -1,0 +1,46 @@
+"""Objects that several processes change: read with their tag, replaced only as they were read."""
+
+from __future__ import annotations
+
+from dredge.errors import ConflictError, NotFoundError
+from dredge.storage import ObjectReader, ObjectWriter
+
+
+def read_tagged(reader: ObjectReader, key: str) -> tuple[str, bytes] | None:
+    """Read an object for who wants to replace it.
+
+    Args:
+        reader: on the folder of the object.
+        key: relative to it.
+
+    Returns:
+        Its tag and its bytes; None when there is none.
+    """
+    # The tag is read first: when the object changes in between, the conditional put on the older tag fails.
+    try:
+        return reader.stat(key).etag or "", reader.get(key)
+    except NotFoundError:
+        return None
+
+
+def replace_tagged(writer: ObjectWriter, key: str, data: bytes, etag: str | None) -> bool:
+    """Replace an object that is still as it was read.
+
+    Args:
+        writer: on the folder of the object.
+        key: relative to it.
+        data: what it becomes.
+        etag: as `read_tagged` gave it; None to write an object that is not there.
+
+    Returns:
+        Whether it was; not so when somebody changed it since. After a request whose answer was lost this may say no
+        although it was replaced, so the caller reads again before it concludes anything.
+    """
+    try:
+        if etag is None:
+            writer.put_if_absent(key, data)
+        else:
+            writer.put_if_match(key, data, etag)
+    except ConflictError:
+        return False
+    return True
