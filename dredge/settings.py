@@ -33,6 +33,10 @@ _KEY = "setting"
 _KINDS: dict[Any, Kind] = {str: "string", float: "number", int: "integer", bool: "boolean"}
 _WORDS = {"string": "text", "number": "a number", "integer": "a whole number", "array": "a list"}
 _NOTHING = ("", "None")
+DAYS_MAX = 36_500.0
+"""A hundred years: with much longer ones no date can be computed, so they are refused like any other wrong value."""
+HOURS_MAX = 24 * DAYS_MAX
+SECONDS_MAX = 3600 * HOURS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,7 @@ class Setting:
         if self.choices:
             return _listed(self.choices)
         bounds = [
-            f"{words} {bound:,g}"
+            f"{words} {bound:,.12g}"
             for words, bound in (
                 ("at least", self.minimum),
                 ("more than", self.above),
@@ -164,7 +168,7 @@ class Setting:
                 with suppress(ValueError):
                     return int(value)  # exact, however large
             number = float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise self._wrong(value) from None
         if self.kind == "number":
             return number

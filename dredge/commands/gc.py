@@ -26,7 +26,13 @@ def command() -> None:
 @click.argument("repository")
 @click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
 @setting_options(GCConfig, without=("repository", "dry_run"))
-@click.option("--processes", default=0, show_default=True, help="Worker processes; 0 works in this one.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Worker processes; 0 works in this one.",
+)
 @click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
 def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool, **settings: Any) -> None:

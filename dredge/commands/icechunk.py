@@ -156,7 +156,13 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 @click.option(
     "--run-root", metavar="URI", help="Folder for run folders; default: _dredge/runs in the repository."
 )
-@click.option("--processes", default=0, show_default=True, help="Worker processes; 0 works in this one.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Worker processes; 0 works in this one.",
+)
 @click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 def collect(

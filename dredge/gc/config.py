@@ -10,7 +10,15 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
-from dredge.settings import check_settings, from_fields, read_settings, setting
+from dredge.settings import (
+    DAYS_MAX,
+    HOURS_MAX,
+    SECONDS_MAX,
+    check_settings,
+    from_fields,
+    read_settings,
+    setting,
+)
 from dredge.storage import StorageOptions
 
 LINK_HOURS = 24.0
@@ -144,6 +152,7 @@ class GCConfig:
         " differ.",
         default=MIN_AGE_HOURS,
         minimum=MIN_AGE_HOURS,
+        maximum=HOURS_MAX,
         because=f"lakeFS lets uploads be linked for {LINK_HOURS:g} h, and its servers' clocks may differ. A shorter age"
         " can delete live objects. On a repository that nobody writes to, for a test, pass unsafe_min_age_seconds"
         " instead",
@@ -154,6 +163,7 @@ class GCConfig:
         " to. Empty: not used.",
         default=None,
         minimum=0,
+        maximum=SECONDS_MAX,
     )
     clean_every_days: float = setting(
         "Days between clean runs",
@@ -161,6 +171,7 @@ class GCConfig:
         " such as uploads into slices older than the margin.",
         default=30.0,
         minimum=0,
+        maximum=DAYS_MAX,
     )
     keep_runs_days: float | None = setting(
         "Days that run folders are kept",
@@ -168,6 +179,7 @@ class GCConfig:
         " would go. Empty: they stay for ever, and so do superseded counts of live objects.",
         default=90.0,
         minimum=KEEP_DAYS_MIN,
+        maximum=DAYS_MAX,
         because="other runs may still read these folders",
     )
     slice_margin_hours: float = setting(
@@ -176,6 +188,7 @@ class GCConfig:
         " late. At least 25 more than the minimum age.",
         default=SLICE_MARGIN_HOURS,
         minimum=SLICE_OPEN_HOURS,
+        maximum=HOURS_MAX,
     )
     max_delete_objects: int | None = setting(
         "Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0

@@ -21,7 +21,10 @@ def parse_duration(text: str) -> timedelta:
     words = text.strip()
     if not _DURATION.fullmatch(words):
         raise ConfigError(f"{text!r} is not a duration, such as 30d, 12h or 1w2d")
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(words)))
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(words)))
+    except OverflowError:
+        raise ConfigError(f"{text!r} is too long a duration") from None
 
 
 def parse_older_than(text: str, now: datetime) -> datetime:
@@ -37,7 +40,10 @@ def parse_older_than(text: str, now: datetime) -> datetime:
     """
     words = text.strip()
     if _DURATION.fullmatch(words):
-        return now - parse_duration(words)
+        try:
+            return now - parse_duration(words)
+        except OverflowError:
+            raise ConfigError(f"{text!r} is too long a duration: it begins before the first year") from None
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
             found = datetime.combine(date.fromisoformat(words), time(), UTC)

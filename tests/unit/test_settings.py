@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError
-from dredge.settings import check_settings, read_settings, setting, settings_of, table_of, truth
+from dredge.settings import SECONDS_MAX, check_settings, read_settings, setting, settings_of, table_of, truth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,7 @@ def test_what_was_not_given_has_the_default_of_its_field() -> None:
         ({"age": [30]}, r"age is \[30\]"),
         ({"age": "nan"}, "age is nan"),
         ({"age": "inf"}, "age is inf"),
+        ({"age": 10**400}, "age is 1000"),
         ({"share": "nan"}, "share is nan; it may be a number of at least 0 and at most 100, or empty"),
         ({"share": 101}, "share is 101"),
         ({"share": float("nan")}, "share is nan"),
@@ -131,6 +132,14 @@ def test_nothing_vague_is_taken_for_yes_or_no(value: Any) -> None:
 def test_code_that_makes_one_is_checked_alike(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} is"):
         Config(**{"name": "x", **wrong})
+
+
+def test_bounds_are_written_out() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Long:
+        wait: float = setting("Wait", "How long.", default=0.5, above=0.25, maximum=SECONDS_MAX)
+
+    assert settings_of(Long)[0].allowed == "a number of more than 0.25 and at most 3,153,600,000"
 
 
 def test_every_setting_has_a_row_of_its_own() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
-from dredge.settings import check_settings, from_fields, read_settings, setting
+from dredge.settings import HOURS_MAX, SECONDS_MAX, check_settings, from_fields, read_settings, setting
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
@@ -102,6 +102,7 @@ class CollectConfig:
         "Younger objects stay. Must exceed the longest writing session; at least 24.",
         default=168.0,
         minimum=MIN_AGE_HOURS,
+        maximum=HOURS_MAX,
         because="an open writer's chunks could be deleted. For tests, where nobody writes, there is"
         " unsafe_min_age_seconds",
     )
@@ -110,12 +111,14 @@ class CollectConfig:
         "Replaces the minimum age and **can delete what writers are about to commit**. For tests. Empty: not used.",
         default=None,
         minimum=0,
+        maximum=SECONDS_MAX,
     )
     grace_hours: float = setting(
         "Grace in hours",
         "Spec 1: how long released snapshots stay, because refs can be put on them.",
         default=24.0,
         minimum=0,
+        maximum=HOURS_MAX,
     )
     overwritten_min_age_hours: float | None = setting(
         "Age of old repo infos in hours",
@@ -123,6 +126,7 @@ class CollectConfig:
         " Empty: keep them.",
         default=None,
         minimum=0,
+        maximum=HOURS_MAX,
     )
     keep_chunks: bool = setting(
         "Keep all chunks",

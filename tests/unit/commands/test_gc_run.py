@@ -79,6 +79,7 @@ def test_a_run_that_is_held_shows_its_report_and_deletes_nothing(
         (("--max-delete-percent", "101"), "max_delete_percent is 101; it may be"),
         (("--mode", "fast"), "mode is 'fast'; it may be auto, optimized or clean"),
         (("--retention-policy", "policy.yaml"), "neither an absolute path, nor a URI"),
+        (("--processes", "-1"), "'--processes': -1 is not in the range x>=0"),
     ],
 )
 def test_a_wrong_setting_is_named_before_anything_is_touched(

@@ -27,7 +27,7 @@ def test_the_defaults_delete_nothing_and_wait_a_day_and_an_hour() -> None:
         ({"window_begin": "2026-01-01"}, "no offset"),
         ({"window_begin": "2026-01-02T00:00Z", "window_end": "2026-01-01T00:00Z"}, "is empty"),
         ({"min_age_hours": 6}, "unsafe_min_age_seconds"),
-        ({"unsafe_min_age_seconds": -1}, "at least 0, or empty"),
+        ({"unsafe_min_age_seconds": -1}, "at least 0 and at most 3,153,600,000, or empty"),
         ({"max_delete_objects": -1}, "max_delete_objects"),
         ({"max_delete_percent": 101}, "at most 100, or empty"),
         ({"max_delete_bytes": -5}, "max_delete_bytes"),
@@ -41,6 +41,24 @@ def test_the_defaults_delete_nothing_and_wait_a_day_and_an_hour() -> None:
 def test_wrong_settings_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GCConfig.from_json({"repository": "lake", **settings})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"min_age_hours": 1e8, "slice_margin_hours": 2e8},
+        {"unsafe_min_age_seconds": 1e300},
+        {"slice_margin_hours": 1e9},
+        {"clean_every_days": 1e9, "mode": "auto"},
+        {"keep_runs_days": 1e6},
+    ],
+)
+def test_times_that_no_calendar_has_are_refused_before_the_lease_is_taken(settings: dict[str, Any]) -> None:
+    world = make_world()
+    world.collect()
+    with pytest.raises(ConfigError, match="at most"):
+        world.collect(**settings)
+    world.collect()
 
 
 def test_settings_survive_json() -> None:

@@ -159,10 +159,16 @@ def test_older_than_takes_durations_and_instants(text: str, expected: datetime) 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "30", "d", "-1d", "yesterday", "2026-01-31T12:00:00", "2026-13-01", "2027-01-01"]
+    "text",
+    ["", "30", "d", "-1d", "yesterday", "2026-01-31T12:00:00", "2026-13-01", "2027-01-01", "99999999999d"],
 )
 def test_older_than_refuses_what_it_does_not_understand(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_older_than(text, NOW)
     with pytest.raises(ConfigError):
         parse_duration(text)
+
+
+def test_older_than_reaches_no_further_than_dates_do() -> None:
+    with pytest.raises(ConfigError, match="too long"):
+        parse_older_than("1000000d", NOW)
