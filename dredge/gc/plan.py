@@ -14,8 +14,10 @@ from dredge.gc.state.version import Version
 from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
-FORMAT = 2
-"""Of the plans that this version makes and carries out. Older ones are only read, to report on their runs."""
+FORMAT = 3
+"""Of the plans that this version makes and carries out. Older ones are only read, to report on their runs: their steps
+left their results under other names."""
+_OLDER = (1, 2)
 RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
@@ -131,7 +133,7 @@ class Plan:
 
     @classmethod
     def _from_json(cls, value: Mapping[str, Any]) -> Plan:
-        if value.get("format") not in (1, FORMAT):
+        if value.get("format") not in (*_OLDER, FORMAT):
             raise FormatError(f"a plan of format {value.get('format')!r} is of another version of Dredge")
         read = GCConfig.from_json if value["format"] == FORMAT else GCConfig.recorded
         return cls(

@@ -92,11 +92,17 @@ def holds_of(rows: pa.Table, evidence: Evidence) -> pa.StringArray:
     Args:
         rows: of the listing's schema.
         evidence: what is known besides.
+
+    Raises:
+        TypeError: a hold did not answer yes or no for each row, so nobody can tell what it keeps.
     """
     codes, held = np.full(rows.num_rows, None, object), np.zeros(rows.num_rows, bool)
     # What may be lifted comes last: else a proof about one hold would free what another one holds as well.
     for hold in sorted(HOLDS, key=lambda hold: hold.may_be_lifted):
-        applies = hold.applies(rows, evidence)
+        applies = np.asarray(hold.applies(rows, evidence))
+        if applies.dtype != np.bool_ or applies.shape != held.shape:
+            # Numbers would be taken for positions, and hold other rows than were meant.
+            raise TypeError(f"hold {hold.code} gave {applies.dtype} {applies.shape} for {len(held)} rows")
         codes[applies & ~held] = hold.code
         held |= applies
     return pa.array(codes, pa.string())

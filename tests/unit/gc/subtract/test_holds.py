@@ -160,3 +160,16 @@ def test_each_hold_has_a_code_of_its_own_and_a_sentence() -> None:
     codes = [hold.code for hold in holds.HOLDS]
     assert len(set(codes)) == len(codes)
     assert all(hold.code and hold.why for hold in holds.HOLDS)
+
+
+@pytest.mark.parametrize(
+    "answer", [np.array([0, 0, 1]), np.array([None, True, False]), np.array([True]), np.bool_(True), [2]]
+)
+def test_a_hold_that_does_not_answer_for_each_row_stops_the_run(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros and ones would be taken for positions: the first rows would be held, and the meant one deleted."""
+    monkeypatch.setattr(holds, "HOLDS", [Hold("wrong", "of a mistake", lambda *_: answer)])  # type: ignore[arg-type,return-value]
+    rows = pa.table({"address": ["data/a", "data/b", "data/legal/c"]})
+    with pytest.raises(TypeError, match="hold wrong gave"):
+        holds_of(rows, EVIDENCE)
