@@ -139,7 +139,7 @@ class Sweep:
         self.attempt = StepTry.claim(writer, ledger.STEP)
         self.folder = RunFolder(writer, "r", self.attempt)
         grant = Lease(writer, HOUR, lambda: datetime.now(UTC)).acquire("run r")
-        self.gate = GateConfig(lease=grant, watch=WATCH, gate_seconds=0, watch_seconds=60)
+        self.gate = GateConfig(lease=grant, watch=WATCH, trusted_seconds=0, silence_seconds_max=60)
         stores = Stores(
             run_uri=writer.uri,
             run_id="r",

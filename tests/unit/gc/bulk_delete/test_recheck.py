@@ -43,7 +43,7 @@ def test_sweep_keeps_what_a_branch_that_was_made_after_the_mark_reads_and_what_a
     world, addresses, commits = superseded(policy=policy)
     context = world.plan()
     world.mark(context)
-    world.lake.catalog.create_branch(world.lake.repository, "rel-1", commits[1])
+    world.lake.catalog.branches.create_branch(world.lake.repository, "rel-1", commits[1])
     bulk_delete(context, world.runner)
     expected = {found[number] for found in addresses.values() for number in (1, 3)}
     assert world.data() == expected | {addresses[path][0] for path in kept_before}
