@@ -26,7 +26,8 @@ def test_every_guard_on_a_run_is_left_out_once() -> None:
 
 @each
 def test_the_guard_and_its_tests_are_where_the_list_says(breakage: Breakage) -> None:
-    require_text(breakage)
+    text = require_text(breakage).read_text()
+    compile(text.replace(breakage.old, breakage.new), breakage.file, "exec")
     assert find_tests(breakage.tests)
 
 

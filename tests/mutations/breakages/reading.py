@@ -88,7 +88,7 @@ STAGED = (
     Breakage(
         "a page without a file says that nothing was staged",
         f"{GC}/mark_uncommitted/server_scan.py",
-        "unsafe.append(Extent.between(token, page.token))",
+        "scan.unsafe.append(Extent.between(token, page.token))",
         "pass",
         ("test_pages_without_location_and_ends_of_branches_are_two_guards",),
     ),
