@@ -111,11 +111,18 @@ ICECHUNK = (
         ("test_failed_deletes_are_counted_later_kinds_are_not_begun_and_a_rerun_finishes",),
     ),
     Breakage(
-        "a sweep of Icechunk does not look at the chain",
+        "a dry run of Icechunk may count for other results than it guarded",
         f"{ICE}/bulk_delete/step.py",
         "    check_chain(run.folder, STEP, LINKS, record.inputs)\n    if run",
         "    if run",
-        ("test_sweep_accepts_one_unbroken_chain_only",),
+        ("test_dry_run_does_not_count_what_its_guards_did_not_see",),
+    ),
+    Breakage(
+        "a sweep of Icechunk does not look at the chain again",
+        f"{ICE}/bulk_delete/step.py",
+        "    check_chain(run.folder, STEP, LINKS, record.inputs)\n    record.attempt.check()\n",
+        "    record.attempt.check()\n",
+        ("test_sweep_looks_at_the_chain_again_after_it_looked_at_refs",),
     ),
     Breakage(
         "limits of Icechunk are not asked",
