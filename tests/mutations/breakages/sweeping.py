@@ -162,11 +162,11 @@ SWEEP = (
         ("test_a_round_of_deleting_begins_with_an_unbroken_chain",),
     ),
     Breakage(
-        "a sweep that was overtaken begins another round",
+        "a sweep that was overtaken opens its gate",
         f"{GC}/bulk_delete/step.py",
         "    record.attempt.check()\n",
         "",
-        ("test_an_orphaned_sweep_whose_retry_only_began_stops_before_its_next_round",),
+        ("test_a_sweep_that_was_overtaken_while_it_checked_again_opens_no_gate",),
     ),
     Breakage(
         "a sweep takes back the lease that its run gave back",

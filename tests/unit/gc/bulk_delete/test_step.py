@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import OvertakenError, RefusedError
 from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.runs.tries import StepTry
 from tests.support.gc import busy_world, deleting, summary_of
 
 
@@ -29,4 +30,24 @@ def test_a_round_of_deleting_begins_with_an_unbroken_chain(step: str) -> None:
     ):
         bulk_delete(run, world.runner)
     assert requests.made == []
+    assert world.data() == kept | gone
+
+
+def test_a_sweep_that_was_overtaken_while_it_checked_again_opens_no_gate() -> None:
+    """Its workers would find the gate closed to them; it does not come to that."""
+    world, kept, gone = busy_world()
+    run = world.plan()
+    world.mark(run)
+
+    def try_again() -> None:
+        StepTry.claim(run.folder.writer, "bulk_delete")
+
+    with (
+        world.during("prepare_uncommitted", try_again),
+        deleting() as requests,
+        pytest.raises(OvertakenError),
+    ):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert sum(batch.num_rows for batch in run.folder.writer.list("bulk_delete/_watch/")) == 0
     assert world.data() == kept | gone
