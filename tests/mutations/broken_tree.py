@@ -7,11 +7,13 @@ with tree.broken(breakage):
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,13 +37,23 @@ def find_tests(names: Sequence[str], root: Path = ROOT) -> list[str]:
     Raises:
         AssertionError: there is none of that name.
     """
-    found = []
-    files = {path: path.read_text() for path in sorted((root / "tests").rglob("test_*.py"))}
+    places, found = _places(root), list[str]()
     for name in names:
-        places = [path for path, text in files.items() if re.search(rf"^def {name}\(", text, re.MULTILINE)]
-        assert places, f"no test is called {name} any more: name the one that took its place in breakages.py"
-        found += [f"{path.relative_to(root)}::{name}" for path in places]
+        assert name in places, (
+            f"no test is called {name} any more: name the one that took its place in tests/mutations/breakages"
+        )
+        found += [f"{path}::{name}" for path in places[name]]
     return found
+
+
+@functools.cache
+def _places(root: Path) -> dict[str, list[Path]]:
+    """The files that have a test, by its name."""
+    places: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        for name in re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE):
+            places[name].append(path.relative_to(root))
+    return places
 
 
 def require_text(breakage: Breakage, root: Path = ROOT) -> Path:
@@ -66,7 +78,9 @@ def require_text(breakage: Breakage, root: Path = ROOT) -> Path:
         else (f"there is no file {breakage.file}")
     )
     where = f"; it occurs in {', '.join(elsewhere)}" if elsewhere else "; it occurs nowhere else"
-    raise AssertionError(f"{breakage.name}: {what}{where}. Bring the guard's new text into breakages.py")
+    raise AssertionError(
+        f"{breakage.name}: {what}{where}. Bring the guard's new text into tests/mutations/breakages"
+    )
 
 
 class BrokenTree:

@@ -1,13 +1,15 @@
 """Every guard that is broken on purpose makes a test fail that `./run test` runs.
 
-That the guards are where `breakages.py` says is looked at in every run; they are broken in `./run test long`.
+That the guards are where `breakages` says is looked at in every run; they are broken in `./run test long`.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from dredge.gc.check_limits import guards
 from tests.mutations.breakages import BREAKAGES, Breakage
+from tests.mutations.breakages.guarding import GUARDS
 from tests.mutations.broken_tree import BrokenTree, find_tests, require_text
 
 each = pytest.mark.parametrize("breakage", BREAKAGES, ids=lambda breakage: breakage.name.replace(" ", "-"))
@@ -17,9 +19,15 @@ def test_names_of_breakages_are_distinct() -> None:
     assert len({breakage.name for breakage in BREAKAGES}) == len(BREAKAGES) >= 25
 
 
+def test_every_guard_on_a_run_is_left_out_once() -> None:
+    listed = [f"{guard.__module__.rpartition('.')[2]}.{guard.__name__}" for guard in guards.GUARDS]
+    assert listed == list(GUARDS)
+
+
 @each
 def test_the_guard_and_its_tests_are_where_the_list_says(breakage: Breakage) -> None:
-    require_text(breakage)
+    text = require_text(breakage).read_text()
+    compile(text.replace(breakage.old, breakage.new), breakage.file, "exec")
     assert find_tests(breakage.tests)
 
 

@@ -28,6 +28,7 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
+from dredge.gc.subtract import SubtractOutput
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.catalog import Rules as CatalogRules
 from dredge.lakefs import (
@@ -253,6 +254,12 @@ def summary_of(context: Run, step: str) -> StepSummary:
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
+
+
+def candidates(context: Run) -> set[str]:
+    """Addresses of the candidates of a run, also of those that are held."""
+    parts = SubtractOutput.of(summary_of(context, "subtract")).candidates
+    return {address for rows in context.folder.read_parts(parts) for address in rows["address"].to_pylist()}
 
 
 def seen_with(world: World, **changes: object) -> World:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from dredge.gc.retention.policy import read_policy
@@ -45,5 +44,6 @@ def many_paths(world: World, count: int = 4) -> dict[str, list[str]]:
     return addresses
 
 
-def revived(world: World, branch: str, commit_id: str) -> Callable[[], None]:
-    return lambda: world.lake.catalog.branches.create_branch(world.lake.repository, branch, commit_id)
+def revive(world: World, branch: str, commit_id: str) -> None:
+    """Make a branch from a commit, which may have expired."""
+    world.lake.catalog.branches.create_branch(world.lake.repository, branch, commit_id)

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
+from dredge.gc.bulk_delete.sweep import SweepTask
 from dredge.gc.steps import bulk_delete
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
+from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner
 from tests.support.gc import busy_world
@@ -29,20 +31,21 @@ class Misled(LocalRunner):
 
     def run(self, name: str, fn: Any, config: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> Any:
         if name == "bulk_delete" and not self.parts:  # the first such tasks delete
-            tasks = [{**item, "task": {"candidates": self.misled(item["task"])}} for item in tasks]
+            tasks = [{**task, "task": self.mislead_all(task["task"])} for task in tasks]
         return super().run(name, fn, config, tasks)
 
-    def misled(self, task: dict[str, Any]) -> list[dict[str, Any]]:
-        return [self.mislead(part) for part in task["candidates"]]
+    def mislead_all(self, task: dict[str, Any]) -> dict[str, Any]:
+        parts = [self.mislead(part) for part in from_json(SweepTask, task).candidates]
+        return to_json(SweepTask(candidates=parts))
 
-    def mislead(self, part: dict[str, Any]) -> dict[str, Any]:
-        rows = self.folder.read_part(PartInfo.from_json(part))
+    def mislead(self, part: PartInfo) -> PartInfo:
+        rows = self.folder.read_part(part)
         addresses = pa.array([METADATA, *rows["address"].to_pylist()[1:]], pa.string())
         for name, column in (("address", addresses), ("hash", pa.array(hash64(addresses)))):
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), column)
         self.parts += 1
-        return self.folder.write_table("elsewhere", self.parts, rows, "part").to_json()
+        return self.folder.write_table("elsewhere", self.parts, rows, "part")
 
 
 def test_sweep_deletes_nothing_when_a_candidate_lies_outside_data() -> None:

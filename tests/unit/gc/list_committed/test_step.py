@@ -13,7 +13,7 @@ from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_deleter
 from tests.support.captured import FOLDER
 from tests.support.commits import committed_world
-from tests.support.gc import World, deleting, make_world
+from tests.support.gc import World, candidates, deleting, make_world
 
 
 def test_trap_08_the_first_commit_has_no_metarange_and_none_is_fetched() -> None:
@@ -93,9 +93,11 @@ def test_trap_25_a_branch_made_from_an_expired_commit_before_the_sweep_is_found(
         world.upload("a", content)
         world.lake.commit()
     world.age(days=3)
-    with world.during("changes", lambda: catalog.branches.create_branch(name, "revived", commit.id)):
-        context = world.plan()
-        world.run(context)
+    context = world.plan()
+    world.mark(context)
+    assert old in candidates(context)
+    catalog.branches.create_branch(name, "revived", commit.id)
+    world.run(context)
     assert old in world.data()
     world.assert_readable("revived")
 

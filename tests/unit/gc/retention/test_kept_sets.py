@@ -12,8 +12,8 @@ from dredge.gc.steps import bulk_delete
 from dredge.graveler.catalog import Commit as CatalogCommit
 from dredge.graveler.committed.commits import commit_id as compute_id
 from dredge.lakefs import Commit, Ref
-from tests.support.gc import World, make_world, summary_of
-from tests.support.policies import history, kept, policy, revived
+from tests.support.gc import World, candidates, make_world, summary_of
+from tests.support.policies import history, kept, policy, revive
 
 
 def test_a_policy_keeps_the_last_commits_of_a_branch_and_no_more() -> None:
@@ -141,8 +141,11 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_what_lies_before_i
         c.message: c.id
         for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    with world.during("changes", revived(world, "rel-1", ids["main 2"])):
-        world.collect()
+    context = world.plan()
+    world.mark(context)
+    assert set(addresses[1:3]) <= candidates(context)
+    revive(world, "rel-1", ids["main 2"])
+    world.run(context)
     assert world.data() == {*addresses[1:3], addresses[-1]}
     world.assert_readable("rel-1")
 

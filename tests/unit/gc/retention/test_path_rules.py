@@ -14,8 +14,8 @@ from dredge.graveler.committed.metaranges import read_metarange
 from dredge.graveler.committed.values import Value
 from dredge.graveler.staging.area import Staged
 from dredge.storage import open_deleter
-from tests.support.gc import Parallel, make_world
-from tests.support.policies import history, kept, many_paths, policy, revived
+from tests.support.gc import Parallel, candidates, make_world
+from tests.support.policies import history, kept, many_paths, policy, revive
 
 
 @pytest.mark.parametrize("shards", [1 << 20, 2])
@@ -144,8 +144,10 @@ def test_a_branch_made_from_an_expired_commit_keeps_by_policy_its_paths() -> Non
         c.message: c.id
         for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    with world.during("changes", revived(world, "rel-1", ids["1"])):
-        world.collect()
+    context = world.plan()
+    world.mark(context)
+    revive(world, "rel-1", ids["1"])
+    world.run(context)
     expected = {found[1] for found in addresses.values()} | {found[-1] for found in addresses.values()}
     assert world.data() == {*expected, addresses["audit/a"][0], addresses["audit/b/c"][0]}
 
@@ -158,8 +160,11 @@ def test_a_commit_that_another_rule_knew_already_is_looked_through_for_the_new_o
         c.message: c.id
         for c in world.lake.catalog.commits.log(world.lake.repository, "main", amount=100).results
     }
-    with world.during("changes", revived(world, "rel-1", ids["1"])):
-        world.collect()
+    context = world.plan()
+    world.mark(context)
+    assert addresses["audit/a"][0] in candidates(context)
+    revive(world, "rel-1", ids["1"])
+    world.run(context)
     assert addresses["audit/a"][0] in world.data()
     assert addresses["x"][0] in world.data()
     assert addresses["data.md"][0] not in world.data()

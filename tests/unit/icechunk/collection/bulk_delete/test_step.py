@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, PartialError, RefusedError, UnavailableError
-from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection.bulk_delete import deleting, step
 from dredge.icechunk.collection.config import Safety, Tuning
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.report import build_report
 from dredge.icechunk.collection.steps import bulk_delete, check_limits, release_lease, verify
 from dredge.icechunk.maintenance import make_lease
@@ -187,6 +189,36 @@ def test_old_mark_is_not_swept(repo: Repo) -> None:
     with pytest.raises(RefusedError, match="a mark older than 0 s is not swept"):
         bulk_delete(run, HERE)
     assert objects(repo.folder) == before
+
+
+def list_again(run: Run) -> None:
+    """Put another list of candidates in the place of the one that was guarded."""
+    summary = run.folder.read_summary(ListCandidatesOutput.STEP)
+    assert summary is not None
+    run.folder.write_summary(replace(summary, details={**summary.details, "made": "again"}))
+
+
+def test_dry_run_does_not_count_what_its_guards_did_not_see(v1: Repo) -> None:
+    run = v1.guarded(dry_run=True)
+    list_again(run)
+    with pytest.raises(RefusedError, match="check_limits was made from another result of list_candidates"):
+        bulk_delete(run, HERE)
+
+
+def test_sweep_looks_at_the_chain_again_after_it_looked_at_refs(
+    v1: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, honest = v1.guarded(), step.look_again
+    before = objects(v1.folder)
+
+    def look_again(*arguments: Any) -> Any:
+        list_again(run)
+        return honest(*arguments)
+
+    monkeypatch.setattr(step, "look_again", look_again)
+    with pytest.raises(RefusedError, match="another result of list_candidates"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before
 
 
 @pytest.mark.parametrize("verdict", ["awaiting_approval", "refused"])

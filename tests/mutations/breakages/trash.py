@@ -1,0 +1,78 @@
+"""Guards of the cleaner of the key-value store."""
+
+from __future__ import annotations
+
+from tests.mutations.breakages.breakage import Breakage
+
+TRASH = (
+    Breakage(
+        "one look is enough",
+        "dredge/trash/classifier.py",
+        "self.now - sighting.first_seen >= self.margins.grace",
+        "True",
+        ("test_nothing_goes_at_a_first_look",),
+    ),
+    Breakage(
+        "any age of an id will do",
+        "dredge/trash/classifier.py",
+        "self.now - since < self.margins.id_age",
+        "False",
+        ("test_a_young_instance_without_a_record_is_not_trash_however_often_it_is_seen",),
+    ),
+    Breakage(
+        "a lost repository with a usable head is trash",
+        "dredge/trash/classifier.py",
+        "if usable or (first and",
+        "if (first and",
+        ("test_a_usable_head_alone_makes_a_repository_lost",),
+    ),
+    Breakage(
+        "a record that comes right before the deletion saves nothing",
+        "dredge/trash/guards.py",
+        "return [_record(instance.repository, references)]",
+        "return []",
+        ("test_a_repository_whose_record_comes_right_before_the_deletion_stays",),
+    ),
+    Breakage(
+        "a branch that comes right before the deletion saves nothing",
+        "dredge/trash/guards.py",
+        "return list(_branches(finding.partition, references))",
+        "return []",
+        ("test_what_is_named_right_before_the_deletion_stays",),
+    ),
+    Breakage(
+        "what changed since the plan goes",
+        "dredge/trash/apply.py",
+        "if digest != finding.digest:",
+        "if False:",
+        ("test_what_changes_after_the_second_look_stays_whole",),
+    ),
+    Breakage(
+        "what was removed and is named again stays removed",
+        "dredge/trash/apply.py",
+        "if not named:",
+        "if True:",
+        ("test_what_was_removed_and_is_named_afterwards_comes_back_and_stops_the_run",),
+    ),
+    Breakage(
+        "an entry is believed against its record",
+        "dredge/trash/deleted.py",
+        "            if named:",
+        "            if False:",
+        ("test_a_life_that_a_record_names_is_skipped_whatever_the_entry_says",),
+    ),
+    Breakage(
+        "what was handed over after the plan goes",
+        "dredge/trash/deleted.py",
+        "if instance.partition not in planned:",
+        "if False:",
+        ("test_a_clean_leaves_what_was_handed_over_after_its_plan",),
+    ),
+    Breakage(
+        "a row is deleted by its key",
+        "dredge/kv/sqlite_rows.py",
+        "AND key = ? AND value = ?",
+        "AND key = ? AND ? IS NOT NULL",
+        ("test_only_rows_with_their_value_go",),
+    ),
+)
