@@ -294,8 +294,9 @@ def _show(found: dict[str, Any]) -> None:
     if found["what_to_do"]:
         click.echo(f"What to do: {found['what_to_do']}")
     click.echo()
+    width = max((len(name) for name, _ in found["facts"]), default=0) + 2
     for name, value in found["facts"]:
-        click.echo(f"{name + ':':<16}{value}")
+        click.echo(f"{name + ':':<{width}}{value}")
     click.echo()
     for line in table_lines(found["rows"]):
         click.echo(line)

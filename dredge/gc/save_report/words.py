@@ -103,7 +103,7 @@ def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:
         if not committed.detail("expired_explained"):
             text += (
                 "; only the newest of them were read, to tell kinds of garbage apart: what older ones named is"
-                " told as unreferenced"
+                " reported as unreferenced"
             )
         yield ["Expired commits", text]
 
