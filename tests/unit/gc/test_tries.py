@@ -230,8 +230,9 @@ def test_no_sweep_is_let_through_by_the_looks_of_another_ones_driver() -> None:
         [f"{ledger.STEP}/{name}" for name in ("_try.json", "_SUCCESS.json")]
     )
     bulk_delete(driver(world, orphan), workers)
-    sweeps = [config["config"] for _, config, _ in workers.calls if "gate" in config.get("config", {})]
-    watches, attempts = [sweep["gate"]["watch"] for sweep in sweeps], {sweep["attempt"] for sweep in sweeps}
+    sweeps = [config for _, config, _ in workers.calls if "gate" in config.get("config", {})]
+    watches = [sweep["config"]["gate"]["watch"] for sweep in sweeps]
+    attempts = {sweep["stores"]["attempt"]["number"] for sweep in sweeps}
     assert (attempts, len(set(watches))) == ({1}, 2)
     assert world.data() == kept
 
