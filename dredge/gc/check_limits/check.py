@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from dredge.gc.check_limits.identical import Proof
 from dredge.gc.check_limits.tally import Tally
@@ -16,7 +17,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Check:
     """A run right before it may delete.
 
@@ -33,6 +34,11 @@ class Check:
     proof: Proof
     tally: Tally
     doomed: list[PartInfo]
+
+    @cached_property
+    def namespaces(self) -> dict[str, str]:
+        """Storage namespace of every repository of the server, by name; asked once, for all guards."""
+        return {found.name: found.namespace for found in self.run.client.repositories()}
 
     @property
     def listing(self) -> SliceListingOutput:

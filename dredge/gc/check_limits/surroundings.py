@@ -13,13 +13,9 @@ from dredge.runs.limits import Finding
 _EXAMPLES_MAX = 10
 
 
-def _namespaces(check: Check) -> dict[str, str]:
-    return {found.name: found.namespace for found in check.run.client.repositories()}
-
-
 def namespaces_apart(check: Check) -> Finding:
     """No repository's namespace lies in another one's."""
-    namespaces = _namespaces(check)
+    namespaces = check.namespaces
     try:
         for warning in check_namespaces(check.run.plan.repository, namespaces):
             check.record.warn(warning)
@@ -32,7 +28,7 @@ def namespaces_apart(check: Check) -> Finding:
 def same_namespace(check: Check) -> Finding:
     """The repository's namespace is still the one that the run was planned for."""
     plan = check.run.plan
-    same = _namespaces(check).get(plan.repository) == plan.namespace
+    same = check.namespaces.get(plan.repository) == plan.namespace
     return must("same_namespace", same, plan.namespace, None, "is still the repository's namespace")
 
 

@@ -158,7 +158,7 @@ ASKED = (
     Breakage(
         "a repository may have moved since the plan",
         f"{GC}/check_limits/surroundings.py",
-        "same = _namespaces(check).get(plan.repository) == plan.namespace",
+        "same = check.namespaces.get(plan.repository) == plan.namespace",
         "same = True",
         ("test_a_repository_that_was_made_anew_elsewhere_refuses_the_run",),
     ),
