@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
+from dredge.runs.environment import environment
 from dredge.storage import StorageOptions
 
 
@@ -26,13 +26,5 @@ def tasks_environment(run: HasOptions, more: Mapping[str, str] | None = None) ->
     :param more: further variables of the step
     """
     variables = (run.options.to_env() if run.options is not None else {}) | dict(more or {})
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
+    with environment(variables):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

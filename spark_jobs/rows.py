@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import re
 import time
 import traceback
@@ -33,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from dredge.errors import DredgeError, FormatError, UnavailableError
 from dredge.runs.defects import TaskDefect, places
+from dredge.runs.environment import environment
 from dredge.runs.tasks import Json, PartitionFunction
 from spark_jobs.failures import spark_reason
 from spark_jobs.session import is_remote
@@ -136,7 +136,8 @@ def worker(fn: PartitionFunction, config: Json, tasks: Sequence[Json], environ: 
 def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
     """Run one task and return its row; never raises for an error of the task."""
     try:
-        with _environment(environ):
+        # A worker process runs one task at a time, so nobody else sees them.
+        with environment(environ):
             result = fn(json.loads(config), json.loads(task))
         return json.dumps({"index": index, "result": result})
     except Exception as error:
@@ -148,21 +149,6 @@ def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ:
             "places": places(error),
         }
         return json.dumps({"index": index, "error": failure})
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have variables set for a while. A worker process runs one task at a time, so nobody else sees them."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _in_order(name: str, rows: Sequence[str], count: int) -> list[Json]:
