@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +39,7 @@ class RunPlan(Protocol):
 
 
 @dataclass(slots=True)
-class PlannedRun[P: RunPlan]:
+class PlannedRun[P: RunPlan](ABC):
     """One run: its plan, its folder, and its stores.
 
     Attributes:
@@ -58,9 +59,9 @@ class PlannedRun[P: RunPlan]:
     options: StorageOptions | None = None
 
     @property
+    @abstractmethod
     def lease(self) -> Lease:
         """The repository's lease."""
-        raise NotImplementedError
 
     @property
     def tasks_per_core(self) -> int:
