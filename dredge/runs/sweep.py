@@ -140,7 +140,9 @@ class DeletingTask:
         if not pc.all(pc.starts_with(rows["address"], folder), min_count=0).as_py():
             raise FormatError(f"{part.name} names an object outside {folder}. Nothing more was deleted.")
         done = ledger.finished(ledger.read_raw(self._run.folder, ledger.stem_of(part)))
-        return rows.filter(pc.invert(pc.is_in(rows["address"], done)))
+        undone = rows.filter(pc.invert(pc.is_in(rows["address"], done)))
+        self._run.progress.add(rows.num_rows - undone.num_rows)
+        return undone
 
     def keep(self, part: PartInfo, rows: pa.Table, codes: Sequence[str]) -> None:
         """Write into the ledger that candidates of a part are kept.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import pyarrow as pa
 
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.runs import ledger
@@ -16,7 +15,7 @@ from dredge.runs.summary import PartInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Objects with the same fate; a payload. A further figure is a field, its sum in `of_rows` and in `with_more`.
+    """Objects with the same fate; a payload.
 
     Attributes:
         reason: why they are garbage.
@@ -33,19 +32,15 @@ class Group:
     size_bytes: int
 
     @classmethod
-    def of_rows(cls, rows: pa.Table) -> list[Group]:
-        """Sum rows of the ledger by their fate."""
-        sums = rows.group_by(["reason", "outcome", "code"]).aggregate([("size", "count"), ("size", "sum")])
-        return [
-            cls(
-                reason=row["reason"],
-                outcome=row["outcome"],
-                code=row["code"] or "",
-                objects=row["size_count"],
-                size_bytes=row["size_sum"],
-            )
-            for row in sums.to_pylist()
-        ]
+    def of(cls, sums: Mapping[str, Any]) -> Group:
+        """Make one of the sums that `ledger.settle_rows` gives."""
+        return cls(
+            reason=sums["reason"],
+            outcome=sums["outcome"],
+            code=sums["code"] or "",
+            objects=sums["objects"],
+            size_bytes=sums["bytes"],
+        )
 
     @property
     def fate(self) -> tuple[str, str, str]:

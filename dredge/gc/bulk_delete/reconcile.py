@@ -23,6 +23,7 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 
 _FAILURES_MAX = 20
+_FATE = ("reason", "outcome", "code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +136,10 @@ def settle_parts(run: WorkerRun, config: SettleConfig, task: SettleTask) -> Sett
     failures: list[Failure] = []
     for part in task.candidates:
         rows = _best(run.folder, part)
-        settled.append(ledger.write_settled(run.folder, ledger.stem_of(part), rows))
-        groups.extend(Group.of_rows(rows))
-        failed = rows.filter(pc.equal(rows["outcome"], ledger.FAILED)).slice(0, config.failures_max)
-        failures.extend(Failure(**row) for row in failed.select(["address", "code", "message"]).to_pylist())
+        found = ledger.settle_rows(run.folder, part, rows, _FATE, config.failures_max)
+        settled.append(found.part)
+        groups.extend(map(Group.of, found.groups))
+        failures.extend(Failure(**failure) for failure in found.failures)
     return SettleResult(settled=settled, groups=groups, failures=failures)
 
 

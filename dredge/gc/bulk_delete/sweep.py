@@ -77,7 +77,6 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     holds = Holds.of(run.folder, config.holds)
     for part in task.candidates:
         rows = deleting.undone(part, DATA)
-        run.progress.add(part.rows - rows.num_rows)
         kept = _codes_of_kept(run, config, holds, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.stem_of(part)}")
