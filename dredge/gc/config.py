@@ -217,6 +217,14 @@ class GCConfig:
         kind="string",
         multiline=True,
     )
+    verify_looks: int | None = setting(
+        "Deleted objects to look for again",
+        "After deleting, so many of the deleted objects, from all over, are looked for in the store, and every one of"
+        " which it first gave no clear answer. If one in 300 were still there, 1,000 looks would miss that once in 28"
+        " runs. Empty: all of them.",
+        default=1000,
+        minimum=0,
+    )
     read_kv: bool = setting(
         "Read lakeFS's key-value store",
         "Staging is then read from its records, too, and no object has to be asked for because its content looks"
