@@ -111,7 +111,7 @@ class Tuning:
     part_rows: int = 250_000
     candidate_rows: int = 100_000
     shard_values: int = 32 << 20
-    delete_keys: int = 8_000
+    delete_keys: int = 32_000
     threads: int = 8
     index_parts_max: int = 64
     counted_layers_max: int = 24

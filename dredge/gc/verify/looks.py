@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dredge.errors import NotFoundError
+from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import DATA
 from dredge.gc.sets.hashes import Hashes, contains, unite
 from dredge.hashing import hash64
@@ -85,24 +85,29 @@ def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looke
 
 
 def lacks(reader: ObjectReader, address: str) -> bool:
-    """Whether the store does not have an object."""
+    """Whether the store does not have an object; one that it will not describe is looked for in a listing."""
     try:
         reader.stat(address)
     except NotFoundError:
         return True
+    except (ConfigError, UnavailableError):
+        return not _listed(reader, [address])
     return False
 
 
 def _look(reader: ObjectReader, names: Names) -> Looked:
     if len(names) < _RUN_MIN or not reader.is_remote:
         return Looked(len(names), [name for name in names if not lacks(reader, name)])
-    # The first name itself must be listed too, so the listing starts after what is one character shorter. Runs do not
-    # overlap, so all of them together never cost more than one listing of everything.
+    # Runs do not overlap, so all of them together never cost more than one listing of everything.
+    return Looked(len(names), _listed(reader, names))
+
+
+def _listed(reader: ObjectReader, names: Names) -> list[str]:
+    """Those of some names, in order, that a listing from the first to the last shows."""
     wanted = set(names)
+    # The first name itself must be listed too, so the listing starts after what is one character shorter.
     listed = reader.list(DATA, names[0][:-1], names[-1] + "\0")
-    return Looked(
-        len(names), sorted(name for batch in listed for name in wanted & set(batch["key"].to_pylist()))
-    )
+    return sorted(name for batch in listed for name in wanted & set(batch["key"].to_pylist()))
 
 
 def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dredge.errors import ConfigError
 from dredge.gc.verify.looks import choose, length_of_runs, look_for
 from dredge.storage import ObjectReader, open_writer
 
@@ -81,3 +82,13 @@ def test_short_runs_are_asked_for_by_name() -> None:
     looked = look_for(reader, [["data/a"], ["data/b/a", "data/b/c"]], 2)
     assert (looked.names, sorted(looked.there)) == (3, ["data/a", "data/b/c"])
     assert (reader.lists, reader.stats) == (0, 3)
+
+
+def test_an_object_that_the_store_will_not_describe_is_looked_for_in_a_listing() -> None:
+    reader = reader_of("denied", {"data/a"})
+
+    def denied(_key: str) -> Any:
+        raise ConfigError("AccessDenied")
+
+    reader.stat = denied
+    assert look_for(reader, [["data/a"], ["data/b"]], 2).there == ["data/a"]
