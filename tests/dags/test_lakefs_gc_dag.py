@@ -181,6 +181,7 @@ def test_params_are_these(dag: DAG) -> None:
         "kv_conn_id",
         "run_root",
         "spark_engine",
+        "spark_rows_min",
     }
 
 
