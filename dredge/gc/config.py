@@ -97,6 +97,8 @@ class Tuning:
         part_rows: rows of a listing part.
         candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
         shard_values: live hashes in one shard (8 bytes each in every worker).
+        shared_live_values: hashes that the tasks of subtract may read together more for reading the whole live set;
+            beyond that the listing is cut into shards like the live set.
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
         index_parts_max: parts of the committed index that a run reads; more small ones are united at its end.
@@ -111,6 +113,7 @@ class Tuning:
     part_rows: int = 250_000
     candidate_rows: int = 100_000
     shard_values: int = 32 << 20
+    shared_live_values: int = 50_000_000
     delete_keys: int = 32_000
     threads: int = 8
     index_parts_max: int = 64
