@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 
-from tests.simulation.proposals import lake, offline, online
+from tests.simulation.proposals import lake, offline
 from tests.simulation.proposals.explorer import Scene
 from tests.simulation.proposals.lake import Branch, Commit, losses
 from tests.simulation.proposals.offline import START, Rules
@@ -13,7 +13,7 @@ from tests.simulation.proposals.world import Actor, Flow, World, after, wait_unt
 
 HOURS = 2
 NEXT_RUN = START + 20
-RULES = tuple(field.name for field in fields(Rules))
+RULES = tuple(field.name for field in fields(Rules) if field.default is True)
 
 
 def _scene(
@@ -183,7 +183,6 @@ SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "branch": (branch_and_delete, "a branch is made from another, which is deleted"),
     "commit-leave": (commit_and_leave, "commit, new metadata, hard reset, commit"),
     "leave-commit": (leave_and_commit, "new metadata, hard reset, commit, new metadata, hard reset"),
-    "leave-twice": (leave_twice, "commit, new metadata, hard reset, and all of that again"),
     "restore": (
         restore,
         "an object that nothing names is brought back under the lease, after the run's time",
@@ -192,6 +191,33 @@ SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "dies": (run_dies, "the collector or a writer dies"),
 }
 """What happens beside a run."""
+
+LONG_SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
+    "leave-twice": (leave_twice, "commit, new metadata, hard reset, and all of that again"),
+}
+"""The same, with many states."""
+
+
+def scene_named(name: str) -> tuple[Callable[[Rules], Scene], str]:
+    """A scene, and what happens in it."""
+    return (SCENES | LONG_SCENES)[name]
+
+
+def crowd(rules: Rules) -> Scene:
+    """Many at once, too many for every order."""
+    return _scene(
+        _staged(),
+        rules,
+        {
+            "Committer": lambda: after(lambda: lake.commit("main", "c1", "t2"), leave_behind),
+            "Client": lambda: offline.link_late("y", "data/b"),
+            "Uploader": lambda: offline.upload_in_parts("z", "data/c"),
+            "Second run": lambda: offline.collect(rules, "B"),
+        },
+        hours=offline.LEASE_HOURS + 2,
+        crashes=1,
+    )
+
 
 WEAKENED = {
     "staging_first": ("commit-leave", "staging is read after commits"),

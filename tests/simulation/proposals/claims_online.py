@@ -21,7 +21,10 @@ def _scene(design: Design, world: World, lost: int = 1, hours: int = 0, **actors
         world,
         {name.replace("_", " "): actor for name, actor in actors.items()},
         losses,
-        later=(("worker", lambda: online.work(design, LATER)), ("worker again", lambda: online.work(design, LATER))),
+        later=(
+            ("worker", lambda: online.work(design, LATER)),
+            ("worker again", lambda: online.work(design, LATER)),
+        ),
         at_rest=lake.leaks,
         crashes=1,
         lost_answers=lost,
@@ -118,7 +121,6 @@ SCENES: dict[str, tuple[Callable[[Design], Scene], str]] = {
 
 WEAKENED = {
     "same_token": ("delete-commit", "loss", "the token is read before, not in the transaction"),
-    "holders": ("delete-delete", "loss", "references are a number"),
     "todo": ("upload-reset", "leak", "what has to be deleted is put down nowhere"),
     "dead": ("link-reset", "loss", "an address without a holder may get one"),
     "intent": ("upload-upload", "leak", "an upload says nothing before it writes"),

@@ -399,9 +399,10 @@ def move_dies() -> Scene:
         no_copies.world(x="data/a"),
         {"Mover": lambda: no_copies.move(PLAIN, "x", "y")},
         losses,
-        later=tuple(
-            (f"delete {path}", lambda path=path: no_copies.delete(PLAIN, path)) for path in ("x", "y")
-        ),  # type: ignore[misc]
+        later=(
+            ("delete x", lambda: no_copies.delete(PLAIN, "x")),
+            ("delete y", lambda: no_copies.delete(PLAIN, "y")),
+        ),
         at_rest=_locked,
         crashes=1,
     )
@@ -486,7 +487,7 @@ NO_COPIES = Chapter(
             "A lock is broken when it is old.",
             lambda: move_beside_delete(Design(lock_hours=1), hours=2),
             frozenset({LOSS}),
-            "A mover that is slow goes on with what it had locked. It would take a number that every later step checks.",
+            "A slow mover goes on with what it had locked. Every later step would have to check a number.",
         ),
         Claim(
             "copies-locked-for-ever",

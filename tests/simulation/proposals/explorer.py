@@ -382,10 +382,12 @@ def sample(scene: Scene, seed: int, runs: int) -> Explored:
 
 
 def _walk(play: _Play, lot: random.Random) -> Iterator[tuple[_Node, list[str]]]:
-    node = play.first()
+    """One order; some change the turn all the time, some hardly ever, as different mistakes need either."""
+    node, stays = play.first(), lot.choice((0.0, 0.5, 0.9))
     while moves := play.moves(node):
         yield node, moves
-        node = play.make(node, lot.choice(moves))
+        goes_on = node.last in moves and lot.random() < stays
+        node = play.make(node, node.last if goes_on else lot.choice(moves))
     yield node, moves
 
 

@@ -58,6 +58,7 @@ class Rules:
             snapshot of the store, or held against what the branches show afterwards); without, once.
         heads: heads at which a branch was seen while staging was read count as active.
         recheck: staging and commits are read again before anything is deleted.
+        only_tokens: no rule, but a weaker `one_moment`: until no branch names a token that was not read.
     """
 
     lease: bool = True
@@ -67,6 +68,7 @@ class Rules:
     one_moment: bool = True
     heads: bool = True
     recheck: bool = True
+    only_tokens: bool = False
 
 
 class Lease(NamedTuple):
@@ -171,7 +173,8 @@ def delete_under(lease: Lease | None, key: str) -> Flow[None]:
 
 
 def _one(step: Step) -> Flow[Hashable]:
-    return (yield step)
+    answer: Hashable = yield step
+    return answer
 
 
 def find_live(rules: Rules) -> Flow[frozenset[str]]:
@@ -188,15 +191,25 @@ def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
     """The addresses in all tokens of all branches, and the heads that these had."""
     addresses: set[str] = set()
     heads: set[str] = set()
+    read: set[str] = set()
     before = yield kv_scan("branch/")
     for _ in range(ROUNDS):
         heads |= {branch.head for _, branch in before}
-        for token in [token for _, branch in before for token in (branch.token, *branch.sealed)]:
-            addresses |= {entry.address for _, entry in (yield kv_scan(f"staged/{token}/"))}
+        for token in tokens_of(before):
+            if not (rules.only_tokens and token in read):
+                addresses |= {entry.address for _, entry in (yield kv_scan(f"staged/{token}/"))}
+        read.update(tokens_of(before))
         if not rules.one_moment or before == (after := (yield kv_scan("branch/"))):
             return frozenset(addresses), frozenset(heads)
+        if rules.only_tokens and read.issuperset(tokens_of(after)):
+            return frozenset(addresses), frozenset(heads | {branch.head for _, branch in after})
         before = after
     raise RefusedError("branches never stand still")
+
+
+def tokens_of(branches: Iterable[tuple[str, Branch]]) -> list[str]:
+    """All tokens of some branches."""
+    return [token for _, branch in branches for token in (branch.token, *branch.sealed)]
 
 
 def read_commits(heads: Iterable[str]) -> Flow[frozenset[str]]:
@@ -208,7 +221,8 @@ def read_commits(heads: Iterable[str]) -> Flow[frozenset[str]]:
         commits = [commit for head in every for _, commit in lake.commits_of(world, head)]
         return frozenset(entry.address for commit in commits for _, entry in commit.entries)
 
-    return (yield Step(KV, f"read the commits up to {', '.join(every)}", act))
+    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}", act)
+    return addresses
 
 
 # --- the others ---------------------------------------------------------------------------------------------------

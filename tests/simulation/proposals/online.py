@@ -5,10 +5,9 @@
 
 1. An entry and the references to its object change in one transaction, and only while its token is the branch's.
    So a seal ends all changes of a token, and its references are those of the commit.
-2. References are a set of holders, so a step that is done twice is done once.
-3. Whatever has to be deleted is put down in the transaction that makes it so. Whoever dies leaves that behind.
-4. An address without a holder never gets one again.
-5. The intent comes before the object, so no object is unknown.
+2. Whatever has to be deleted is put down in the transaction that makes it so. Whoever dies leaves that behind.
+3. An address without a holder never gets one again.
+4. The intent comes before the object, so no object is unknown.
 """
 
 from __future__ import annotations
@@ -43,14 +42,12 @@ class Design:
 
     Args:
         same_token: rule 1: a change is made only while its token is the branch's; without, it is read before.
-        holders: rule 2: references are a set; without, they are counted.
-        todo: rule 3; without, whoever took the last reference away deletes at once.
-        dead: rule 4; without, an address may be linked whatever holds it.
-        intent: rule 5.
+        todo: rule 2; without, whoever took the last reference away deletes at once.
+        dead: rule 3; without, an address may be linked whatever holds it.
+        intent: rule 4.
     """
 
     same_token: bool = True
-    holders: bool = True
     todo: bool = True
     dead: bool = True
     intent: bool = True
@@ -84,7 +81,8 @@ def again(make: Callable[[], Step]) -> Flow[Hashable]:
     """Do a step, and do it again when its answer is lost."""
     while True:
         try:
-            return (yield make())
+            answer: Hashable = yield make()
+            return answer
         except AnswerLostError:
             continue
 
@@ -97,17 +95,13 @@ class Places:
 
     def add(self, world: World, address: str, holder: str) -> None:
         """Add a holder."""
-        if not (self.design.holders and holder in _holders(world, address)):
+        if holder not in _holders(world, address):
             _hold(world, address, holder)
 
     def remove(self, world: World, address: str, holder: str) -> bool:
         """Remove a holder; the last one puts the address on the list. Says whether it was the last."""
-        left = list(_holders(world, address))
-        if holder in left:
-            left.remove(holder)
-        elif not self.design.holders:
-            left = left[:-1]
-        world.kv[f"references/{address}"] = tuple(left)
+        left = tuple(name for name in _holders(world, address) if name != holder)
+        world.kv[f"references/{address}"] = left
         if left:
             return False
         if self.design.todo:
@@ -129,7 +123,7 @@ class Places:
             if token is None:
                 return "no branch"
             place = f"{token}/{path}"
-            if world.kv.get(f"staged/{place}") == lake.entry(address) and self.design.holders:
+            if world.kv.get(f"staged/{place}") == lake.entry(address):
                 return ()
             begun = world.kv.pop(f"intent/{address}", None) is not None or not self.design.intent
             if self.design.dead and not (begun if fresh else _holders(world, address)):

@@ -7,6 +7,7 @@ A background job deletes an address whose records are all `deleted` and, the old
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.simulation.proposals import lake
@@ -102,7 +103,8 @@ def get_physical_address(branch: str, address: str) -> Flow[int]:
     """Hand out an address, with a record `deleted`; returns the hour until which it may be linked."""
     token = (yield from lake.get_branch(branch)).token
     yield from mark(address, token, "deleted")
-    return (yield read_clock()) + TBD
+    now: int = yield read_clock()
+    return now + TBD
 
 
 def link(branch: str, path: str, address: str, expires: int) -> Flow[str]:
@@ -159,9 +161,15 @@ def job(*addresses: str, since: int = 0, oldest: bool = True) -> Flow[str]:
                 for token, reference in found:
                     if reference.state == state:
                         yield kv_delete(f"references/{address}/{token}")
-        elif found and all(reference.state == "deleted" for _, reference in found):
-            if now - (min if oldest else max)(reference.modified for _, reference in found) > TBD:
-                yield delete_object(address)
-                for token, _ in found:
-                    yield kv_delete(f"references/{address}/{token}")
+        elif _is_over(found, now, oldest):
+            yield delete_object(address)
+            for token, _ in found:
+                yield kv_delete(f"references/{address}/{token}")
     return "done"
+
+
+def _is_over(found: Sequence[tuple[str, Reference]], now: int, oldest: bool) -> bool:
+    """Say whether all records are `deleted`, for long enough."""
+    if not found or any(reference.state != "deleted" for _, reference in found):
+        return False
+    return now - (min if oldest else max)(reference.modified for _, reference in found) > TBD

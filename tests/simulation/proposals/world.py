@@ -320,6 +320,8 @@ def say(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(sorted(map(say, value))) + "}"
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return "[" + ", ".join(map(say, value)) + "]"
     return str(value)
