@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -17,6 +18,9 @@ import pytest
 @contextlib.contextmanager
 def dynamodb_server() -> Iterator[str]:
     """Run a server; yields its endpoint."""
+    from moto.core import responses
+    from moto.core.serialize import JSONSerializer
+    from moto.core.utils import method_names_from_class
     from moto.dynamodb.models.dynamo_type import Item
     from moto.dynamodb.responses import DynamoHandler
     from moto.server import ThreadedMotoServer
@@ -24,6 +28,14 @@ def dynamodb_server() -> Iterator[str]:
     def is_within_segment(item: Any, segments: tuple[int | None, int | None]) -> bool:
         segment, total = segments
         return total is None or hashlib.md5(item.hash_key.value).digest()[0] % total == segment
+
+    serialize_structure = JSONSerializer._serialize_type_structure
+
+    def serialize(self: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
+        if shape.name == "AttributeValue" and isinstance(value, dict) and list(value) == ["B"]:
+            serialized[key] = {"B": self._base64(value["B"])}
+        else:
+            serialize_structure(self, serialized, value, shape, key)
 
     lock = threading.Lock()
     call_action = DynamoHandler.call_action
@@ -37,6 +49,9 @@ def dynamodb_server() -> Iterator[str]:
     patch.setattr(DynamoHandler, "call_action", one_at_a_time)
     # moto's own version takes every hash key for text, and fails on binary ones.
     patch.setattr(Item, "is_within_segment", is_within_segment)
+    # What takes most of its time: looking up each attribute by many names, and its own methods with each request.
+    patch.setattr(JSONSerializer, "_serialize_type_structure", serialize)
+    patch.setattr(responses, "method_names_from_class", functools.cache(method_names_from_class))
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
