@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
@@ -14,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.objectstore import quicken_moto
+
 
 @contextlib.contextmanager
 def dynamodb_server() -> Iterator[str]:
     """Run a server; yields its endpoint."""
-    from moto.core import responses
     from moto.core.serialize import JSONSerializer
-    from moto.core.utils import method_names_from_class
     from moto.dynamodb.models.dynamo_type import Item
     from moto.dynamodb.responses import DynamoHandler
     from moto.server import ThreadedMotoServer
@@ -49,9 +48,9 @@ def dynamodb_server() -> Iterator[str]:
     patch.setattr(DynamoHandler, "call_action", one_at_a_time)
     # moto's own version takes every hash key for text, and fails on binary ones.
     patch.setattr(Item, "is_within_segment", is_within_segment)
-    # What takes most of its time: looking up each attribute by many names, and its own methods with each request.
+    # What takes most of its time: each attribute is looked up by many names.
     patch.setattr(JSONSerializer, "_serialize_type_structure", serialize)
-    patch.setattr(responses, "method_names_from_class", functools.cache(method_names_from_class))
+    quicken_moto()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
