@@ -72,6 +72,8 @@ def assert_readable(repository: lakefs.Repository, branch: str) -> None:
         (("double_body_prepare_commits", "prepare_commits_500_async"), True),
         (("active_walk_early_stop",), True),
         (("active_walk_early_stop", "empty_last_page"), False),
+        pytest.param(("double_body_prepare_commits",), False, marks=pytest.mark.long),
+        pytest.param(("prepare_commits_500_async",), False, marks=pytest.mark.long),
     ],
     ids=lambda value: (
         "+".join(value) or "none" if isinstance(value, tuple) else "rules" if value else "no-rules"
