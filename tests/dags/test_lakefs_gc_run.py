@@ -26,9 +26,9 @@ from operators.lakefs import plan
 from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
-from tests.support.lakefs_server import KEY_PAIR, lakefs_server
+from tests.support.lakefs_server import KEY_PAIR
 from tests.support.lakefs_server import Lake as Server
-from tests.support.planted import PlantedLake
+from tests.support.planted import PlantedLake, PlantedServer, planted_server
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
@@ -58,15 +58,20 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     return stand_in
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    with lakefs_server(tmp_path) as found:
-        yield found
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlantedServer]:
+    with planted_server(tmp_path_factory.mktemp("lake")) as made:
+        yield made
 
 
 @pytest.fixture
-def planted(server: Server) -> PlantedLake:
-    return PlantedLake.plant(server.client, server.namespace("lake"))
+def server(ground: PlantedServer) -> Server:
+    return ground.server
+
+
+@pytest.fixture
+def planted(ground: PlantedServer) -> PlantedLake:
+    return ground.planted()
 
 
 @pytest.fixture(autouse=True)
