@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.simulation.proposals import claims_offline, claims_online
 from tests.simulation.proposals.catalogue import Chapter, Claim, result_of
 from tests.simulation.proposals.claims_first import COUNTER, STAGING_IN_STORE
-from tests.simulation.proposals.claims_second import NO_COPIES, TOKEN_STATES, TRACKING
+from tests.simulation.proposals.claims_second import TOKEN_STATES, TRACKING
+from tests.simulation.proposals.claims_third import NO_COPIES
 from tests.simulation.proposals.drawing import mermaid
 from tests.simulation.proposals.explorer import Explored, Found, Scene, explore
 from tests.simulation.proposals.offline import Rules
