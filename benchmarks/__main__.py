@@ -66,10 +66,6 @@ def gc(
         parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
         name = f"{row['shape']} {row['engine']} {row['index']}"
         click.echo(f"{name}: {parts}")
-        click.echo(
-            f"{name}: the store alone lists {row['bare_listed']:,} in {row['bare_list_seconds']} s and deletes"
-            f" {row['bare_deleted']:,} in {row['bare_delete_seconds']} s"
-        )
         for step, counts in row["requests"].items():
             told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
             click.echo(f"{name}: requests of {step}: {told}")

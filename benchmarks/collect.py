@@ -13,12 +13,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from benchmarks.driver import SETTINGS
-from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake, s3_store
+from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
 from benchmarks.measure import Meter
+from benchmarks.s3_store import s3_store
 from benchmarks.shapes import SHAPES
 from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
 
 ENGINES = ("floor", "local", "submit", "connect")
+BRANCH_MS = "11"
+"""What preparing uncommitted addresses takes of a real server for each branch."""
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -39,7 +42,16 @@ def lakefs_server(lake: Lake) -> Iterator[dict[str, str]]:
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "AKIABENCHMARK",
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "benchmark-secret",
     }
-    command = ["dredge", "serve", "--listen", "127.0.0.1:0", "--json", *lake.serve]
+    command = [
+        "dredge",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--json",
+        "--prepare-branch-ms",
+        BRANCH_MS,
+        *lake.serve,
+    ]
     env = os.environ | keys | lake.environ
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -170,6 +182,6 @@ def run(
             for engine in engines:
                 for warm in rounds:
                     row = measure(lake, engine, warm, connect, with_kv)
-                    rows.append({"store": store, **row, **lake.bare()})
+                    rows.append({"store": store, **row})
                     print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return rows

@@ -16,12 +16,13 @@ import resource
 import subprocess
 import sys
 import time
-import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.s3_store import LOG, Requests
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
@@ -39,14 +40,16 @@ def main() -> None:
     seconds: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}
 
+    log = os.environ.get(LOG)
+    counted = Requests(Path(log)) if log else None
+
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]
-        before, begun = _requests(), time.perf_counter()
+        before, begun = counted.counts() if counted else Counter(), time.perf_counter()
         yield
         seconds[name] = round(time.perf_counter() - begun, 3)
-        new = {kind: count - before.get(kind, 0) for kind, count in _requests().items()}
-        if any(new.values()):
-            requests[name] = {kind: count for kind, count in new.items() if count}
+        if counted:
+            requests[name] = dict(counted.counts() - before)
 
     begun = time.perf_counter()
     with timed("session"):
@@ -82,15 +85,6 @@ def main() -> None:
         "driver_peak_mib": own.ru_maxrss // 1024,
     }
     print(json.dumps(figures))
-
-
-def _requests() -> dict[str, int]:
-    """How many requests of each kind the benchmarks' own store has answered; {} for other stores."""
-    if not os.environ.get("AWS_ENDPOINT_URL"):
-        return {}
-    with urllib.request.urlopen(f"{os.environ['AWS_ENDPOINT_URL']}/_bench/requests") as answer:
-        counts: dict[str, int] = json.load(answer)
-    return counts
 
 
 def _engine(

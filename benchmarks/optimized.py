@@ -19,7 +19,8 @@ from typing import Any
 from benchmarks.collect import connect_server, measure_run
 from benchmarks.driver import SETTINGS
 from benchmarks.generate import move
-from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake, s3_store
+from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake
+from benchmarks.s3_store import s3_store
 from benchmarks.shapes import SHAPES
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.kv import open_store
