@@ -31,6 +31,8 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 JOB = Path(__file__).resolve().parent.parent / "spark_jobs" / "step.py"
 SETTINGS = "DREDGE_BENCH_SETTINGS"
 """Names a variable with further settings of the run, as JSON."""
+RUN = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0}
+"""How every benchmark collects."""
 SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
 
 
@@ -54,8 +56,7 @@ def main() -> None:
     begun = time.perf_counter()
     with timed("session"):
         runner, spread, close = _engine(engine, rest[0] if rest else "")
-    settings = {"repository": repository, "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0}
-    config = GCConfig.from_json(settings | json.loads(os.environ.get(SETTINGS, "{}")))
+    config = GCConfig.from_json(RUN | {"repository": repository} | json.loads(os.environ.get(SETTINGS, "{}")))
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
     context = Run.open(plan.run_uri)
@@ -76,7 +77,6 @@ def main() -> None:
     close()
     own = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
-        "engine": engine,
         "runner": type(runner).__name__,
         "run_uri": plan.run_uri,
         "seconds": seconds,

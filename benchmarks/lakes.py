@@ -17,7 +17,7 @@ from typing import Protocol
 import pyarrow.parquet as pq
 
 from benchmarks.generate import Objects, generate, move, save_truth
-from benchmarks.s3_store import S3Store, fill
+from benchmarks.s3_store import S3Store, put
 from benchmarks.shapes import Shape
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench"
@@ -37,6 +37,14 @@ class Lake(Protocol):
     @property
     def environ(self) -> dict[str, str]:
         """Variables that reach the store."""
+
+    @property
+    def server_environ(self) -> dict[str, str]:
+        """The same for the lakeFS server."""
+
+    @property
+    def namespace(self) -> str:
+        """URL of the storage namespace."""
 
     def prepare(self) -> None:
         """Put back what earlier runs deleted."""
@@ -60,6 +68,12 @@ class LocalLake:
         self.folder = STATE / shape.name
         self.root = self.folder / "objects" / "repo"
         self.environ: dict[str, str] = {}
+        self.server_environ = self.environ
+
+    @property
+    def namespace(self) -> str:
+        """URL of the storage namespace."""
+        return f"file://{self.root}"
 
     @property
     def serve(self) -> list[str]:
@@ -71,8 +85,8 @@ class LocalLake:
         self.restore()
         time.sleep(2)
 
-    def restore(self) -> None:
-        """Generate the lake, or write what is missing."""
+    def make(self) -> None:
+        """Generate the lake if it is not there."""
         if not (self.folder / "truth.parquet").exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             (self.folder / "objects").mkdir(parents=True)
@@ -81,6 +95,10 @@ class LocalLake:
             truth = generate(self.shape, place, f"sqlite:///{self.folder}/kv.db", self.shape.name)
             save_truth(truth, self.folder / "truth.parquet")
             print(f"{self.shape.name} generated in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+
+    def restore(self) -> None:
+        """Write what is missing."""
+        self.make()
         objects = Objects(self.shape, datetime.now(UTC))
         for address, live in self.truth.items():
             path = self.root / address
@@ -115,7 +133,8 @@ class S3Lake:
         self.local = LocalLake(shape)
         self.bucket, self.prefix = f"bench-{shape.name}", "repo"
         self.root = store.bucket(self.bucket) / self.prefix
-        self.environ = store.environ
+        self.environ, self.server_environ = store.environ, store.server_environ
+        self.namespace = f"s3://{self.bucket}/{self.prefix}"
         self._kv = f"sqlite:///{self.local.folder}/kv-s3.db"
         for written in (INDEX, RUNS):
             shutil.rmtree(self.root / written, ignore_errors=True)
@@ -132,19 +151,40 @@ class S3Lake:
 
     def prepare(self) -> None:
         """Fill the bucket, or put back what earlier runs deleted."""
-        self.local.restore()
+        self.local.make()
         for ending in ("", "-wal", "-shm"):
             Path(f"{self.local.folder}/kv-s3.db{ending}").unlink(missing_ok=True)
         shutil.copyfile(self.local.folder / "kv.db", self.local.folder / "kv-s3.db")
-        move(self._kv, self.shape.name, f"s3://{self.bucket}/{self.prefix}")
+        move(self._kv, self.shape.name, self.namespace)
         begun = time.perf_counter()
-        added = fill(self.local.root, self.root, (INDEX, RUNS))
+        added = self._fill()
         if added > self.shape.garbage:
-            print(
-                f"{added:,} files put into {self.bucket} in {time.perf_counter() - begun:.0f} s",
-                file=sys.stderr,
-            )
+            print(f"{added:,} objects put in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         time.sleep(3)  # the store counts in whole seconds
+
+    def _fill(self) -> int:
+        """Put every object that is not there; gives how many."""
+        source, added = self.local.root / "_lakefs", 0
+        for path in source.rglob("*"):
+            name = path.relative_to(self.local.root)
+            if (
+                path.is_file()
+                and not name.as_posix().startswith((INDEX, RUNS))
+                and not (self.root / name).exists()
+            ):
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                put(self.root / name, path.read_bytes())
+                added += 1
+        present = self.present()
+        for address in present - self.truth.keys():  # what a benchmark that changes the lake brought
+            (self.root / address).unlink()
+        missing = sorted(self.truth.keys() - present)
+        objects = Objects(self.shape, datetime.now(UTC))
+        for folder in {address.rpartition("/")[0] for address in missing}:
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for address in missing:
+            put(self.root / address, objects.content(address))
+        return added + len(missing)
 
     def forget_index(self) -> None:
         """Make the next run a cold one."""
@@ -157,8 +197,5 @@ class S3Lake:
 
 def _addresses(root: Path) -> set[str]:
     """The objects in a namespace's data folder."""
-    return {
-        f"data/{slice_.name}/{item.name}"
-        for slice_ in os.scandir(root / "data")
-        for item in os.scandir(slice_)
-    }
+    slices = os.scandir(root / "data") if (root / "data").exists() else ()
+    return {f"data/{slice_.name}/{item.name}" for slice_ in slices for item in os.scandir(slice_)}

@@ -4,12 +4,15 @@ A store that is slower than what is measured hides it, so this one is written in
 a name, DeleteObjects, uploads in parts, and writes under If-None-Match and If-Match. It is a tool of the benchmarks
 only: `go install` brings it into `.dredge/tools` when it is first wanted.
 
-Its objects are the files of a folder, so a lake is put into a bucket by links, and looked at, past S3.
+Its objects are the files of a folder, so a lake is put into a bucket, and looked at, past S3. The folder is in memory
+where the system allows that, and is gone at the end; one that `DREDGE_BENCH_S3` names is on disk as well as you
+choose, and stays for the next time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import socket
@@ -17,14 +20,19 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".dredge" / "tools" / "bin"
-FOLDER = ROOT / ".dredge" / "bench" / "s3"
+STATE = ROOT / ".dredge" / "bench"
+MEMORY = Path("/dev/shm")
+KEPT = "DREDGE_BENCH_S3"
 MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIABENCHMARK", "AWS_SECRET_ACCESS_KEY": "benchmark-secret"}
+SERVER_KEYS = {"AWS_ACCESS_KEY_ID": "AKIALAKEFS", "AWS_SECRET_ACCESS_KEY": "benchmark-secret-of-lakefs"}
+"""The lakeFS server asks the store under a name of its own, so that its requests are counted apart."""
 LOG = "DREDGE_BENCH_S3_LOG"
 """Names a variable with the path of the running store's log."""
 KINDS = {
@@ -35,9 +43,9 @@ KINDS = {
     "s3_DeleteObjects": "bulk_delete",
     "s3_DeleteObject": "delete",
 }
-_OPERATION = (
-    7  # its field in a line of the log: owner, bucket, two of time, address, requester, id, operation
-)
+# Places in a line of the log: owner, bucket, two of time, address, requester, id, operation.
+_REQUESTER, _OPERATION = 5, 7
+ETAG = "user.etag"
 START_SECONDS = 30
 
 
@@ -71,7 +79,7 @@ class Requests:
         self._counts: Counter[str] = Counter()
 
     def counts(self) -> Counter[str]:
-        """All requests that the store has answered so far."""
+        """All requests that the store has answered so far; those of the lakeFS server begin with `lakefs`."""
         with self._log.open("rb") as file:
             file.seek(self._at)
             new = file.read()
@@ -81,7 +89,9 @@ class Requests:
             fields = line.split(b" ", _OPERATION + 1)
             if len(fields) > _OPERATION and fields[2].startswith(b"["):
                 name = fields[_OPERATION].decode()
-                self._counts[KINDS.get(name, name.removeprefix("s3_"))] += 1
+                kind = KINDS.get(name, name.removeprefix("s3_"))
+                own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"].encode()
+                self._counts[f"lakefs {kind}" if own else kind] += 1
         return Counter(self._counts)
 
 
@@ -91,18 +101,20 @@ class S3Store:
     Args:
         port: where it listens.
         pid: of its process.
+        folder: of its buckets.
         log: where it writes a line for each request.
     """
 
-    def __init__(self, port: int, pid: int, log: Path) -> None:
+    def __init__(self, port: int, pid: int, folder: Path, log: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.pid = pid
-        self.log = log
-        self.environ = {**KEYS, "AWS_ENDPOINT_URL": self.url, "AWS_REGION": "us-east-1", LOG: str(log)}
+        self._folder = folder
+        place = {"AWS_ENDPOINT_URL": self.url, "AWS_REGION": "us-east-1", LOG: str(log)}
+        self.environ, self.server_environ = {**KEYS, **place}, {**SERVER_KEYS, **place}
 
     def bucket(self, name: str) -> Path:
         """The folder of a bucket; it is made when it is not there."""
-        folder = FOLDER / name
+        folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -111,24 +123,47 @@ class S3Store:
 def s3_store() -> Iterator[S3Store]:
     """Run a store in a process of its own."""
     command = program()
-    FOLDER.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    log = FOLDER.with_name(f"s3-{port}.log")
-    env = os.environ | {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "VGW_REGION": "us-east-1"}
-    env["ROOT_SECRET_KEY"] = KEYS["AWS_SECRET_ACCESS_KEY"]
-    words = ["--port", f"127.0.0.1:{port}", "--access-log", str(log), "--keep-alive", "--quiet"]
-    with (
-        log.with_suffix(".out").open("wb") as said,
-        subprocess.Popen([command, *words, "posix", FOLDER], env=env, stdout=said, stderr=said) as process,
-    ):
-        try:
-            _wait(port, process)
-            yield S3Store(port, process.pid, log)
-        finally:
-            process.terminate()
-    log.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(TemporaryDirectory(prefix="dredge-bench-", dir=_place())))
+        buckets = Path(os.environ.get(KEPT) or own / "buckets")
+        buckets.mkdir(parents=True, exist_ok=True)
+        said = stack.enter_context((STATE / "s3.log").open("wb"))
+        words = [
+            "--iam-dir",
+            _users(own),
+            "--port",
+            f"127.0.0.1:{port}",
+            "--access-log",
+            own / "requests.log",
+        ]
+        words += ["--keep-alive", "--quiet", "posix", buckets]
+        env = os.environ | {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "VGW_REGION": "us-east-1"}
+        env["ROOT_SECRET_KEY"] = KEYS["AWS_SECRET_ACCESS_KEY"]
+        process = stack.enter_context(subprocess.Popen([command, *words], env=env, stdout=said, stderr=said))
+        stack.callback(process.terminate)
+        _wait(port, process)
+        yield S3Store(port, process.pid, buckets, own / "requests.log")
+
+
+def _place() -> Path:
+    """Where files can be made fast and can have attributes."""
+    try:
+        with NamedTemporaryFile(dir=MEMORY) as file:
+            os.setxattr(file.name, ETAG, b"")
+        return MEMORY
+    except OSError:
+        return STATE
+
+
+def _users(folder: Path) -> Path:
+    """Let the lakeFS server in."""
+    access, secret = SERVER_KEYS.values()
+    account = {"access": access, "secret": secret, "role": "admin"}
+    (folder / "users.json").write_text(json.dumps({"accessAccounts": {access: account}}))
+    return folder
 
 
 def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -138,41 +173,11 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
-    raise SystemExit(f"versitygw did not start: see {FOLDER.with_name('s3-' + str(port) + '.out')}")
+    raise SystemExit(f"versitygw did not start: see {STATE / 's3.log'}")
 
 
-def fill(source: Path, target: Path, without: tuple[str, ...]) -> int:
-    """Link every file below a folder that a bucket does not have into it, as the store itself would have put it.
-
-    The store never writes into a file, it puts another in its place; so the source stays as it is.
-
-    Args:
-        source: folder.
-        target: folder in a bucket.
-        without: beginnings of names to leave out.
-
-    Returns:
-        How many files were new.
-    """
-    added = 0
-    for parent, _, names in os.walk(source):
-        inside = Path(parent).relative_to(source)
-        wanted = [name for name in names if not (inside / name).as_posix().startswith(without)]
-        if not wanted:
-            continue
-        (target / inside).mkdir(parents=True, exist_ok=True)
-        for name in set(wanted).difference(os.listdir(target / inside)):
-            link(Path(parent, name), target / inside / name)
-            added += 1
-    return added
-
-
-def link(source: Path, target: Path) -> None:
-    """Make a file an object: beside the link it needs its entity tag."""
-    with suppress(FileExistsError):
-        os.link(source, target)
-    try:
-        os.getxattr(target, "user.etag")
-    except OSError:
-        tag = hashlib.md5(source.read_bytes(), usedforsecurity=False).hexdigest()
-        os.setxattr(target, "user.etag", f'"{tag}"'.encode())
+def put(path: Path, content: bytes) -> None:
+    """Write an object as the store itself would have put it: a file with its entity tag."""
+    path.write_bytes(content)
+    tag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    os.setxattr(path, ETAG, f'"{tag}"'.encode())
