@@ -105,6 +105,26 @@ def optimized(
     _tell("optimized", run_optimized(store, shapes, engine, changed, with_kv), as_json, write)
 
 
+@main.command()
+@click.option(
+    "--millions", multiple=True, type=float, default=(2, 5), show_default=True, help="Of objects; repeatable."
+)
+@click.option("--processes", default=2, show_default=True, help="That do the spread steps.")
+@_table
+def scale(millions: tuple[float, ...], processes: int, write: bool) -> None:
+    """Collect lakes of millions of objects without one of them, and tell how the cost grows."""
+    from benchmarks import scale as measured
+
+    rows = []
+    for row in measured.run([round(count * 1_000_000) for count in millions], processes):
+        rows.append(row)
+        click.echo(json.dumps(row), err=True)
+    for name, text in (("scale", measured.growth(rows)), ("need", measured.need(rows))):
+        click.echo(text + "\n")
+        if write:
+            tables.write(name, text, tables.SCALE)
+
+
 def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:
     """Print rows as they come, then the tables; keep them in the README if that is wanted."""
     found = []

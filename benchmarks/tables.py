@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 README = Path(__file__).with_name("README.md")
+SCALE = README.parent.parent / "docs" / "scale.md"
 
 type Row = dict[str, Any]
 
@@ -96,18 +97,18 @@ def own(row: Row) -> Counter[str]:
     return Counter({kind: count for kind, count in _all(row).items() if not kind.startswith("lakefs ")})
 
 
-def write(name: str, text: str) -> None:
-    """Put a text between the marks of that name in the README.
+def write(name: str, text: str, page: Path = README) -> None:
+    """Put a text between the marks of that name in a page.
 
     Raises:
-        ValueError: the README has no such marks.
+        ValueError: the page has no such marks.
     """
     begin, end = f"<!-- {name} begin -->", f"<!-- {name} end -->"
-    before, found, rest = README.read_text().partition(begin)
+    before, found, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
     if not (found and closed):
-        raise ValueError(f"{README} lacks {begin} or {end}")
-    README.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
+        raise ValueError(f"{page} lacks {begin} or {end}")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 def _all(row: Row) -> Counter[str]:
