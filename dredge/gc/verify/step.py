@@ -60,12 +60,12 @@ class VerifyConfig:
     Attributes:
         threads: how many objects a task looks for at once.
         run_length: neighbouring deleted names that one page of a listing is likely to span.
-        living: addresses of objects that live.
+        living: rows with the addresses of objects that live.
     """
 
     threads: int
     run_length: int
-    living: list[str]
+    living: PartInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +167,18 @@ def _look_everywhere(
     config = VerifyConfig(
         threads=tuning.threads,
         run_length=length_of_runs(rows, objects),
-        living=sorted({canary.address for canary in living}),
+        living=_write_living(run, living),
     )
     todo = [
         PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_looks)) for part in parts
     ]
     tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
     return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+
+
+def _write_living(run: Run, living: list[Canary]) -> PartInfo:
+    addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
+    return run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living")
 
 
 def _share(rows: int, all_rows: int, looks: int | None) -> int | None:
@@ -187,7 +192,7 @@ def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> Veri
     deleted = checked = still_there_count = 0
     left: list[str] = []
     living_deleted: list[str] = []
-    living = pa.array(config.living, pa.string())
+    living = run.folder.read_part(config.living)["address"].combine_chunks()
     for item in task.settled:
         rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
         by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))

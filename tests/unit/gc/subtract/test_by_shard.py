@@ -61,7 +61,7 @@ def test_both_ways_find_the_same(seed: int) -> None:
             assert np.array_equal(~found, expected)
         world.run(run)
         for number in range(chance.randrange(1, 6)):
-            world.upload(f"a{number}", b"new %d" % number)
+            world.upload(f"a{number}", f"{mode} {number}".encode())
         world.lake.commit()
         world.orphan(f"data/late/{mode}", b"garbage of later")
         world.age(days=10)
