@@ -105,16 +105,24 @@ class Virtual:
             for n, name in zip(numbers.tolist(), names, strict=True)
         ]
 
-    def number(self, address: str) -> int:
-        """The number of an object; raises NotFoundError when there never was such an object."""
+    def numbers(self, addresses: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The numbers of objects; raises NotFoundError when there never was such an object."""
+        found = np.array([self._guess(address) for address in addresses], np.int64)
+        names = _names(found)
+        for address, number, name in zip(addresses, found.tolist(), names, strict=True):
+            if number < 0 or not address.endswith(name):
+                raise NotFoundError(f"no object {address!r}")
+        return found
+
+    def _guess(self, address: str) -> int:
+        """The number that an address must have, if there is such an object at all; -1 for none."""
         slice_, _, name = address.removeprefix(DATA).partition("/")
         place = self._numbers.get(slice_)
-        if place is not None and len(name) == _NAME:
-            rank = sum(_ALPHABET.find(digit) << 5 * (_RANK - 1 - at) for at, digit in enumerate(name[:_RANK]))
-            number = place * PER_SLICE + rank
-            if 0 <= rank < PER_SLICE and number < self.objects and _names(np.array([number]))[0] == name:
-                return number
-        raise NotFoundError(f"no object {address!r}")
+        if place is None or len(name) != _NAME:
+            return -1
+        rank = sum(_ALPHABET.find(digit) << 5 * (_RANK - 1 - at) for at, digit in enumerate(name[:_RANK]))
+        number = place * PER_SLICE + rank
+        return number if 0 <= rank < PER_SLICE and number < self.objects else -1
 
 
 def sizes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -204,7 +212,7 @@ class VirtualReader(_Counting, local.LocalReader):
         if not (key.startswith(DATA) and self._found):
             return super().stat(key)
         virtual, gone = self._found
-        number = virtual.number(key)
+        number = int(virtual.numbers([key])[0])
         if gone[number]:
             raise NotFoundError(f"no object {key!r}")
         one = np.array([number])
@@ -325,7 +333,7 @@ class VirtualDeleter(_Counting, local.LocalDeleter):
                 outcomes += [DeleteOutcome(key, "failed", NOT_SENT) for key in page]
                 continue
             self._count("bulk_delete")
-            gone[[virtual.number(key) for key in page]] = 1
+            gone[virtual.numbers(page)] = 1
             outcomes += [DeleteOutcome(key, "deleted") for key in page]
         return outcomes
 

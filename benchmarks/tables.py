@@ -27,6 +27,8 @@ STEPS = (
     "verify",
     "save_report",
 )
+TASKS = ("acquire_lease", *STEPS, "release_lease")
+"""Steps, with what is a task of its own in the DAG."""
 COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("shape", lambda row: row["shape"]),
     ("engine", lambda row: row["engine"] + (" in Airflow" if row.get("airflow") else "")),
@@ -36,6 +38,8 @@ COLUMNS: tuple[tuple[str, Callable[[Row], object]], ...] = (
     ("steps s", lambda row: row.get("steps", round(sum(row["seconds"].values()), 1))),
     ("steps / bare", lambda row: row.get("steps_to_bare", 1)),
     ("wall / bare", lambda row: row.get("wall_to_bare", "")),
+    ("to first task s", lambda row: row.get("to_first_task", "")),
+    ("after last task s", lambda row: row.get("after_last_task", "")),
     ("CPU s", lambda row: _each(row["cpu_seconds"])),
     ("PSS MiB", lambda row: row["peak_of_all_mib"]),
     ("requests", lambda row: sum(own(row).values()) or ""),
@@ -128,7 +132,7 @@ def _name(row: Row) -> str:
 
 
 def _by_step(rows: Sequence[Row], cell: Callable[[Row, str], object]) -> str:
-    return table(["run", *STEPS], [[_name(row), *(cell(row, step) for step in STEPS)] for row in rows])
+    return table(["run", *TASKS], [[_name(row), *(cell(row, step) for step in TASKS)] for row in rows])
 
 
 def _by_part(rows: Sequence[Row]) -> str:
