@@ -17,7 +17,9 @@ from dredge.server.uploads import FormContent
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 DELETE_MAX = 1000
-METADATA_PREFIX = "x-lakefs-meta-"
+# Prefix of a header, and of the metadata key that it sets. lakectl and other clients keep the times, permissions and
+# link targets of their files under the second kind of name, which no user header can spell.
+METADATA_PREFIXES = {"x-lakefs-meta-": "", "x-lakefs-internal-": "::lakefs::"}
 
 
 def upload_object(request: ApiRequest) -> Response:
@@ -196,11 +198,18 @@ def _metadata_headers(headers: Headers) -> dict[str, str]:
     """User metadata in an upload's headers; values are decoded as UTF-8 if valid, otherwise as Latin-1."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers.raw:
-        name = raw_name.decode("latin-1").lower()
-        if name.startswith(METADATA_PREFIX):
+        key = _metadata_key(raw_name.decode("latin-1").lower())
+        if key is not None:
             try:
                 value = raw_value.decode()
             except UnicodeDecodeError:
                 value = raw_value.decode("latin-1")
-            found.setdefault(name.removeprefix(METADATA_PREFIX), value)
+            found.setdefault(key, value)
     return found
+
+
+def _metadata_key(header: str) -> str | None:
+    for prefix, stored in METADATA_PREFIXES.items():
+        if header.startswith(prefix):
+            return stored + header.removeprefix(prefix)
+    return None

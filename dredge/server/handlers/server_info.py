@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from starlette.responses import Response
@@ -112,9 +110,9 @@ def post_statistics(request: ApiRequest) -> Response:
     return responses.empty()
 
 
-@cache
 def _version_config() -> dict[str, Any]:
-    return {"version": LAKEFS_VERSION, "version_context": f"Dredge {version('dredge')}, embedded lakeFS"}
+    """The version config; lakectl warns about an Enterprise server at any other `version_context`."""
+    return {"version": LAKEFS_VERSION, "version_context": "lakeFS"}
 
 
 def _storage_config(request: ApiRequest) -> dict[str, Any]:

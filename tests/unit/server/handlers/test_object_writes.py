@@ -374,3 +374,25 @@ def test_an_upload_cut_off_stages_nothing(main: lakefs.Branch, lake: Lake) -> No
     assert not main.object("cut").exists()
     assert main.object("after").upload(b"x").stat().size_bytes == 1
     assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 1
+
+
+def test_metadata_that_clients_keep_for_themselves_is_stored_under_their_names(
+    main: lakefs.Branch, lake: Lake
+) -> None:
+    answer = lake.http(
+        "POST",
+        "/repositories/shop/branches/main/objects",
+        query={"path": "a"},
+        body=b"x",
+        headers={
+            "x-lakefs-internal-client-mtime": "1700000000",
+            "X-Lakefs-Internal-Posix-Permissions": '{"UID":1}',
+            "x-lakefs-meta-k": "v",
+        },
+    )
+    assert answer.status == 201
+    assert main.object("a").stat().metadata == {
+        "::lakefs::client-mtime": "1700000000",
+        "::lakefs::posix-permissions": '{"UID":1}',
+        "k": "v",
+    }
