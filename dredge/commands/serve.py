@@ -44,9 +44,16 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="Rules: today's lakeFS, or the stricter ones of its design (addresses for one link, tracked copies).",
 )
 @click.option(
-    "--presign-multipart",
-    is_flag=True,
-    help="With --blockstore s3: let clients upload large objects in parts to the store itself.",
+    "--presign/--no-presign",
+    default=True,
+    show_default=True,
+    help="With --blockstore s3: let clients read and write objects in the store itself, by pre-signed URLs.",
+)
+@click.option(
+    "--presign-multipart/--no-presign-multipart",
+    default=True,
+    show_default=True,
+    help="The same for uploads in parts.",
 )
 @click.option(
     "--defect",
@@ -65,6 +72,7 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
+    presign: bool,
     presign_multipart: bool,
     defects: tuple[str, ...],
     access_log: bool,
@@ -124,8 +132,9 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
+        presign=presign,
         catalog=Settings(profile=profile, presign_multipart=presign_multipart),
-        defects=frozenset(defects),
+        defects=frozenset(name.replace("-", "_") for name in defects),
     )
     namespace = (
         f"local://{folder.objects}/<repository>"

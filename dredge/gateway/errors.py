@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 
 from dredge.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
+from dredge.graveler.catalog import PresignUnsupportedError
 from dredge.graveler.catalog.multiparts import UploadNotFoundError
 from dredge.graveler.errors import (
     DataNotFoundError,
@@ -71,6 +72,7 @@ CODES: dict[str, tuple[int, str]] = {
 
 # The first match counts.
 _CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
+    (PresignUnsupportedError, "InternalError"),
     (PathNotFoundError, "NoSuchKey"),
     (UploadNotFoundError, "NoSuchUpload"),
     (RepositoryNotFoundError, "NoSuchBucket"),

@@ -52,6 +52,7 @@ from dredge.graveler.catalog.reading import ReadingService
 from dredge.graveler.catalog.repositories import RepositoryService
 from dredge.graveler.catalog.results import ExpiredRecords
 from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.signed_urls import SignedUrls
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.catalog.staged_writes import StagedWrites
 from dredge.graveler.catalog.tags import TagService
@@ -99,6 +100,7 @@ class Catalog:
         paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
+        signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
         tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
@@ -109,15 +111,19 @@ class Catalog:
         self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule)
         self.merges = MergeService(refs, namespaces, commit_writer, rule)
         self.pulls = PullService(kv, refs, self.merges, clock)
-        self.reading = ReadingService(refs, contents, object_bytes)
+        self.reading = ReadingService(refs, contents, object_bytes, signed_urls)
         self.objects = ObjectService(
             refs, contents, writes, object_bytes, paths, self._copies, clock, settings
         )
-        self.addresses = AddressService(refs, writes, paths, self._handed_out, clock, settings)
+        self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
         self.presigned = PresignedService(refs, namespaces, self.addresses, clock, settings)
-        self.imports = ImportService(kv, refs, namespaces, commit_writer, rule, self._background, clock)
-        self.garbage = GarbageService(refs, staging.areas, namespaces, self._copies, tasks, clock, settings)
+        self.imports = ImportService(
+            kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
+        )
+        self.garbage = GarbageService(
+            refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
+        )
         self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
 
     def resume(self) -> None:

@@ -15,10 +15,10 @@ from dredge.graveler.staging.combined import staged_changes
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What happened to a path, and its new value (None if it has none)."""
+    """What happened to a path, and its new value; that of a removed path is the last one it had."""
 
     type: DiffType
-    value: Value | None
+    value: Value
 
 
 def staged_diffs(
@@ -39,7 +39,7 @@ def staged_diffs(
         below = ranges.get_entry(head, staged.path)
         if staged.value is None:
             if below is not None:
-                yield staged.path, Changed("removed", None)
+                yield staged.path, Changed("removed", below)
         elif below is None:
             yield staged.path, Changed("added", staged.value)
         elif below.identity != staged.value.identity:
@@ -49,8 +49,9 @@ def staged_diffs(
 def committed_diffs(differences: Iterator[Difference], start: bytes) -> Iterator[tuple[bytes, Changed]]:
     """Differences between two contents, from a path on."""
     for difference in differences:
-        if difference.key >= start:
-            yield difference.key, Changed(difference.kind.value, difference.right)
+        value = difference.right or difference.left
+        if difference.key >= start and value is not None:
+            yield difference.key, Changed(difference.kind.value, value)
 
 
 def diff_page(
@@ -68,5 +69,5 @@ def diff_page(
 def _answer(path: str, changed: Changed | None) -> Diff:
     if changed is None:
         return Diff("prefix_changed", path, "common_prefix")
-    size = 0 if changed.value is None else decode_entry(path_bytes(path), changed.value).size
-    return Diff(changed.type, path, size_bytes=size)
+    entry = decode_entry(path_bytes(path), changed.value)
+    return Diff(changed.type, path, size_bytes=entry.size)

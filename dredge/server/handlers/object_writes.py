@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dredge.auth import Action, object_arn
-from dredge.graveler.catalog import DeleteError
+from dredge.graveler.catalog import DeleteError, PresignUnsupportedError
 from dredge.graveler.errors import BranchNotFoundError, GravelerError, PreconditionError, UnsupportedError
 from dredge.server import responses, serializers
 from dredge.server.errors import RequestError
@@ -74,12 +74,22 @@ def stage_object(request: ApiRequest) -> Response:
 
 def get_physical_address(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/staging/backing."""
-    path = request.query.required("path")
-    if request.query.flag("presign"):
+    addresses = request.catalog.addresses
+    address = addresses.get_physical_address(
+        request.repository, request.branch, request.query.required("path")
+    )
+    if not request.query.flag("presign"):
+        return responses.json(200, {"physical_address": address, "presigned_url": None})
+    try:
+        signed = addresses.presign_write(request.repository, address)
+    except PresignUnsupportedError as error:
         # A real server without pre-signing answers 500 here, but 400 on reads.
-        return responses.error(500, "operation not supported")
-    address = request.catalog.addresses.get_physical_address(request.repository, request.branch, path)
-    return responses.json(200, {"physical_address": address, "presigned_url": None})
+        return responses.error(500, str(error))
+    expiry = serializers.seconds(signed.expires)
+    return responses.json(
+        200,
+        {"physical_address": address, "presigned_url": signed.url, "presigned_url_expiry": expiry},
+    )
 
 
 def link_physical_address(request: ApiRequest) -> Response:

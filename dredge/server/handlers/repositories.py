@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from starlette.responses import Response
 
 from dredge.auth import Action, InsufficientPermissionsError, repository_arn
@@ -44,6 +46,7 @@ def create_repository(request: ApiRequest) -> Response:
         raise UnsupportedError("sample data is not available in the embedded server: not implemented")
     _refuse_taken_name(request, body["name"])
     request.backend.namespaces.check(body["storage_namespace"])
+    request.backend.namespaces.check_unshared(body["storage_namespace"], _namespaces(request))
     bare = request.query.flag("bare")
     made = request.catalog.repositories.create_repository(
         body["name"],
@@ -126,6 +129,17 @@ def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
     """GET …/branch_protection/set_allowed: the route's permission is the answer."""
     request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
+
+
+def _namespaces(request: ApiRequest) -> Iterator[str]:
+    """Storage namespaces of all repositories."""
+    after = ""
+    while True:
+        page = request.catalog.repositories.list_repositories(after=after, amount=1000)
+        yield from (each.storage_namespace for each in page.results)
+        if not page.has_more:
+            return
+        after = page.next_offset
 
 
 def _refuse_taken_name(request: ApiRequest, name: str) -> None:

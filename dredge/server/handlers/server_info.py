@@ -116,7 +116,7 @@ def _version_config() -> dict[str, Any]:
 
 
 def _storage_config(request: ApiRequest) -> dict[str, Any]:
-    """The storage config; reads and writes are never pre-signed, so clients send bytes through the server."""
+    """The storage config; where reads and writes are pre-signed, clients exchange the bytes with the store itself."""
     namespaces = request.backend.namespaces
     return {
         "blockstore_description": "",
@@ -128,6 +128,6 @@ def _storage_config(request: ApiRequest) -> dict[str, Any]:
         "import_support": namespaces.can_import,
         "import_validity_regex": namespaces.pattern,
         "pre_sign_multipart_upload": request.backend.settings.signs_parts,
-        "pre_sign_support": False,
+        "pre_sign_support": request.backend.settings.signs_urls,
         "pre_sign_support_ui": False,
     }

@@ -27,7 +27,7 @@ def bucket() -> Iterator[TestBucket]:
 @pytest.fixture(params=["lakefs", "design"])
 def signing(tmp_path: Path, bucket: TestBucket, request: pytest.FixtureRequest) -> Iterator[Lake]:
     settings = Settings(presign_multipart=True, profile=request.param)
-    with lakefs_server(tmp_path, bucket=bucket, catalog=settings) as lake:
+    with lakefs_server(tmp_path, bucket=bucket, catalog=settings, presign=True) as lake:
         lake.server.catalog.repositories.create_repository(
             request.param, f"{bucket.uri}/{request.node.originalname}-{request.param}"
         )
