@@ -23,8 +23,9 @@ class Namespaces:
     """Opens storage namespaces, with one cached writer per namespace.
 
     Local namespaces are `local://name`, as on a real server: a folder below the base folder; or `local:///abs/folder`
-    or `file:///abs/folder` below it (the SDK refuses to send the last form). Their path is literal, as everywhere in Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`,
-    `%`) and symbolic links that leave the base are refused. S3 namespaces are `s3://bucket/prefix`.
+    or `file:///abs/folder` below it (the SDK refuses to send the last form). Their path is literal, as everywhere in
+    Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`, `%`) and symbolic links that leave the base are refused. S3
+    namespaces are `s3://bucket/prefix`.
 
     Args:
         settings: block store, base folder, S3 options.
