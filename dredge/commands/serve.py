@@ -56,6 +56,13 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="The same for uploads in parts.",
 )
 @click.option(
+    "--rbac",
+    type=click.Choice(["none", "simplified", "internal"]),
+    default="internal",
+    show_default=True,
+    help="none: one user, and calls about groups, policies and more users answer 501.",
+)
+@click.option(
     "--defect",
     "defects",
     multiple=True,
@@ -72,6 +79,7 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
+    rbac: Literal["none", "simplified", "internal"],
     presign: bool,
     presign_multipart: bool,
     defects: tuple[str, ...],
@@ -132,6 +140,7 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
+        rbac=rbac,
         presign=presign,
         catalog=Settings(profile=profile, presign_multipart=presign_multipart),
         defects=frozenset(name.replace("-", "_") for name in defects),

@@ -39,6 +39,9 @@ class ServerSettings:
         login_seconds: lifetime of a login token.
         catalog: settings of the data model; its signing key and `presign` are replaced by those here.
         defects: names from DEFECTS to switch on: known faults of real servers, for tests.
+        rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
+            user, and calls about groups, policies and more users answer 501, as on a real server with basic
+            authentication.
         presign: let clients read and write objects in the store itself, by pre-signed URLs; only on "s3".
         prepare_commits_answer: response of the synchronous prepare_commits where URLs are not pre-signed: "lakefs" as
             a real server (400, two JSON documents), "single" 201 without the URL.
@@ -56,6 +59,7 @@ class ServerSettings:
     login_seconds: int = 7 * 24 * 3600
     catalog: Settings = field(default_factory=Settings)
     defects: frozenset[str] = frozenset()
+    rbac: Literal["none", "simplified", "internal"] = "internal"
     presign: bool = True
     prepare_commits_answer: Literal["lakefs", "single"] = "lakefs"
 
@@ -71,6 +75,8 @@ class ServerSettings:
             raise ConfigError(
                 f"unknown defects {', '.join(unknown)}; choose from {', '.join(sorted(DEFECTS))}"
             )
+        if self.rbac not in ("none", "simplified", "internal"):
+            raise ConfigError(f"unknown rbac {self.rbac!r}; use 'none', 'simplified' or 'internal'")
         if not self.signing_key:
             raise ConfigError("the signing key must not be empty")
         split_listen(self.listen)

@@ -55,6 +55,7 @@ from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.signed_urls import SignedUrls
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.catalog.staged_writes import StagedWrites
+from dredge.graveler.catalog.symlinks import SymlinkService
 from dredge.graveler.catalog.tags import TagService
 from dredge.graveler.catalog.tasks import Tasks
 from dredge.graveler.committed import SplitRule
@@ -117,10 +118,11 @@ class Catalog:
         )
         self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
-        self.presigned = PresignedService(refs, namespaces, self.addresses, clock, settings)
+        self.presigned = PresignedService(refs, namespaces, self.addresses, self.reading, clock, settings)
         self.imports = ImportService(
             kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
         )
+        self.symlinks = SymlinkService(refs, namespaces, self.reading)
         self.garbage = GarbageService(
             refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
         )

@@ -28,7 +28,7 @@ def get_setup_state(request: ApiRequest) -> Response:
         {
             "comm_prefs_missing": False,
             "login_config": {
-                "RBAC": "none",
+                "RBAC": request.backend.settings.rbac,
                 "fallback_login_label": "",
                 "fallback_login_url": "",
                 "login_cookie_names": ["internal_auth_session"],
@@ -97,6 +97,22 @@ def get_garbage_collection_config(request: ApiRequest) -> Response:
     """GET /config/garbage-collection."""
     expiry = request.backend.settings.catalog.link_expiry
     return responses.json(200, {"grace_period": int(expiry.total_seconds())})
+
+
+def get_auth_capabilities(request: ApiRequest) -> Response:
+    """GET /auth/capabilities: users are created, never invited by mail."""
+    return responses.json(200, {"invite_user": False})
+
+
+def get_usage_report_summary(request: ApiRequest) -> Response:
+    """GET /usage-report/summary: requests by month since the server was started, as text if the client asks for it."""
+    usage = request.backend.usage
+    if request.headers.get("accept") == "text/plain":
+        lines = [f"{year}-{month:02}: {count:12}" for year, month, count in usage.months()]
+        head = f"Usage for installation ID: {usage.installation_id}"
+        return responses.text(200, "\n".join([head, *lines, ""]))
+    reports = [{"count": count, "month": month, "year": year} for year, month, count in usage.months()]
+    return responses.json(200, {"installation_id": usage.installation_id, "reports": reports})
 
 
 def post_statistics(request: ApiRequest) -> Response:

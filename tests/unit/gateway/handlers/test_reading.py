@@ -88,9 +88,7 @@ def get(s3: Any, repo: str, key: str) -> Any:
 
 
 def test_bytes_that_are_gone_are_told_from_a_missing_key(lake: Lake, s3: Any, repo: str) -> None:
-    lake.http(
-        "POST", f"/repositories/{repo}/branches/main/objects", query={"path": "a"}, body=b"123"
-    )
+    lake.http("POST", f"/repositories/{repo}/branches/main/objects", query={"path": "a"}, body=b"123")
     key = lake.server.catalog.reading.stat(repo, "main", "a").physical_address.rpartition("/data/")[2]
     Path(lake.namespace(repo).removeprefix("local://"), "data", key).unlink()
     with refused("NoSuchVersion", 404):

@@ -88,6 +88,40 @@ def test_parts_go_past_the_server_and_become_an_object(signing: Lake) -> None:
     assert status_of(complete, signing, upload, body) == 404
 
 
+def copied(
+    lake: Lake, upload: sdk.PresignMultipartUpload, number: int, path: str = "source", span: str | None = None
+) -> str:
+    """Copy an object, or a range of it, into a part; gives the part's ETag."""
+    body = sdk.UploadPartCopyFrom(
+        physical_address=upload.physical_address,
+        copy_source=sdk.CopyPartSource(repository=repo(lake), ref="main", path=path, range=span),
+    )
+    made = lake.sdk.experimental_api.upload_part_copy_with_http_info(
+        repo(lake), "main", upload.upload_id, "big", number, body
+    )
+    assert made.status_code == 204
+    return str(made.headers["ETag"])
+
+
+def test_parts_are_copied_from_objects(signing: Lake) -> None:
+    content = bytes(range(256)) * 4096 * 5
+    signing.server.catalog.objects.upload_object(repo(signing), "main", "source", content)
+    upload = signing.sdk.experimental_api.create_presign_multipart_upload(repo(signing), "main", "big")
+    first = copied(signing, upload, 1)
+    second = copied(signing, upload, 2, span="bytes=10-19")
+    complete(signing, upload, completion(upload, part(1, first), part(2, second)))
+    with signing.server.catalog.reading.get_object(repo(signing), "main", "big").stream(0, None) as stream:
+        assert b"".join(stream) == content + content[10:20]
+    upload = signing.sdk.experimental_api.create_presign_multipart_upload(repo(signing), "main", "big")
+    for path, span, status in (
+        ("nothing", None, 404),
+        ("source", f"bytes=0-{len(content)}", 400),
+        ("source", "bytes=5-4", 400),
+        ("source", "bytes=-5", 400),
+    ):
+        assert status_of(copied, signing, upload, 1, path, span) == status
+
+
 def test_an_upload_given_up_is_gone(signing: Lake) -> None:
     api, name = signing.sdk.experimental_api, repo(signing)
     upload = api.create_presign_multipart_upload(name, "main", "big", parts=1)
