@@ -61,6 +61,16 @@ class Namespaces:
                 f"storage namespace {uri!r}: failed to match required regex {self.pattern}: invalid namespace"
             )
 
+    def check_address(self, address: str) -> None:
+        """Check that the address of an object is of the server's kind of store.
+
+        Raises:
+            NamespaceRefusedError: 400, another scheme, or none.
+        """
+        schemes = ("s3://",) if self.blockstore == "s3" else ("local://", "file://")
+        if not address.startswith(schemes):
+            raise NamespaceRefusedError(f"physical address is not valid for block adapter: {self.blockstore}")
+
     def check_unshared(self, uri: str, others: Iterable[str]) -> None:
         """Refuse a local namespace that lies in or around another one which spells its folder differently.
 

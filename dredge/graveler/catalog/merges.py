@@ -153,9 +153,12 @@ class MergeService:
 
         def build(head: str) -> Commit:
             target = self._refs.commits.get(found, head)
-            reverted = self._merge_trees(found, commit.metarange_id, parent.metarange_id, target.metarange_id)
-            if reverted == target.metarange_id and not allow_empty:
-                raise NoChangesError("update branch: no changes")
+            with described("update branch"):
+                reverted = self._merge_trees(
+                    found, commit.metarange_id, parent.metarange_id, target.metarange_id
+                )
+                if reverted == target.metarange_id and not allow_empty:
+                    raise NoChangesError
             return self._commit_writer.add(found, info, reverted, (target,))
 
         return self._commit_writer.commit_tree(found, branch, build)
@@ -190,9 +193,12 @@ class MergeService:
 
         def build(head: str) -> Commit:
             target = self._refs.commits.get(found, head)
-            if commit.metarange_id == parent.metarange_id:
-                raise NoChangesError("update branch: no changes")
-            picked = self._merge_trees(found, parent.metarange_id, commit.metarange_id, target.metarange_id)
+            with described("update branch"):
+                if commit.metarange_id == parent.metarange_id:
+                    raise NoChangesError
+                picked = self._merge_trees(
+                    found, parent.metarange_id, commit.metarange_id, target.metarange_id
+                )
             return self._commit_writer.add(found, info, picked, (target,))
 
         made = self._commit_writer.commit_tree(found, branch, build)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dredge.auth import Action, object_arn
+from dredge.graveler.addresses import is_parsed_by_server, reworded
 from dredge.graveler.catalog import DeleteError, PresignUnsupportedError
 from dredge.graveler.errors import BranchNotFoundError, GravelerError, PreconditionError, UnsupportedError
 from dredge.server import responses, serializers
@@ -55,13 +57,19 @@ def upload_object(request: ApiRequest) -> Response:
 
 
 def stage_object(request: ApiRequest) -> Response:
-    """PUT …/branches/{branch}/objects (deprecated)."""
+    """PUT …/branches/{branch}/objects (deprecated); the answer words the address as a server has parsed it."""
     body = request.body
+    follows_lakefs = request.backend.settings.catalog.profile == "lakefs"
+    address = body["physical_address"]
+    request.catalog.repositories.get_repository(request.repository)
+    if follows_lakefs and not is_parsed_by_server(address):
+        return responses.error(500, f"could not parse URI: {address!r}")
+    request.backend.namespaces.check_address(address)
     stats = request.catalog.objects.stage_object(
         request.repository,
         request.branch,
         request.query.required("path"),
-        physical_address=body["physical_address"],
+        physical_address=address,
         checksum=body["checksum"],
         size_bytes=body["size_bytes"],
         mtime=request.timestamp("mtime"),
@@ -69,6 +77,8 @@ def stage_object(request: ApiRequest) -> Response:
         content_type=body.get("content_type") or "",
         force=request.flag("force"),
     )
+    if follows_lakefs and request.backend.settings.blockstore == "s3":
+        stats = replace(stats, physical_address=reworded(address))
     return responses.json(201, serializers.object_stats(stats, metadata=None))
 
 
