@@ -19,6 +19,7 @@ _NO_SOURCE = "Copy Source must mention the source bucket and key: sourcebucket/s
 _IN_LAKEFS: dict[tuple[str, str], tuple[str, str | None]] = {
     (_ANY, "InvalidAccessKeyId"): ("AccessDenied", None),
     (_ANY, "KeyTooLongError"): ("InternalError", None),
+    ("put_object", "NoSuchVersion"): ("InvalidRequest", "The data of the copy source is not in the store."),
     ("upload_part", "NoSuchUpload"): ("InternalError", None),
     ("upload_part", "NoSuchKey"): ("InvalidArgument", _NO_SOURCE),
     ("upload_part", "NoSuchVersion"): ("InternalError", None),

@@ -145,7 +145,10 @@ def abort_multipart_upload(request: S3Request) -> Response:
 
 
 def list_multipart_uploads(request: S3Request) -> Response:
-    """GET /<repository>?uploads. Grouping by a delimiter is not implemented; lakeFS takes no prefix and no encoding."""
+    """GET /<repository>?uploads. Grouping by a delimiter is not implemented.
+
+    lakeFS takes no prefix and no encoding, and its keys lack the branch.
+    """
     request.require("fs:ListObjects", repository_arn(request.repository))
     query = request.query
     if query.get("delimiter") or (
@@ -156,7 +159,11 @@ def list_multipart_uploads(request: S3Request) -> Response:
     most = request.number("max-uploads", PAGE_MAX, PAGE_MAX)
     marker = query.get("key-marker", ""), query.get("upload-id-marker", "")
     uploads = [
-        (f"{each.branch}/{each.path}" if each.branch else each.path, each.upload_id, each.begun)
+        (
+            f"{each.branch}/{each.path}" if each.branch and not request.follows_lakefs else each.path,
+            each.upload_id,
+            each.begun,
+        )
         for each in request.catalog.multiparts.list_multiparts(request.repository)
     ]
     left = sorted(

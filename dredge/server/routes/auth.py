@@ -42,7 +42,7 @@ _MEMBER = GROUP + "/members/{user}"
 _USER_POLICY = USER + "/policies/{policy}"
 _GROUP_POLICY = GROUP + "/policies/{policy}"
 
-WITHOUT_RBAC = frozenset({"list_users", "get_named_user", "get_credentials"})
+WITHOUT_RBAC = frozenset({"list_users", "create_user", "get_named_user", "delete_user", "get_credentials"})
 """Calls of AUTH that a server with RBAC `none` serves; the others answer 501."""
 
 AUTH: tuple[Operation, ...] = (

@@ -59,6 +59,23 @@ def test_a_part_copied_from_nowhere_is_a_wrong_argument(s3: Any) -> None:
     s3.upload_part_copy(**where, UploadId=upload, PartNumber=1, CopySource="shop/main/a")
 
 
+def test_open_uploads_are_listed_without_their_branch(lake: Lake, s3: Any) -> None:
+    lake.repository("uploads")
+    for name in ("one", "two"):
+        s3.create_multipart_upload(Bucket="uploads", Key=f"main/{name}")
+    first = s3.list_multipart_uploads(Bucket="uploads", MaxUploads=1)
+    rest = s3.list_multipart_uploads(
+        Bucket="uploads", KeyMarker=first["NextKeyMarker"], UploadIdMarker=first["NextUploadIdMarker"]
+    )
+    assert [[each["Key"] for each in page["Uploads"]] for page in (first, rest)] == [["one"], ["two"]]
+
+
+def test_a_copy_of_bytes_that_are_gone_is_an_illegal_request(lake: Lake, s3: Any) -> None:
+    lake.stage("shop", "main", "gone", "data/never-written", size_bytes=1)
+    with refused("InvalidRequest", 400):
+        s3.copy_object(Bucket="shop", Key="main/b", CopySource="shop/main/gone")
+
+
 def test_an_unknown_key_is_denied(lake: Lake) -> None:
     with refused("AccessDenied", 403):
         s3_client(lake, ("AKIAIOSFODNN7NOTHERE", "x")).list_buckets()
