@@ -94,11 +94,14 @@ def test_boto3_signs_and_presigns_with_it(as_lakefs: Lake) -> None:
     s3: Any = s3_client(as_lakefs, signature_version="s3")
     s3.put_object(Bucket="shop", Key="main/a b", Body=b"content", Metadata={"k": "v"})
     assert s3.get_object(Bucket="shop", Key="main/a b")["Body"].read() == b"content"
+    listed = s3.list_objects_v2(Bucket="shop", Prefix="main/")
+    assert [each["Key"] for each in listed["Contents"]] == ["main/a b"]
     upload = s3.create_multipart_upload(Bucket="shop", Key="main/big")["UploadId"]
     where = {"Bucket": "shop", "Key": "main/big", "UploadId": upload}
     part = s3.upload_part(**where, PartNumber=1, Body=b"p")
-    listed = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
-    s3.complete_multipart_upload(**where, MultipartUpload=listed)
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    s3.complete_multipart_upload(**where, MultipartUpload=parts)
+    s3.delete_objects(Bucket="shop", Delete={"Objects": [{"Key": "main/big"}]})
     url = s3.generate_presigned_url("get_object", Params={"Bucket": "shop", "Key": "main/a b"}, ExpiresIn=60)
     assert "AWSAccessKeyId=" in url
     with urllib3.PoolManager(retries=False) as pool:
