@@ -56,6 +56,12 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="The same for uploads in parts.",
 )
 @click.option(
+    "--actions/--no-actions",
+    default=True,
+    show_default=True,
+    help="Refuse (501) what a repository's action files ask a hook for; hooks are not run. --no-actions ignores them.",
+)
+@click.option(
     "--rbac",
     type=click.Choice(["none", "simplified", "internal"]),
     default="internal",
@@ -79,6 +85,7 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
+    actions: bool,
     rbac: Literal["none", "simplified", "internal"],
     presign: bool,
     presign_multipart: bool,
@@ -140,6 +147,7 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
+        actions=actions,
         rbac=rbac,
         presign=presign,
         catalog=Settings(profile=profile, presign_multipart=presign_multipart),

@@ -38,6 +38,7 @@ from dredge.graveler.catalog.commits import CommitService
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.dumps import DumpService
+from dredge.graveler.catalog.events import Hooks, NoHooks, RefusingHooks
 from dredge.graveler.catalog.garbage import GarbageService
 from dredge.graveler.catalog.handed_out import HandedOut
 from dredge.graveler.catalog.imports import ImportService
@@ -101,16 +102,19 @@ class Catalog:
         paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
+        hooks: Hooks = NoHooks()
+        if settings.actions:
+            hooks = RefusingHooks(refs.branches, contents, object_bytes)
         signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
         tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
 
         self.repositories = RepositoryService(kv, refs, namespaces)
-        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
-        self.tags = TagService(refs)
-        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule)
-        self.merges = MergeService(refs, namespaces, commit_writer, rule)
+        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries, hooks)
+        self.tags = TagService(refs, hooks)
+        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule, hooks)
+        self.merges = MergeService(refs, namespaces, commit_writer, rule, hooks)
         self.pulls = PullService(kv, refs, self.merges, clock)
         self.reading = ReadingService(refs, contents, object_bytes, signed_urls)
         self.objects = ObjectService(
@@ -120,7 +124,7 @@ class Catalog:
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
         self.presigned = PresignedService(refs, namespaces, self.addresses, self.reading, clock, settings)
         self.imports = ImportService(
-            kv, refs, self.repositories, namespaces, commit_writer, rule, self._background, clock
+            kv, refs, self.repositories, namespaces, commit_writer, rule, hooks, self._background, clock
         )
         self.symlinks = SymlinkService(refs, namespaces, self.reading)
         self.garbage = GarbageService(

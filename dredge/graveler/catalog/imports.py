@@ -22,6 +22,7 @@ from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog.background import Background
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.merges import STRATEGY_KEY
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.repositories import RepositoryService
@@ -99,6 +100,7 @@ class ImportService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
+        hooks: told of the commit.
         background: runs the imports.
         clock: the time in status records.
     """
@@ -111,6 +113,7 @@ class ImportService:
         namespaces: Namespaces,
         commit_writer: CommitWriter,
         rule: SplitRule,
+        hooks: Hooks,
         background: Background,
         clock: Clock,
     ) -> None:
@@ -120,6 +123,7 @@ class ImportService:
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
+        self._hooks = hooks
         self._background = background
         self._clock = clock
 
@@ -253,7 +257,10 @@ class ImportService:
             self._record_progress(repository, status, len(ordered))
             return self._commit_writer.add(repository, info, made.id, (parent,))
 
+        event = Event(ChangeKind.COMMIT, repository, branch)
+        self._hooks.before(event)
         commit = self._commit_writer.commit_tree(repository, branch, build)
+        self._hooks.after(event)
         last = str(int(commit.creation_date.timestamp()))
         self._repositories.update_repository_metadata(repository.name, put={LAST_IMPORT_KEY: last})
         status.completed = True

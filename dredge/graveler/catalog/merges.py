@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from dredge.graveler import committed
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.diffs import Changed, committed_diffs, diff_page
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.results import CommitOverrides, Diff, MergeBase, Page
 from dredge.graveler.committed import SplitRule, Strategy
@@ -36,15 +37,22 @@ class MergeService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
+        hooks: told of every change.
     """
 
     def __init__(
-        self, refs: Refs, namespaces: Namespaces, commit_writer: CommitWriter, rule: SplitRule
+        self,
+        refs: Refs,
+        namespaces: Namespaces,
+        commit_writer: CommitWriter,
+        rule: SplitRule,
+        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
+        self._hooks = hooks
 
     def merge(
         self,
@@ -106,7 +114,7 @@ class MergeService:
                 )
             return self._commit_writer.add(found, info, merged, (target,) if squash else (target, head))
 
-        return self._commit_writer.commit_tree(found, destination, build)
+        return self._commit(Event(ChangeKind.MERGE, found, destination, head.id), build)
 
     def find_merge_base(self, repository: str, source: str, destination: str) -> MergeBase:
         """The merge base of a source ref and a destination branch."""
@@ -161,7 +169,7 @@ class MergeService:
                     raise NoChangesError
             return self._commit_writer.add(found, info, reverted, (target,))
 
-        return self._commit_writer.commit_tree(found, branch, build)
+        return self._commit(Event(ChangeKind.REVERT, found, branch), build)
 
     def cherry_pick(
         self,
@@ -201,7 +209,7 @@ class MergeService:
                 )
             return self._commit_writer.add(found, info, picked, (target,))
 
-        made = self._commit_writer.commit_tree(found, branch, build)
+        made = self._commit(Event(ChangeKind.CHERRY_PICK, found, branch), build)
         self._refs.mistaken_ids.picked(found, commit, origin)
         return made
 
@@ -246,6 +254,12 @@ class MergeService:
             return committed_diffs(found_diffs, start)
 
         return diff_page(seek, prefix, delimiter, after, amount)
+
+    def _commit(self, event: Event, build: Callable[[str], Commit]) -> Commit:
+        self._hooks.before(event)
+        made = self._commit_writer.commit_tree(event.repository, event.ref, build)
+        self._hooks.after(event)
+        return made
 
     def _commit_of(self, repository: Repository, ref: str) -> Commit:
         with described(f"get commit from ref {ref}"):
