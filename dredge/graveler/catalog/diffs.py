@@ -15,10 +15,11 @@ from dredge.graveler.staging.combined import staged_changes
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What happened to a path, and its new value; that of a removed path is the last one it had."""
+    """What happened to a path, its new value (None if it has none), and for a removed path the last one it had."""
 
     type: DiffType
-    value: Value
+    value: Value | None
+    removed: Value | None = None
 
 
 def staged_diffs(
@@ -39,7 +40,7 @@ def staged_diffs(
         below = ranges.get_entry(head, staged.path)
         if staged.value is None:
             if below is not None:
-                yield staged.path, Changed("removed", below)
+                yield staged.path, Changed("removed", None, below)
         elif below is None:
             yield staged.path, Changed("added", staged.value)
         elif below.identity != staged.value.identity:
@@ -49,9 +50,9 @@ def staged_diffs(
 def committed_diffs(differences: Iterator[Difference], start: bytes) -> Iterator[tuple[bytes, Changed]]:
     """Differences between two contents, from a path on."""
     for difference in differences:
-        value = difference.right or difference.left
-        if difference.key >= start and value is not None:
-            yield difference.key, Changed(difference.kind.value, value)
+        if difference.key >= start:
+            removed = difference.left if difference.right is None else None
+            yield difference.key, Changed(difference.kind.value, difference.right, removed)
 
 
 def diff_page(
@@ -69,5 +70,6 @@ def diff_page(
 def _answer(path: str, changed: Changed | None) -> Diff:
     if changed is None:
         return Diff("prefix_changed", path, "common_prefix")
-    entry = decode_entry(path_bytes(path), changed.value)
-    return Diff(changed.type, path, size_bytes=entry.size)
+    value = changed.value or changed.removed
+    size = 0 if value is None else decode_entry(path_bytes(path), value).size
+    return Diff(changed.type, path, size_bytes=size)
