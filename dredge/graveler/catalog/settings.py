@@ -17,6 +17,7 @@ CATALOG_DEFECTS = frozenset(
         "repeated_token",  # prepare returns the token it was given, for ever
         "page_missing",  # prepare returns a location that lacks a file
         "active_walk_early_stop",  # the walk over commits stops before marking a commit
+        "cherry_pick_cache",  # a picked commit is not found by its full id; a branch made from it has no head
     }
 )
 
@@ -48,6 +49,8 @@ class Settings:
         write_tries: tries of a write before it fails with 429.
         commit_tries: tries of the last step of a commit before it fails with 429.
         task_expiry: how long the status of an asynchronous task is kept.
+        actions: whether a repository's action files count; they are ignored otherwise.
+        presign: whether to sign URLs to read and write objects, where the store can.
         presign_multipart: whether to sign URLs for the parts of an upload, where the store can.
         background: run tasks and drop tokens in threads; False does so before a call returns.
         defects: names from CATALOG_DEFECTS to switch on; others are ignored (the server has its own).
@@ -71,6 +74,8 @@ class Settings:
     write_tries: int = 3
     commit_tries: int = 10
     task_expiry: timedelta = timedelta(hours=24)
+    actions: bool = False
+    presign: bool = False
     presign_multipart: bool = False
     background: bool = True
     defects: frozenset[str] = frozenset()
