@@ -12,7 +12,7 @@ from dredge.gc.foresee import Foreseen, Proposal, foresee
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
-from dredge.lakefs import Rules
+from dredge.lakefs import Commit, Rules
 from tests.support.depth import depth
 from tests.support.gc import Parallel, World, make_world, summary_of
 from tests.support.histories import History, operation
@@ -58,14 +58,19 @@ def test_what_is_foreseen_is_what_a_clean_dry_run_under_those_rules_finds(
     asked = {"policy": None if policy is None else policy.to_json(), "keep_tags": keep_tags}
     base = dry_run(world, **asked)
     proposals = [Proposal(f"{days} days", Rules(days, {"one": 4})) for days in DAYS]
-    found = foresee(
-        open_base(base.plan.run_uri),
-        proposals,
-        lambda commit_id: world.client.commit(world.lake.repository, commit_id),
-        shard_values=16,
-    )
+    opened = open_base(base.plan.run_uri)
+    found = foresee(opened, proposals, lambda commit_id: ask(world, commit_id), shard_values=16)
+    known = {commit_id: ask(world, commit_id) for commit_id in made.commit_ids()}
+    sure = foresee(opened, proposals, known=known)
     world.rules(tried, one=4)
-    assert_fits(found[DAYS.index(tried)], dry_run(world, **asked))
+    real = dry_run(world, **asked)
+    assert not sure[DAYS.index(tried)].unknown
+    assert_fits(sure[DAYS.index(tried)], real)
+    assert_fits(found[DAYS.index(tried)], real)
+
+
+def ask(world: World, commit_id: str) -> Commit:
+    return world.client.commit(world.lake.repository, commit_id)
 
 
 def dry_run(world: World, **asked: object) -> Run:

@@ -22,7 +22,7 @@ def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     width = max([5, *(len(item["name"]) for item in found)]) + 2
     yield f"{'rules':<{width}}{'commits':>9}{'freed':>12}{'bytes':>11}{'more than now':>15}{'may be held':>13}"
     for item in found:
-        about = "" if item["exact"] else "at most "
+        about = "" if item["exact"] else "≤ "
         more = item["more_bytes"] - item["less_bytes"]
         yield (
             f"{item['name']:<{width}}{item['commits']:>9,}{about + format(item['freed_objects'], ','):>12}"
@@ -30,7 +30,7 @@ def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"{item['held_objects']:>13,}  {bar(item['freed_bytes'], most)}"
         )
     for text in dict.fromkeys(item["unknown"] for item in found if item["unknown"]):
-        yield f"* at most: {text}"
+        yield f"≤ {text}"
 
 
 def bar(value: int, most: int) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,7 @@ def foresee(
     base: BaseRun,
     proposals: Sequence[Proposal],
     ask: AskCommit | None = None,
+    known: Graph | None = None,
     shard_values: int = SHARD_VALUES,
 ) -> list[Foreseen]:
     """Tell what rules would free.
@@ -115,6 +117,8 @@ def foresee(
         base: a clean run.
         proposals: at most 63.
         ask: gives commits that no ref leads to; None takes all of them for kept, so that figures may be too small.
+        known: every commit of the repository, from its key-value store, so that nothing needs to be asked and all
+            figures are exact; None where nobody read it.
         shard_values: names of addresses in memory at a time.
 
     Raises:
@@ -127,9 +131,11 @@ def foresee(
     if len(proposals) >= PROPOSALS_MAX:
         raise ConfigError(f"{len(proposals)} proposals are too many; {PROPOSALS_MAX - 1} are the most")
     history = base.history()
-    dangling = _Dangling.read(base, history, ask)
+    dangling = _Dangling.read(base, history, ask) if known is None else _Dangling.of(history, known)
     active = [_active(base, history, dangling, proposal) for proposal in proposals]
-    named = _name(base, history, [set(history.active), *(found.commits for found in active)])
+    named = _name(
+        base, history, dangling.commits, [set(history.active), *(found.commits for found in active)]
+    )
     totals = _Totals(len(proposals))
     with named.collect(shard_values) as sets:
         for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
@@ -150,9 +156,9 @@ class _Dangling:
     """Commits that no ref leads to.
 
     Attributes:
-        commits: those of which the dates are known, by id.
+        commits: those of which the dates are known, by id; with them their parents, as far as those are known.
         undated: ids of the others; they are taken for kept.
-        complete: whether all that there are may be among these under rules of so many days; None where it is unknown.
+        up_to_days: under rules of no more days no others are active; None where that is not known.
     """
 
     commits: Graph
@@ -170,6 +176,11 @@ class _Dangling:
                 undated.add(commit_id)
         rules = base.rules
         return cls(commits, undated, None if rules is None else rules.default_retention_days)
+
+    @classmethod
+    def of(cls, history: History, known: Graph) -> _Dangling:
+        commits = {item: commit for item, commit in known.items() if item not in history.graph}
+        return cls(commits, history.dangling - commits.keys(), timedelta.max.days)
 
     def doubt(self, rules: Rules) -> str:
         """Why figures are not exact under some rules; "" where they are."""
@@ -253,9 +264,9 @@ class _Named:
         return sets
 
 
-def _name(base: BaseRun, history: History, active: Sequence[set[str]]) -> _Named:
+def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set[str]]) -> _Named:
     """Find the ranges of every proposal."""
-    metaranges = [{history.metarange_of(commit) for commit in commits} for commits in active]
+    metaranges = [{_metarange(history, dangling, commit) for commit in commits} for commits in active]
     with_paths = list(_path_keeps(base, history))
     needed = set[str]().union(*metaranges, *(found for _, found in with_paths))
     named = with_metaranges(base.reader, history.metaranges, needed)
@@ -279,6 +290,10 @@ def _name(base: BaseRun, history: History, active: Sequence[set[str]]) -> _Named
         if some:
             found.paths.append((pattern, some))
     return found
+
+
+def _metarange(history: History, dangling: Graph, commit_id: str) -> str:
+    return dangling[commit_id].metarange_id if commit_id in dangling else history.metarange_of(commit_id)
 
 
 def _path_keeps(base: BaseRun, history: History) -> Iterator[tuple[tuple[str, ...], set[str]]]:
