@@ -151,25 +151,43 @@ def plan_command(
     Exit codes: 0 foreseen · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
+    from dredge.gc.analysis.kv_records import all_commits
     from dredge.gc.foresee import foresee
     from dredge.gc.foresee.curve import svg as draw
     from dredge.gc.foresee.curve import table_lines
+    from dredge.gc.foresee.run_cost import expected, expected_lines
     from dredge.lakefs import LakeFSClient
 
     client = LakeFSClient.from_env()
     base = _base(repository, run_uri, run_root)
     proposals = _proposals(base, days, branch, files)
-    found = [
-        item.to_json() for item in foresee(base, proposals, lambda item: client.commit(repository, item))
-    ]
+    access = _kv()
+    known = None if access is None else all_commits(access, repository, base.plan.namespace)
+    foreseen = foresee(base, proposals, lambda item: client.commit(repository, item), known)
+    found = [item.to_json() for item in foreseen]
+    root = run_root or base.plan.run_uri.rpartition("/")[0]
+    runs = {kind: expected(root, repository, mode, dry) for kind, (mode, dry) in _KINDS_OF_RUN.items()}
     if svg is not None:
         Path(svg).write_text(draw(found), encoding="utf-8")
     if as_json:
-        click.echo(json.dumps({"repository": repository, "run_id": base.plan.run_id, "proposals": found}))
+        value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found, "expected": runs}
+        click.echo(json.dumps(value))
         return
     click.secho(f"{repository}, as {base.text} saw it", bold=True)
     for line in table_lines(found):
         click.echo(line)
+    for kind, expect in runs.items():
+        if expect is not None:
+            click.echo()
+            click.echo(f"The next {kind}. " + "\n".join(expected_lines(expect)))
+
+
+_KINDS_OF_RUN = {
+    "clean dry run": ("clean", True),
+    "clean run": ("clean", False),
+    "optimized dry run": ("optimized", True),
+    "optimized run": ("optimized", False),
+}
 
 
 def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:

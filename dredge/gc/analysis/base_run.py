@@ -20,7 +20,7 @@ from dredge.gc.list_committed.graph import Graph
 from dredge.gc.list_committed.output import HISTORY
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import FORMAT, PLAN, RUNS, Plan
-from dredge.gc.run import open_state
+from dredge.gc.run import Run, open_state
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.runs.folder import RunFolder, read_json
@@ -162,6 +162,11 @@ def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
             f"{run_uri} did not come to know what is live, or is of an earlier version of Dredge. Start a new run."
         )
     return found
+
+
+def base_of_run(run: Run) -> BaseRun | None:
+    """See a run as the one that an analysis is about; None when it did not come to know what is live."""
+    return _open(run.folder, run.folder.read_json(PLAN), run.options)
 
 
 def find_base(

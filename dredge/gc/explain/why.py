@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from dredge.errors import NotFoundError
 from dredge.gc.analysis.base_run import BaseRun, find_base
+from dredge.gc.analysis.kv_records import all_commits
 from dredge.gc.config import MIN_AGE_HOURS
 from dredge.gc.explain.answer import Answer, NamedBy, StagedBy
 from dredge.gc.explain.judged import last_judged
@@ -52,6 +53,7 @@ class _History:
     graph: Graph
     lines: dict[str, Line]
     policies: dict[str, tuple[str, ...]]
+    has_all: bool
 
 
 def why(
@@ -83,7 +85,7 @@ def why(
     base = find_base(root, target.repository, options, whole=False)
     answer = Answer(target)
     _look_at_the_store(answer, base, now, options)
-    history = _history(client, target, base, now, policy)
+    history = _history(client, target, base, now, policy, access)
     _find_commits(answer, base, history, now, options)
     _find_staged(answer, base, client, history.branches, access, requests_max)
     hashed = hash64(pa.array([target.address], pa.string()))[0]
@@ -110,12 +112,19 @@ def _look_at_the_store(
 
 
 def _history(
-    client: LakeFS, target: Target, base: BaseRun | None, now: datetime, policy: RetentionPolicy | None
+    client: LakeFS,
+    target: Target,
+    base: BaseRun | None,
+    now: datetime,
+    policy: RetentionPolicy | None,
+    access: KVAccess | None,
 ) -> _History:
     name = target.repository
     branches, tags = client.branches(name), client.tags(name)
     graph = load_graph(client, name, branches)
     load_graph(client, name, tags, graph)
+    if access is not None:
+        graph = all_commits(access, name, target.namespace) | graph
     rules = client.rules(name)
     if policy is None and base is not None:
         policy = base.plan.config.policy
@@ -131,6 +140,7 @@ def _history(
         rules=rules,
         graph=graph,
         lines=lines_of(graph, branches, rules, now),
+        has_all=access is not None,
         policies={commit: tuple(names) for commit, names in policies.items()},
     )
 
@@ -158,7 +168,7 @@ def _find_commits(
         if line.is_active(now) or commit_id in history.policies or (keep_tags and commit_id in tags)
     }
     if past is not None:
-        dangling = {commit_id: past.active[commit_id] for commit_id in past.dangling}
+        dangling = {item: past.active[item] for item in past.dangling if item not in metaranges}
         metaranges |= dangling
         active |= dangling.keys()
     expired = sorted(
@@ -188,7 +198,7 @@ def _find_commits(
         there = tuple(dict.fromkeys(path for found in ranges for path in paths.get(found, ())))
         answer.commits.append(_named_by(history, item, item in active, there, tuple(tags[item]), now))
     answer.not_looked_at += naming.unread
-    if past is None or past.dangling or history.rules is not None:
+    if not history.has_all:
         answer.not_looked_at.append(
             "commits that no branch and no tag leads to"
             + ("" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active")
