@@ -16,9 +16,13 @@ from dredge.lakefs import Commit, Ref, Rules
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 commits = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 40), st.booleans()), min_size=1, max_size=12
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 40), st.booleans()),
+    min_size=1,
+    max_size=12,
 )
-heads = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 11)), max_size=3, unique_by=lambda item: item[0])
+heads = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 11)), max_size=3, unique_by=lambda item: item[0]
+)
 
 
 def graph_of(rows: list[tuple[int, int, int, bool]]) -> dict[str, Commit]:
@@ -26,7 +30,9 @@ def graph_of(rows: list[tuple[int, int, int, bool]]) -> dict[str, Commit]:
     made: dict[str, Commit] = {}
     for number, (first, second, age, old) in enumerate(rows):
         parents = tuple(dict.fromkeys(f"{item:02d}" for item in (first, second) if item < number))
-        made[f"{number:02d}"] = Commit(f"{number:02d}", parents, NOW - timedelta(days=age), "", 0 if old else 1)
+        made[f"{number:02d}"] = Commit(
+            f"{number:02d}", parents, NOW - timedelta(days=age), "", 0 if old else 1
+        )
     return made
 
 
@@ -44,7 +50,9 @@ def by_the_walk(graph: dict[str, Commit], branches: list[Ref], rules: Rules, now
         for item in graph.values()
     ]
     known = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
-    return set(active_commits(plain, known, retention.Rules(rules.default_retention_days, rules.branches), now))
+    return set(
+        active_commits(plain, known, retention.Rules(rules.default_retention_days, rules.branches), now)
+    )
 
 
 @settings(max_examples=150)
@@ -56,7 +64,9 @@ def test_lines_keep_what_the_walk_keeps_now_and_until_the_end_that_they_tell(
     branches = [Ref(name, f"{number % len(graph):02d}") for name, number in at]
     rules = Rules(default, {"a": own})
     lines = lines_of(graph, branches, rules, NOW)
-    assert {item for item, line in lines.items() if line.is_active(NOW)} == by_the_walk(graph, branches, rules, NOW)
+    assert {item for item, line in lines.items() if line.is_active(NOW)} == by_the_walk(
+        graph, branches, rules, NOW
+    )
     for item, line in lines.items():
         if line.until is not None and not line.heads and line.until > NOW:
             just_before = line.until - timedelta(microseconds=1)

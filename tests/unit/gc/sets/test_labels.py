@@ -15,7 +15,11 @@ from dredge.gc.sets.labels import Labelled, LabelledSets, Labels
 TOP = 1 << 64
 named = st.lists(st.tuples(st.integers(0, 4), st.lists(st.integers(0, 40), max_size=8)), max_size=12)
 LABELS = Labels(
-    (np.array([1, 2, 4, 8, 16], np.uint64), np.array([5, 3, 9, 1, 7], np.int32), np.arange(5, dtype=np.int32)),
+    (
+        np.array([1, 2, 4, 8, 16], np.uint64),
+        np.array([5, 3, 9, 1, 7], np.int32),
+        np.arange(5, dtype=np.int32),
+    ),
     (np.bitwise_or, np.minimum, np.maximum),
 )
 
@@ -57,12 +61,16 @@ def test_what_waits_in_a_folder_is_removed_in_the_end_also_after_an_error() -> N
     def folders() -> set[Path]:
         return set(Path(gettempdir()).glob("dredge-labels-*"))
 
+    def fail(sets: LabelledSets) -> None:
+        with sets:
+            sets.add(0, np.arange(50, dtype=np.uint64))
+            next(sets.shards())
+            assert folders() > before
+            raise KeyError
+
     before = folders()
-    with pytest.raises(KeyError), LabelledSets(LABELS, 100, 10) as sets:
-        sets.add(0, np.arange(50, dtype=np.uint64))
-        next(sets.shards())
-        assert folders() > before
-        raise KeyError
+    with pytest.raises(KeyError):
+        fail(LabelledSets(LABELS, 100, 10))
     assert folders() <= before
 
 

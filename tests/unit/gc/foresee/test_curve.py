@@ -1,0 +1,44 @@
+"""The table and the curve of what rules would free."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+from dredge.gc.foresee.curve import svg, table_lines
+
+
+def row(days: int | None, size: int, exact: bool = True) -> dict[str, Any]:
+    return {
+        "name": "as now" if days is None else f"{days} days",
+        "days": days,
+        "commits": 3,
+        "freed_objects": size,
+        "freed_bytes": size,
+        "held_objects": 0,
+        "more_bytes": 0,
+        "less_bytes": size,
+        "exact": exact,
+        "unknown": "" if exact else "some may stay",
+    }
+
+
+def test_the_table_has_a_line_for_each_proposal_and_says_where_figures_are_bounds() -> None:
+    lines = list(table_lines([row(7, 1000), row(30, 10, exact=False)]))
+    assert len(lines) == 4
+    assert lines[1].count("█") > 2 * lines[2].count("█")
+    assert "≤ 10" in lines[2]
+    assert lines[3] == "≤ some may stay"
+
+
+def test_the_curve_falls_from_left_to_right() -> None:
+    picture = ElementTree.fromstring(svg([row(30, 10), row(7, 1000), row(None, 500)]))
+    (line,) = picture.iter("polyline")
+    (left, top), (right, bottom) = (map(float, point.split(",")) for point in line.attrib["points"].split())
+    assert left < right
+    assert top < bottom
+    assert [text.text for text in picture.iter("text")][:2] == ["7", "30"]
+
+
+def test_one_point_is_no_curve() -> None:
+    assert svg([row(7, 1), row(None, 5)]) == ""
