@@ -144,7 +144,9 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
     ranges = history.metaranges.ranges
     prefixes = find_prefixes(base.reader, ranges, depth, base.plan.namespace) if depth else Prefixes()
     counter = _Counter(cost, owners, prefixes if depth else None)
-    with _collect(base, history, owners, prefixes, shard_values) as sets:
+    collecting = _Collecting.of(base, history, owners, prefixes)
+    with collecting.sets(shard_values) as sets:
+        collecting.fill(sets)
         for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
             found, places = labelled.find(listed.hashes)
             columns = [column[places[found]] for column in labelled.columns]
@@ -158,28 +160,56 @@ def cost_of(base: BaseRun, depth: int = 1, shard_values: int = SHARD_VALUES) -> 
     return cost
 
 
-def _collect(
-    base: BaseRun, history: History, owners: Owners, prefixes: Prefixes, shard_values: int
-) -> LabelledSets:
-    """Label every address that something names."""
-    ranges = history.metaranges.ranges
-    row_of = {item: row for row, item in enumerate(ranges)}
-    unnamed: Ranges = {item: facts for item, facts in facts_of(history.ranges_table) if item not in row_of}
-    labels = _Labels(owners, prefixes)
-    staged, policy, no_ref = (labels.special(bit) for bit in (kinds.STAGED, kinds.POLICY, kinds.DANGLING))
-    of_prefix = [labels.special(0, prefix) for prefix in range(len(prefixes.names))]
-    wanted = ranges | unnamed
-    sets = LabelledSets(labels.made(), sum(facts.count for facts in wanted.values()), shard_values)
-    for part in base.staged.hashes:
-        sets.add(staged, read_hashes(base.folder, part))
-    for part in base.committed.parts(f"{PATHS}-"):
-        if part.name.endswith(".u64"):
-            sets.add(policy, read_hashes(base.folder, part))
-    for item in addresses_of(base.reader, base.state, base.plan.namespace, wanted):
-        sets.add(row_of.get(item.range_id, no_ref), item.addresses)
-    for prefix, hashes in prefixes.addresses:
-        sets.add(of_prefix[prefix], hashes)
-    return sets
+@dataclass(frozen=True, slots=True)
+class _Collecting:
+    """Labels every address that something names."""
+
+    base: BaseRun
+    labels: _Labels
+    ranges: Ranges
+    row_of: dict[str, int]
+    prefixes: Prefixes
+    staged: int
+    policy: int
+    no_ref: int
+    of_prefix: list[int]
+
+    @classmethod
+    def of(cls, base: BaseRun, history: History, owners: Owners, prefixes: Prefixes) -> _Collecting:
+        ranges = history.metaranges.ranges
+        labels = _Labels(owners, prefixes)
+        # Without rules, ranges count as active that no known commit names.
+        unnamed = {item: facts for item, facts in facts_of(history.ranges_table) if item not in ranges}
+        return cls(
+            base=base,
+            labels=labels,
+            ranges=ranges | unnamed,
+            row_of={item: row for row, item in enumerate(ranges)},
+            prefixes=prefixes,
+            staged=labels.special(kinds.STAGED),
+            policy=labels.special(kinds.POLICY),
+            no_ref=labels.special(kinds.DANGLING),
+            of_prefix=[labels.special(0, prefix) for prefix in range(len(prefixes.names))],
+        )
+
+    def sets(self, shard_values: int) -> LabelledSets:
+        """Empty sets."""
+        return LabelledSets(
+            self.labels.made(), sum(facts.count for facts in self.ranges.values()), shard_values
+        )
+
+    def fill(self, sets: LabelledSets) -> None:
+        """Put the addresses together."""
+        base = self.base
+        for part in base.staged.hashes:
+            sets.add(self.staged, read_hashes(base.folder, part))
+        for part in base.committed.parts(f"{PATHS}-"):
+            if part.name.endswith(".u64"):
+                sets.add(self.policy, read_hashes(base.folder, part))
+        for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
+            sets.add(self.row_of.get(item.range_id, self.no_ref), item.addresses)
+        for prefix, hashes in self.prefixes.addresses:
+            sets.add(self.of_prefix[prefix], hashes)
 
 
 class _Labels:

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 
 from dredge.errors import NotFoundError
-from dredge.gc.analysis.base_run import BaseRun, find_base
+from dredge.gc.analysis.base_run import BaseRun, History, find_base
 from dredge.gc.analysis.kv_records import all_commits
 from dredge.gc.config import MIN_AGE_HOURS
 from dredge.gc.explain.answer import Answer, NamedBy, StagedBy
@@ -30,7 +31,8 @@ from dredge.gc.index.metaranges import Metaranges
 from dredge.gc.list_committed.graph import Graph, load_graph
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.retention.lines import FOREVER, Line, lines_of
-from dredge.gc.retention.policy.model import RetentionPolicy
+from dredge.gc.retention.policy.globs import compile_glob
+from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import open_state
 from dredge.gc.sets.files import read_hashes
 from dredge.hashing import hash64
@@ -52,7 +54,7 @@ class _History:
     rules: Rules | None
     graph: Graph
     lines: dict[str, Line]
-    policies: dict[str, tuple[str, ...]]
+    policies: dict[str, list[PolicyRule]]
     has_all: bool
 
 
@@ -88,8 +90,7 @@ def why(
     history = _history(client, target, base, now, policy, access)
     _find_commits(answer, base, history, now, options)
     _find_staged(answer, base, client, history.branches, access, requests_max)
-    hashed = hash64(pa.array([target.address], pa.string()))[0]
-    answer.judged, unread = last_judged(target, int(hashed), root, options)
+    answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
     answer.not_looked_at += unread
     if base is None:
         answer.not_looked_at.append(
@@ -128,12 +129,10 @@ def _history(
     rules = client.rules(name)
     if policy is None and base is not None:
         policy = base.plan.config.policy
-    policies: dict[str, list[str]] = defaultdict(list)
+    policies: dict[str, list[PolicyRule]] = defaultdict(list)
     for keep in policy.keeps(branches, graph) if policy is not None else ():
         for commit in keep.commits:
-            policies[commit].append(
-                keep.rule.name + (f" (paths {', '.join(keep.rule.paths)})" if keep.rule.paths else "")
-            )
+            policies[commit].append(keep.rule)
     return _History(
         branches=branches,
         tags=tags,
@@ -141,68 +140,104 @@ def _history(
         graph=graph,
         lines=lines_of(graph, branches, rules, now),
         has_all=access is not None,
-        policies={commit: tuple(names) for commit, names in policies.items()},
+        policies=dict(policies),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Commits:
+    """The commits that may name the object.
+
+    Attributes:
+        metaranges: by commit id.
+        active: ids of those that keep everything that they name.
+        tags: names by commit id.
+    """
+
+    metaranges: dict[str, str]
+    active: set[str]
+    tags: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, history: _History, past: History | None, keep_tags: bool, now: datetime) -> _Commits:
+        """Find them.
+
+        Args:
+            history: as it is now.
+            past: what a run saw, for active commits that no ref leads to.
+            keep_tags: whether runs keep what tags name.
+            now: aware UTC.
+        """
+        metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
+        tags: dict[str, list[str]] = defaultdict(list)
+        for tag in history.tags:
+            tags[tag.commit_id].append(tag.id)
+        active = {
+            item for item, line in history.lines.items() if line.is_active(now)
+        } | history.policies.keys()
+        if keep_tags:
+            active |= tags.keys()
+        if past is not None:
+            dangling = {item: past.active[item] for item in past.dangling if item not in metaranges}
+            metaranges |= dangling
+            active |= dangling.keys()
+        return cls(metaranges, active, tags)
 
 
 def _find_commits(
     answer: Answer, base: BaseRun | None, history: _History, now: datetime, options: StorageOptions | None
 ) -> None:
-    target = answer.target
     past = None if base is None else base.history()
-    naming = Naming(
+    commits = _Commits.of(history, past, base is None or base.plan.config.keep_tags, now)
+    looked = _to_look_at(answer, commits, history)
+    naming = _naming(answer.target, past, options)
+    named = naming.ranges_of({commits.metaranges[item] for item in looked} - {""})
+    naming_it = [item for item in looked if commits.metaranges[item] in named]
+    by_date = sorted(naming_it, key=lambda item: _date(history, item), reverse=True)
+    paths = naming.paths_of(
+        dict.fromkeys(found for item in by_date for found in sorted(named[commits.metaranges[item]]))
+    )
+    for item in by_date:
+        ranges = named[commits.metaranges[item]]
+        if all(found in paths and not paths[found] for found in ranges):
+            continue  # another address with the same hash
+        there = tuple(dict.fromkeys(path for found in ranges for path in paths.get(found, ())))
+        answer.commits.append(_named_by(history, commits, item, there, now))
+    answer.commits.sort(key=lambda commit: not commit.active)
+    answer.not_looked_at += naming.unread
+    if not history.has_all:
+        known = "" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active"
+        answer.not_looked_at.append(f"commits that no branch and no tag leads to{known}")
+
+
+def _to_look_at(answer: Answer, commits: _Commits, history: _History) -> list[str]:
+    """Every active commit, and the newest of the expired ones."""
+    keeping = commits.active | history.policies.keys()
+    expired = sorted(commits.metaranges.keys() - keeping, key=lambda item: _date(history, item), reverse=True)
+    if len(expired) > EXPIRED_MAX:
+        left = len(expired) - EXPIRED_MAX
+        answer.not_looked_at.append(f"{left:,} of {len(expired):,} expired commits; they keep nothing")
+    return [*keeping, *expired[:EXPIRED_MAX]]
+
+
+def _naming(target: Target, past: History | None, options: StorageOptions | None) -> Naming:
+    return Naming(
         target=target,
-        hashed=hash64(pa.array([target.address], pa.string()))[0],
+        hashed=_hash(target),
         reader=open_reader(target.namespace, options),
         state=open_state(target.namespace, options),
         known=Metaranges() if past is None else past.metaranges,
     )
-    keep_tags = base is None or base.plan.config.keep_tags
-    metaranges = {commit.id: commit.metarange_id for commit in history.graph.values()}
-    tags: dict[str, list[str]] = defaultdict(list)
-    for tag in history.tags:
-        tags[tag.commit_id].append(tag.id)
-    active = {
-        commit_id
-        for commit_id, line in history.lines.items()
-        if line.is_active(now) or commit_id in history.policies or (keep_tags and commit_id in tags)
-    }
-    if past is not None:
-        dangling = {item: past.active[item] for item in past.dangling if item not in metaranges}
-        metaranges |= dangling
-        active |= dangling.keys()
-    expired = sorted(
-        metaranges.keys() - active, key=lambda item: history.graph[item].created_at, reverse=True
-    )
-    if len(expired) > EXPIRED_MAX:
-        answer.not_looked_at.append(
-            f"{len(expired) - EXPIRED_MAX:,} of {len(expired):,} expired commits; they keep nothing"
-        )
-    looked = [*active, *expired[:EXPIRED_MAX]]
-    named = naming.ranges_of({metaranges[item] for item in looked} - {""})
-    by_date = sorted(
-        (item for item in looked if metaranges[item] in named),
-        key=lambda item: (
-            item in active,
-            str(history.graph[item].created_at) if item in history.graph else "",
-        ),
-        reverse=True,
-    )
-    paths = naming.paths_of(
-        dict.fromkeys(found for item in by_date for found in sorted(named[metaranges[item]]))
-    )
-    for item in by_date:
-        ranges = named[metaranges[item]]
-        if all(found in paths and not paths[found] for found in ranges):
-            continue  # another address with the same hash
-        there = tuple(dict.fromkeys(path for found in ranges for path in paths.get(found, ())))
-        answer.commits.append(_named_by(history, item, item in active, there, tuple(tags[item]), now))
-    answer.not_looked_at += naming.unread
-    if not history.has_all:
-        answer.not_looked_at.append(
-            "commits that no branch and no tag leads to"
-            + ("" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active")
-        )
+
+
+def _hash(target: Target) -> np.uint64:
+    found: np.uint64 = hash64(pa.array([target.address], pa.string()))[0]
+    return found
+
+
+def _date(history: _History, commit_id: str) -> str:
+    commit = history.graph.get(commit_id)
+    return "" if commit is None else commit.created_at.isoformat()
 
 
 def _name(base: BaseRun | None) -> str:
@@ -210,37 +245,30 @@ def _name(base: BaseRun | None) -> str:
 
 
 def _named_by(
-    history: _History,
-    commit_id: str,
-    active: bool,
-    paths: tuple[str, ...],
-    tags: tuple[str, ...],
-    now: datetime,
+    history: _History, commits: _Commits, commit_id: str, paths: tuple[str, ...], now: datetime
 ) -> NamedBy:
-    line, commit = history.lines.get(commit_id), history.graph.get(commit_id)
-    found = NamedBy(
-        commit_id=commit_id,
-        created_at=None if commit is None else commit.created_at,
-        active=active,
-        paths=paths,
-        tags=tags,
-        policies=history.policies.get(commit_id, ()),
-    )
-    if line is None:
-        return found
+    line, commit = history.lines.get(commit_id, Line()), history.graph.get(commit_id)
+    policies = tuple(rule.name for rule in history.policies.get(commit_id, ()) if _keeps(rule, paths))
     return NamedBy(
         commit_id=commit_id,
-        created_at=found.created_at,
-        active=active,
+        created_at=None if commit is None else commit.created_at,
+        active=bool(policies) or commit_id in commits.active,
         paths=paths,
         heads=tuple(line.heads),
         branches=tuple(line.branches),
         num_branches=line.num_branches,
-        tags=tags,
-        policies=found.policies,
-        until=line.until if line.until not in (None, FOREVER) else None,
+        tags=tuple(commits.tags.get(commit_id, ())),
+        policies=policies,
+        until=line.until if line.until != FOREVER else None,
         rule=_rule(history.rules, line, now),
     )
+
+
+def _keeps(rule: PolicyRule, paths: Sequence[str]) -> bool:
+    """Whether a rule keeps an object under one of some paths; in doubt it does."""
+    if not rule.paths or not paths:
+        return True
+    return any(compile_glob(glob).fullmatch(path) for glob in rule.paths for path in paths)
 
 
 def _rule(rules: Rules | None, line: Line, now: datetime) -> str:
@@ -282,5 +310,5 @@ def _find_staged(
 
 
 def _was_staged(base: BaseRun, target: Target) -> bool:
-    hashed = hash64(pa.array([target.address], pa.string()))[0]
+    hashed = _hash(target)
     return any(hashed in read_hashes(base.folder, part) for part in base.staged.hashes)

@@ -22,15 +22,15 @@ def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     width = max([5, *(len(item["name"]) for item in found)]) + 2
     yield f"{'rules':<{width}}{'commits':>9}{'freed':>12}{'bytes':>11}{'more than now':>15}{'may be held':>13}"
     for item in found:
-        about = "" if item["exact"] else "≤ "
+        about = item["bound"] and f"{item['bound']} "
         more = item["more_bytes"] - item["less_bytes"]
         yield (
             f"{item['name']:<{width}}{item['commits']:>9,}{about + format(item['freed_objects'], ','):>12}"
             f"{size_text(item['freed_bytes']):>11}{('-' if more < 0 else '') + size_text(abs(more)):>15}"
             f"{item['held_objects']:>13,}  {bar(item['freed_bytes'], most)}"
         )
-    for text in dict.fromkeys(item["unknown"] for item in found if item["unknown"]):
-        yield f"≤ {text}"
+    for item in {item["unknown"]: item for item in found if item["unknown"]}.values():
+        yield f"{item['bound']} {item['unknown']}"
 
 
 def bar(value: int, most: int) -> str:

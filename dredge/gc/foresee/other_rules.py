@@ -36,6 +36,7 @@ from dredge.gc.sets.live import in_any
 from dredge.lakefs import Commit, Rules
 
 PROPOSALS_MAX = 64
+AT_MOST, AT_LEAST, ABOUT = "≤", "≥", "~"
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 type AskCommit = Callable[[str], Commit]
@@ -72,7 +73,8 @@ class Foreseen:
         more_bytes: their sizes.
         less_objects: garbage now, and not under it.
         less_bytes: their sizes.
-        unknown: why less than `freed_…` may go; "" where the figures are exact.
+        bound: whether `freed_…` is `AT_MOST`, `AT_LEAST` or `ABOUT` what goes; "" where it is exact.
+        unknown: why; "" where it is exact.
     """
 
     proposal: Proposal
@@ -85,16 +87,17 @@ class Foreseen:
     more_bytes: int = 0
     less_objects: int = 0
     less_bytes: int = 0
+    bound: str = ""
     unknown: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        figures = {name: getattr(self, name) for name in (*_FIGURES, "commits", "unknown")}
+        figures = {name: getattr(self, name) for name in (*_FIGURES, "commits", "bound", "unknown")}
         return {
             "name": self.proposal.name,
             "days": self.proposal.days,
             "rules": self.proposal.rules.to_json(),
-            "exact": not self.unknown,
+            "exact": not self.bound,
             **figures,
         }
 
@@ -116,7 +119,7 @@ def foresee(
     Args:
         base: a clean run.
         proposals: at most 63.
-        ask: gives commits that no ref leads to; None takes all of them for kept, so that figures may be too small.
+        ask: gives commits that no ref leads to; None takes those that are active now for kept.
         known: every commit of the repository, from its key-value store, so that nothing needs to be asked and all
             figures are exact; None where nobody read it.
         shard_values: names of addresses in memory at a time.
@@ -137,7 +140,8 @@ def foresee(
         base, history, dangling.commits, [set(history.active), *(found.commits for found in active)]
     )
     totals = _Totals(len(proposals))
-    with named.collect(shard_values) as sets:
+    with named.sets(shard_values) as sets:
+        named.fill(sets)
         for labelled, listed in listed_shards(base.folder, base.listing.listed, sets):
             found, places = labelled.find(listed.hashes)
             bits = np.where(found, labelled.columns[0][places] if len(labelled.hashes) else np.uint64(0), 0)
@@ -146,8 +150,8 @@ def foresee(
                 (same,) = in_any(base.committed.sizes, [listed.sizes.astype(np.uint64)])
             totals.add(bits.astype(np.uint64), listed.sizes, same)
     return [
-        Foreseen(proposal, len(active[number].commits), **totals.of(number), unknown=active[number].unknown)
-        for number, proposal in enumerate(proposals)
+        Foreseen(proposal, len(made.commits), **totals.of(number), bound=made.bound, unknown=made.unknown)
+        for number, (proposal, made) in enumerate(zip(proposals, active, strict=True))
     ]
 
 
@@ -182,10 +186,16 @@ class _Dangling:
         commits = {item: commit for item, commit in known.items() if item not in history.graph}
         return cls(commits, history.dangling - commits.keys(), timedelta.max.days)
 
-    def doubt(self, rules: Rules) -> str:
-        """Why figures are not exact under some rules; "" where they are."""
-        if self.undated:
-            return f"{len(self.undated):,} commits that no branch and no tag leads to are taken for kept"
+    def doubt(self, rules: Rules) -> tuple[str, str]:
+        """On which side figures may be wrong under some rules, and why; empty where they are exact."""
+        less = self._unseen(rules)
+        if not self.undated:
+            return (AT_MOST, less) if less else ("", "")
+        more = f"{len(self.undated):,} commits that no branch and no tag leads to are taken for kept"
+        return (ABOUT, f"{more}; {less}") if less else (AT_LEAST, more)
+
+    def _unseen(self, rules: Rules) -> str:
+        """Why commits may stay that nobody sees."""
         if self.up_to_days is None:
             return "commits that no branch and no tag leads to are not known without rules; young ones stay"
         if rules.default_retention_days > self.up_to_days:
@@ -205,6 +215,7 @@ class _Active:
     """The active commits of a proposal."""
 
     commits: set[str]
+    bound: str
     unknown: str
 
 
@@ -226,7 +237,7 @@ def _active(base: BaseRun, history: History, dangling: _Dangling, proposal: Prop
     for keep in policy.keeps(history.branches, history.graph) if policy is not None else ():
         if not keep.rule.paths:
             kept |= keep.commits
-    return _Active(kept, dangling.doubt(rules))
+    return _Active(kept, *dangling.doubt(rules))
 
 
 @dataclass(slots=True)
@@ -245,13 +256,14 @@ class _Named:
     bits: dict[str, np.uint64]
     paths: list[tuple[re.Pattern[str], Ranges]] = field(default_factory=list)
 
-    def collect(self, shard_values: int) -> LabelledSets:
+    def sets(self, shard_values: int) -> LabelledSets:
+        """Empty sets with a row for each combination of bits; the first is for what every proposal keeps."""
+        labels = Labels((np.array(self._rows, np.uint64),), (np.bitwise_or,))
+        return LabelledSets(labels, sum(facts.count for facts in self.ranges.values()), shard_values)
+
+    def fill(self, sets: LabelledSets) -> None:
         """Put the addresses together."""
-        rows = [int(_ALL), *sorted({int(bits) for bits in self.bits.values()} - {int(_ALL)})]
-        place = {bits: row for row, bits in enumerate(rows)}
-        labels = Labels((np.array(rows, np.uint64),), (np.bitwise_or,))
-        sets = LabelledSets(labels, sum(facts.count for facts in self.ranges.values()), shard_values)
-        base = self.base
+        base, place = self.base, {bits: row for row, bits in enumerate(self._rows)}
         for part in base.staged.hashes:
             sets.add(0, read_hashes(base.folder, part))
         for item in addresses_of(base.reader, base.state, base.plan.namespace, self.ranges):
@@ -259,9 +271,11 @@ class _Named:
         for pattern, ranges in self.paths:
             for key, data in base.reader.get_many([METADATA + range_id for range_id in ranges]):
                 facts = ranges[key.removeprefix(METADATA)]
-                hashes = addresses_below(data, key, facts, pattern, base.plan.namespace)
-                sets.add(0, hashes)
-        return sets
+                sets.add(0, addresses_below(data, key, facts, pattern, base.plan.namespace))
+
+    @property
+    def _rows(self) -> list[int]:
+        return [int(_ALL), *sorted({int(bits) for bits in self.bits.values()} - {int(_ALL)})]
 
 
 def _name(base: BaseRun, history: History, dangling: Graph, active: Sequence[set[str]]) -> _Named:

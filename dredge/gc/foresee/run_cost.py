@@ -150,7 +150,8 @@ def expected_lines(found: Mapping[str, Any]) -> list[str]:
     """Word what is expected, for the terminal."""
     seconds = ", ".join(f"{step} {value:g} s" for step, value in _in_order(found["seconds"]) if value >= 0.1)
     lines = [found["about"], f"  time: {sum(found['seconds'].values()):.1f} s ({seconds})"]
-    lines += [f"  {WORK[kind].lower()}: {_figure(kind, value)}" for kind, value in found["work"].items()]
+    work = found["work"]
+    lines += [f"  {WORK[kind].lower()}: {_figure(kind, work[kind])}" for kind in WORK if kind in work]
     return lines
 
 
@@ -168,8 +169,9 @@ def compare_rows(found: Mapping[str, Any], summaries: Iterable[StepSummary]) -> 
         for step, value in _in_order(found["seconds"])
     ]
     done = work_of(steps)
+    work = found["work"]
     rows += [
-        [WORK[kind], _figure(kind, value), _figure(kind, done[kind])] for kind, value in found["work"].items()
+        [WORK[kind], _figure(kind, work[kind]), _figure(kind, done[kind])] for kind in WORK if kind in work
     ]
     return rows
 

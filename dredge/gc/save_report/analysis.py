@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dredge.errors import DredgeError, NotFoundError
+from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.analysis.base_run import base_of_run, runs_below
 from dredge.gc.config import CLEAN
 from dredge.gc.cost import cost_of
@@ -99,7 +99,7 @@ def sections(folder: RunFolder, results: RunResults) -> list[dict[str, Any]]:
 def _read(folder: RunFolder, name: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = folder.read_json(name)
-    except NotFoundError:
+    except (NotFoundError, FormatError):
         return None
     return found
 
@@ -150,10 +150,12 @@ def _foreseen(found: list[dict[str, Any]]) -> dict[str, Any]:
             [
                 item["name"],
                 f"{item['commits']:,}",
-                ("" if item["exact"] else "at most ") + format(item["freed_objects"], ","),
+                f"{item['bound']} {item['freed_objects']:,}".lstrip(),
                 size_text(item["freed_bytes"]),
             ]
             for item in found
         ],
-        "notes": list(dict.fromkeys(f"At most: {item['unknown']}" for item in found if item["unknown"])),
+        "notes": list(
+            dict.fromkeys(f"{item['bound']}: {item['unknown']}" for item in found if item["unknown"])
+        ),
     }

@@ -126,6 +126,9 @@ def test_a_policy_that_keeps_it_is_named(world: World) -> None:
     world.collect(dry_run=True, policy=keep.to_json())
     answer = ask(world, address)
     assert (answer.verdict, answer.commits[0].policies) == ("kept", ("ten",))
+    for paths, verdict in (("a*", "kept"), ("b*", "garbage")):
+        other = ask(world, address, policy=policy(f'name: some, branches: main, paths: "{paths}"'))
+        assert other.verdict == verdict
 
 
 def test_an_object_that_is_named_and_not_there_is_called_missing(world: World) -> None:

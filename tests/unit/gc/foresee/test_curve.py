@@ -19,6 +19,7 @@ def row(days: int | None, size: int, exact: bool = True) -> dict[str, Any]:
         "more_bytes": 0,
         "less_bytes": size,
         "exact": exact,
+        "bound": "" if exact else "≤",
         "unknown": "" if exact else "some may stay",
     }
 

@@ -38,7 +38,7 @@ def test_shorter_rules_free_what_they_let_expire() -> None:
     freed = {item.proposal.name: (item.freed_objects, item.freed_bytes) for item in found}
     assert freed == {"as now": (1, 1), "5 days": (3, 6), "15 days": (2, 3), "60 days": (0, 0)}
     assert [(item.more_bytes, item.less_bytes) for item in found] == [(0, 0), (5, 0), (2, 0), (0, 1)]
-    assert [bool(item.unknown) for item in found] == [False, False, False, True]
+    assert [item.bound for item in found] == ["", "", "", "≤"]
 
 
 def test_without_rules_now_nothing_is_garbage_and_figures_may_be_too_large() -> None:
@@ -62,7 +62,8 @@ def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     assert (short.freed_bytes, long.freed_bytes) == (50 + 6, 3)
     # Nobody can be asked for its date: it is taken for kept, and that is said.
     short, long = foresee(base, proposals)
-    assert (short.freed_bytes, "taken for kept" in short.unknown) == (6, True)
+    assert (short.freed_bytes, short.bound, "taken for kept" in short.unknown) == (6, "≥", True)
+    assert long.bound == "≥"
 
 
 def test_foreseeing_changes_nothing() -> None:
