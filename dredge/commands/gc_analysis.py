@@ -151,12 +151,13 @@ def plan_command(
     Exit codes: 0 foreseen · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
                 not available · 5 a file cannot be trusted · 6 no such repository
     """
+    from dredge.errors import ConfigError
     from dredge.gc.analysis.kv_records import all_commits
     from dredge.gc.foresee import foresee
-    from dredge.gc.foresee.curve import svg as draw
-    from dredge.gc.foresee.curve import table_lines
+    from dredge.gc.foresee.curve import curve_of, table_lines
     from dredge.gc.foresee.run_cost import expected, expected_lines
     from dredge.lakefs import LakeFSClient
+    from dredge.runs.curve import render_curve
 
     client = LakeFSClient.from_env()
     base = _base(repository, run_uri, run_root)
@@ -168,7 +169,10 @@ def plan_command(
     root = run_root or base.plan.run_uri.rpartition("/")[0]
     runs = {kind: expected(root, repository, mode, dry) for kind, (mode, dry) in _KINDS_OF_RUN.items()}
     if svg is not None:
-        Path(svg).write_text(draw(found), encoding="utf-8")
+        curve = curve_of(found)
+        if curve is None:
+            raise ConfigError("a curve needs at least two days")
+        Path(svg).write_text(render_curve(curve), encoding="utf-8")
     if as_json:
         value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found, "expected": runs}
         click.echo(json.dumps(value))

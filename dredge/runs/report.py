@@ -19,7 +19,7 @@ def render_html(report: Mapping[str, Any]) -> str:
         report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (as
             `ReportRow.to_json` gives them), `problems`, `failures`, `warnings`, `findings`, `steps`; if wanted
             `held` and `over_limit` (why, objects, bytes, examples), and `sections` (`title`, `columns`, `rows` of
-            texts, and if wanted `about`, `notes`, and `svg`, a picture that is put into the page as it is).
+            texts, and if wanted `about`, `notes`, and `curve`, as `place_curve` gives it).
     """
     rows = [
         {"colour": _colour(row["verdict"]), "cells": [(column, column.text(row)) for column in COLUMNS]}

@@ -85,10 +85,10 @@ def dry_run(world: World, **asked: object) -> Run:
 def assert_fits(foreseen: Foreseen, real: Run) -> None:
     counts = summary_of(real, "subtract").counts
     found = (counts["candidates_objects"], counts["candidates_bytes"])
-    told = (foreseen.freed_objects, foreseen.freed_bytes)
+    told = (foreseen.freed.objects, foreseen.freed.size_bytes)
     if foreseen.unknown:
         assert told >= found
     else:
         assert told == found, foreseen.proposal.name
-        assert foreseen.held_objects == counts["held_objects"]
+        assert foreseen.held.objects == counts["held_objects"]
         assert foreseen.commits == summary_of(real, "list_committed").counts["active_commits"]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError
+from dredge.gc.analysis.amount import Amount
 from dredge.gc.analysis.base_run import BaseRun, History
 from dredge.gc.analysis.listed import listed_shards
 from dredge.gc.analysis.naming import addresses_of
@@ -35,23 +36,6 @@ from dredge.runs import ledger
 AGES = (7, 30, 90, 180, 365)
 """Days at which ages of commits are told apart."""
 SEVERAL, NOT_COMMITTED = "(several)", "(not committed)"
-
-
-@dataclass(slots=True)
-class Amount:
-    """Objects and their bytes."""
-
-    objects: int = 0
-    size_bytes: int = 0
-
-    def add(self, objects: int, size_bytes: int) -> None:
-        """Add some."""
-        self.objects += objects
-        self.size_bytes += size_bytes
-
-    def to_json(self) -> dict[str, int]:
-        """As a JSON object."""
-        return {"objects": self.objects, "bytes": self.size_bytes}
 
 
 type Table = dict[str, Amount]
@@ -98,17 +82,13 @@ class Cost:
             ],
             "branches": _rows(self.branches, "branch"),
             "ages": [
-                {"age": age, **self.ages[age].to_json(), **_alone(self.alone[age])}
+                {"age": age, **self.ages[age].to_json(), **self.alone[age].to_json("alone_")}
                 for age in age_names()
                 if age in self.ages
             ],
             "prefixes": _rows(self.prefixes, "prefix"),
             "notes": self.notes,
         }
-
-
-def _alone(amount: Amount) -> dict[str, int]:
-    return {"alone_objects": amount.objects, "alone_bytes": amount.size_bytes}
 
 
 def _rows(table: Mapping[str, Amount], name: str) -> list[dict[str, Any]]:

@@ -172,9 +172,7 @@ class _Commits:
         tags: dict[str, list[str]] = defaultdict(list)
         for tag in history.tags:
             tags[tag.commit_id].append(tag.id)
-        active = {
-            item for item, line in history.lines.items() if line.is_active(now)
-        } | history.policies.keys()
+        active = {item for item, line in history.lines.items() if line.is_active(now)}
         if keep_tags:
             active |= tags.keys()
         if past is not None:

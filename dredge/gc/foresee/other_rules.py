@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.analysis.amount import Amount
 from dredge.gc.analysis.base_run import BaseRun, History
 from dredge.gc.analysis.listed import listed_shards
 from dredge.gc.analysis.naming import addresses_of, with_metaranges
@@ -65,46 +66,38 @@ class Foreseen:
     Attributes:
         proposal: the rules.
         commits: active commits under it.
-        freed_objects: candidates of a clean dry run under it: garbage of any kind.
-        freed_bytes: their sizes.
-        held_objects: of these, as long as an object of some branch head, so that a run may hold them.
-        held_bytes: their sizes.
-        more_objects: freed under it, and not garbage now.
-        more_bytes: their sizes.
-        less_objects: garbage now, and not under it.
-        less_bytes: their sizes.
-        bound: whether `freed_…` is `AT_MOST`, `AT_LEAST` or `ABOUT` what goes; "" where it is exact.
+        freed: candidates of a clean dry run under it: garbage of any kind.
+        held: of these, as long as an object of some branch head, so that a run may hold them.
+        more: freed under it, and not garbage now.
+        less: garbage now, and not under it.
+        bound: whether `freed` is `AT_MOST`, `AT_LEAST` or `ABOUT` what goes; "" where it is exact.
         unknown: why; "" where it is exact.
     """
 
     proposal: Proposal
     commits: int
-    freed_objects: int = 0
-    freed_bytes: int = 0
-    held_objects: int = 0
-    held_bytes: int = 0
-    more_objects: int = 0
-    more_bytes: int = 0
-    less_objects: int = 0
-    less_bytes: int = 0
+    freed: Amount
+    held: Amount
+    more: Amount
+    less: Amount
     bound: str = ""
     unknown: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        figures = {name: getattr(self, name) for name in (*_FIGURES, "commits", "bound", "unknown")}
         return {
             "name": self.proposal.name,
             "days": self.proposal.days,
             "rules": self.proposal.rules.to_json(),
+            "commits": self.commits,
+            **self.freed.to_json("freed_"),
+            **self.held.to_json("held_"),
+            **self.more.to_json("more_"),
+            **self.less.to_json("less_"),
             "exact": not self.bound,
-            **figures,
+            "bound": self.bound,
+            "unknown": self.unknown,
         }
-
-
-_FIGURES = tuple(
-    f"{kind}_{unit}" for kind in ("freed", "held", "more", "less") for unit in ("objects", "bytes")
-)
 
 
 def foresee(
@@ -150,7 +143,7 @@ def foresee(
                 (same,) = in_any(base.committed.sizes, [listed.sizes.astype(np.uint64)])
             totals.add(bits.astype(np.uint64), listed.sizes, same)
     return [
-        Foreseen(proposal, len(made.commits), **totals.of(number), bound=made.bound, unknown=made.unknown)
+        Foreseen(proposal, len(made.commits), **totals.found[number], bound=made.bound, unknown=made.unknown)
         for number, (proposal, made) in enumerate(zip(proposals, active, strict=True))
     ]
 
@@ -331,23 +324,23 @@ def _bits(named: Metaranges, active: Sequence[set[str]]) -> dict[str, np.uint64]
 
 
 class _Totals:
-    """Adds up what each proposal frees."""
+    """Adds up what each proposal frees.
+
+    Attributes:
+        found: for each proposal the amounts of `Foreseen`.
+    """
 
     def __init__(self, num_proposals: int) -> None:
-        self._sums = [dict.fromkeys(_FIGURES, 0) for _ in range(num_proposals)]
+        kinds = ("freed", "held", "more", "less")
+        self.found = [{kind: Amount() for kind in kinds} for _ in range(num_proposals)]
 
     def add(
         self, bits: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64], same: npt.NDArray[np.bool_]
     ) -> None:
         """Add some listed objects: their bits, sizes, and whether a run may hold them."""
         garbage = bits & np.uint64(1) == 0
-        for number, sums in enumerate(self._sums):
+        for number, amounts in enumerate(self.found):
             dead = bits & np.uint64(1 << (number + 1)) == 0
             masks = {"freed": dead, "held": dead & same, "more": dead & ~garbage, "less": garbage & ~dead}
             for kind, mask in masks.items():
-                sums[f"{kind}_objects"] += int(np.count_nonzero(mask))
-                sums[f"{kind}_bytes"] += int(sizes[mask].sum())
-
-    def of(self, number: int) -> dict[str, int]:
-        """The figures of a proposal."""
-        return self._sums[number]
+                amounts[kind].add(int(np.count_nonzero(mask)), int(sizes[mask].sum()))

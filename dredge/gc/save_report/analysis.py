@@ -17,7 +17,7 @@ from dredge.gc.analysis.base_run import base_of_run, runs_below
 from dredge.gc.config import CLEAN
 from dredge.gc.cost import cost_of
 from dredge.gc.foresee import foresee
-from dredge.gc.foresee.curve import svg
+from dredge.gc.foresee.curve import curve_of
 from dredge.gc.foresee.proposals import as_now, by_days
 from dredge.gc.foresee.run_cost import FORECAST, compare_rows
 from dredge.gc.run import Run
@@ -144,7 +144,7 @@ def _foreseen(found: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "title": "What other rules would free",
         "about": "Garbage that a clean run under rules of so many days by default would find, of any kind.",
-        "svg": svg(found),
+        "curve": curve_of(found),
         "columns": ["Rules", "Active commits", "Objects", "Size"],
         "rows": [
             [

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
 
-from dredge.gc.foresee.curve import svg, table_lines
+from dredge.gc.foresee.curve import curve_of, table_lines
 
 
 def row(days: int | None, size: int, exact: bool = True) -> dict[str, Any]:
@@ -33,13 +32,14 @@ def test_the_table_has_a_line_for_each_proposal_and_says_where_figures_are_bound
 
 
 def test_the_curve_falls_from_left_to_right() -> None:
-    picture = ElementTree.fromstring(svg([row(30, 10), row(7, 1000), row(None, 500)]))
-    (line,) = picture.iter("polyline")
-    (left, top), (right, bottom) = (map(float, point.split(",")) for point in line.attrib["points"].split())
-    assert left < right
-    assert top < bottom
-    assert [text.text for text in picture.iter("text")][:2] == ["7", "30"]
+    curve = curve_of([row(30, 10), row(7, 1000), row(None, 500)])
+    assert curve is not None
+    left, right = curve["dots"]
+    assert (left["place"], right["place"]) == (7, 30)
+    assert left["x"] < right["x"]
+    assert left["y"] < right["y"]
+    assert left["text"] == "7 days: 1,000 B"
 
 
 def test_one_point_is_no_curve() -> None:
-    assert svg([row(7, 1), row(None, 5)]) == ""
+    assert curve_of([row(7, 1), row(None, 5)]) is None

@@ -35,16 +35,21 @@ def test_shorter_rules_free_what_they_let_expire() -> None:
     base = base_of(superseded(rules=25))
     found = foresee(base, as_now(base.rules) + by_days(base.rules, [5, 15, 60]))
     # Commits are 40, 30, 20 and 10 days old, and one stays as long as the commit after it is young.
-    freed = {item.proposal.name: (item.freed_objects, item.freed_bytes) for item in found}
+    freed = {item.proposal.name: (item.freed.objects, item.freed.size_bytes) for item in found}
     assert freed == {"as now": (1, 1), "5 days": (3, 6), "15 days": (2, 3), "60 days": (0, 0)}
-    assert [(item.more_bytes, item.less_bytes) for item in found] == [(0, 0), (5, 0), (2, 0), (0, 1)]
+    assert [(item.more.size_bytes, item.less.size_bytes) for item in found] == [
+        (0, 0),
+        (5, 0),
+        (2, 0),
+        (0, 1),
+    ]
     assert [item.bound for item in found] == ["", "", "", "≤"]
 
 
 def test_without_rules_now_nothing_is_garbage_and_figures_may_be_too_large() -> None:
     base = base_of(superseded(rules=None))
     (found,) = foresee(base, by_days(base.rules, [15]))
-    assert (found.freed_objects, found.more_objects, bool(found.unknown)) == (2, 2, True)
+    assert (found.freed.objects, found.more.objects, bool(found.unknown)) == (2, 2, True)
     assert as_now(base.rules) == []
 
 
@@ -59,10 +64,10 @@ def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     proposals = by_days(base.rules, [5, 20])
     ask = world.client.commit
     short, long = foresee(base, proposals, lambda commit_id: ask(world.lake.repository, commit_id))
-    assert (short.freed_bytes, long.freed_bytes) == (50 + 6, 3)
+    assert (short.freed.size_bytes, long.freed.size_bytes) == (50 + 6, 3)
     # Nobody can be asked for its date: it is taken for kept, and that is said.
     short, long = foresee(base, proposals)
-    assert (short.freed_bytes, short.bound, "taken for kept" in short.unknown) == (6, "≥", True)
+    assert (short.freed.size_bytes, short.bound, "taken for kept" in short.unknown) == (6, "≥", True)
     assert long.bound == "≥"
 
 
