@@ -84,6 +84,12 @@ def test_what_a_policy_keeps_is_told_apart(world: World) -> None:
     assert table(found["kinds"], "kind")["policy"] == 1
 
 
+def test_what_a_tag_keeps_as_well_would_not_go_with_its_branch(world: World) -> None:
+    world.lake.catalog.tags.create_tag(world.lake.repository, "v2", "side")
+    found = cost_of(base_of(world)).to_json()
+    assert table(found["branches"], "branch") == {"side": 2 + 8}
+
+
 def test_garbage_that_the_run_deleted_is_not_there_any_more(world: World) -> None:
     context = world.plan()
     world.run(context)

@@ -10,7 +10,8 @@ from dredge.gc.analysis.base_run import BaseRun, find_base, open_base
 from dredge.gc.foresee import Proposal, foresee
 from dredge.gc.foresee.proposals import as_now, by_days, from_file, read_days
 from dredge.lakefs import Rules
-from tests.support.gc import World, make_world
+from tests.support.gc import World, make_world, summary_of
+from tests.support.policies import policy
 
 
 def base_of(world: World, **settings: object) -> BaseRun:
@@ -69,6 +70,36 @@ def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     short, long = foresee(base, proposals)
     assert (short.freed.size_bytes, short.bound, "taken for kept" in short.unknown) == (6, "≥", True)
     assert long.bound == "≥"
+
+
+@pytest.mark.parametrize(
+    ("settings", "freed"),
+    [
+        ({}, 2 + 3),
+        ({"keep_tags": False}, 1 + 2 + 3),
+        ({"policy": policy("branches: main, last: 2").to_json()}, 2),
+        ({"policy": policy("branches: main, paths: a").to_json()}, 0),
+        ({"policy": policy("branches: main, paths: b").to_json()}, 2 + 3),
+    ],
+)
+def test_tags_and_policies_keep_under_other_rules_what_they_keep_in_a_run(
+    settings: dict[str, object], freed: int
+) -> None:
+    world = superseded()
+    first = list(world.client.log("lake", "main"))[-2]
+    world.lake.catalog.tags.create_tag("lake", "v1", first.id)
+    base = base_of(world, **settings)
+    (found,) = foresee(base, by_days(base.rules, [1]))
+    world.age(hours=1)
+    world.rules(1)
+    assert found.freed.size_bytes == freed
+    assert found.freed.size_bytes == summary_of_candidates(world, settings)
+
+
+def summary_of_candidates(world: World, settings: dict[str, object]) -> int:
+    context = world.plan(dry_run=True, **settings)
+    world.run(context)
+    return summary_of(context, "subtract").counts["candidates_bytes"]
 
 
 def test_foreseeing_changes_nothing() -> None:

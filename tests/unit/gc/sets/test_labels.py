@@ -7,9 +7,10 @@ from tempfile import gettempdir
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dredge.gc.sets import labels
 from dredge.gc.sets.labels import Labelled, LabelledSets, Labels
 
 TOP = 1 << 64
@@ -40,11 +41,12 @@ def collected(rows: list[tuple[int, list[int]]], shard_values: int) -> dict[int,
     return found
 
 
-@settings(max_examples=40)
-@given(rows=named, shard_values=st.sampled_from([1, 4, 1000]))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=named, shard_values=st.sampled_from([1, 4, 1000]), waiting=st.sampled_from([3, 1000]))
 def test_labels_of_equal_hashes_are_combined_as_a_dictionary_would(
-    rows: list[tuple[int, list[int]]], shard_values: int
+    rows: list[tuple[int, list[int]]], shard_values: int, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(labels, "_BUFFER_VALUES", waiting)
     plain: dict[int, list[int]] = {}
     for row, values in rows:
         for value in values:
