@@ -7,7 +7,7 @@ from tempfile import gettempdir
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dredge.gc.sets import labels
@@ -43,6 +43,8 @@ def collected(rows: list[tuple[int, list[int]]], shard_values: int) -> dict[int,
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=named, shard_values=st.sampled_from([1, 4, 1000]), waiting=st.sampled_from([3, 1000]))
+@example(rows=[(0, [1, 2, 3, 4]), (1, [1, 5, 6, 7]), (2, [1])], shard_values=1000, waiting=3)
+@example(rows=[(0, [1, 2, 3, 4]), (1, [1, 5, 6, 7]), (2, [1])], shard_values=4, waiting=3)
 def test_labels_of_equal_hashes_are_combined_as_a_dictionary_would(
     rows: list[tuple[int, list[int]]], shard_values: int, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
