@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from datetime import timedelta
 from typing import Literal
 
 import click
@@ -55,6 +56,13 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     metavar="NAME",
     help="Fault of a real server, for tests; repeatable.",
 )
+@click.option(
+    "--prepare-branch-ms",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="MS",
+    help="Least time that preparing uncommitted addresses spends on a branch; a real server needs about 11.",
+)
 @click.option("--access-log/--no-access-log", default=False, help="One line a request on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line when ready instead of text.")
 def command(
@@ -67,6 +75,7 @@ def command(
     profile: Literal["lakefs", "design"],
     presign_multipart: bool,
     defects: tuple[str, ...],
+    prepare_branch_ms: float,
     access_log: bool,
     as_json: bool,
 ) -> None:
@@ -124,7 +133,11 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
-        catalog=Settings(profile=profile, presign_multipart=presign_multipart),
+        catalog=Settings(
+            profile=profile,
+            presign_multipart=presign_multipart,
+            prepare_branch_time=timedelta(milliseconds=prepare_branch_ms),
+        ),
         defects=frozenset(defects),
     )
     namespace = (
