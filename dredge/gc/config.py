@@ -98,6 +98,8 @@ class Tuning:
         part_rows: rows of a listing part.
         candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
         shard_values: live hashes in one shard (8 bytes each in every worker).
+        shared_live_values: hashes that the tasks of subtract may read together more for reading the whole live set;
+            beyond that the listing is cut into shards like the live set.
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
         index_parts_max: parts of the committed index that a run reads; more small ones are united at its end.
@@ -114,7 +116,8 @@ class Tuning:
     part_rows: int = 250_000
     candidate_rows: int = 100_000
     shard_values: int = 32 << 20
-    delete_keys: int = 8_000
+    shared_live_values: int = 50_000_000
+    delete_keys: int = 32_000
     threads: int = 8
     index_parts_max: int = 64
     counted_layers_max: int = 24
@@ -220,6 +223,14 @@ class GCConfig:
         name="retention_policy",
         kind="string",
         multiline=True,
+    )
+    verify_looks: int | None = setting(
+        "Deleted objects to look for again",
+        "After deleting, so many of the deleted objects, from all over, are looked for in the store, and every one of"
+        " which it first gave no clear answer. If one in 300 were still there, 1,000 looks would miss that once in 28"
+        " runs. Empty: all of them.",
+        default=1000,
+        minimum=0,
     )
     read_kv: bool = setting(
         "Read lakeFS's key-value store",

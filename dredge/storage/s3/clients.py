@@ -1,9 +1,9 @@
 """The S3 clients of this process: built when first needed, shared by all who use S3, rebuilt after a fork.
 
 Two libraries share the work. boto3 does everything that must be exact about keys or answers: listing,
-deleting, looking up, conditional writes. obstore moves bytes (get, put) with a fifth of the CPU, but rewrites
-some keys, so it only gets keys that are their own normal form; and it hangs for ever in a child forked after
-its first use, so in such a child boto3 does that part as well.
+deleting, conditional writes. obstore moves bytes (get, put) with a fifth of the CPU and looks objects up (head) with
+a tenth, but rewrites some keys, so it only gets keys that are their own normal form; and it hangs for ever in a child
+forked after its first use, so in such a child boto3 does that part as well.
 """
 
 from __future__ import annotations

@@ -46,8 +46,17 @@ class S3Reader:
 
     def stat(self, key: str) -> ObjectInfo:
         """Look one object up; raises NotFoundError."""
-        with translated(f"stat of {key!r} in {self.uri}"):
-            answer = self._client.head_object(Bucket=self._bucket, Key=self._name(key))
+        name = self._name(key)
+        doing = f"stat of {key!r} in {self.uri}"
+        store = bytes_client(self._options, self._bucket) if is_client_safe(name) else None
+        if store is not None:
+            with translated_native(doing):
+                found = store.head(name)
+            return ObjectInfo(
+                key, found["size"], found["last_modified"].astimezone(UTC), _bare(found["e_tag"])
+            )
+        with translated(doing):
+            answer = self._client.head_object(Bucket=self._bucket, Key=name)
         return _info(key, answer)
 
     def get(self, key: str) -> bytes:
