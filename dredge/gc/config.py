@@ -33,6 +33,7 @@ KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
 _LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
+_MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
 
 
@@ -103,6 +104,8 @@ class Tuning:
         threads: requests in flight in one task.
         index_parts_max: parts of the committed index that a run reads; more small ones are united at its end.
         counted_layers_max: optimized runs after which one of them counts the live set anew from the index.
+        report_names_max: names of addresses in active ranges up to which the end of a clean run counts what objects
+            cost, for its report; in larger repositories `dredge gc cost` does. 0: never.
         explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed
             ones.
     """
@@ -118,11 +121,12 @@ class Tuning:
     threads: int = 8
     index_parts_max: int = 64
     counted_layers_max: int = 24
+    report_names_max: int = 1_000_000
     explain_ranges_max: int = 256
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "explain_ranges_max")
-        _at_least(self, 1, *({item.name for item in dataclasses.fields(self)} - {"explain_ranges_max"}))
+        _at_least(self, 0, *_MAY_BE_NONE)
+        _at_least(self, 1, *(item.name for item in dataclasses.fields(self) if item.name not in _MAY_BE_NONE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
