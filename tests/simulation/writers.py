@@ -103,6 +103,7 @@ class Writer:
         serve: has a server do something with its catalog; gives what it returns.
         acknowledged: is told of each physical address that a server promised to keep.
         made: every address so far, relative to the namespace.
+        refused: moves that a server refused.
     """
 
     scheduler: Scheduler
@@ -111,6 +112,7 @@ class Writer:
     serve: Callable[[Callable[[Catalog], Any]], Any]
     acknowledged: Callable[[str, str], None]
     made: list[str] = field(default_factory=list)
+    refused: int = 0
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
         """Make a move; a refusal of the server ends it."""
@@ -118,6 +120,7 @@ class Writer:
             getattr(self, "_" + verb.replace(" ", "_").replace("-", "_"))(*args)
         except DredgeError as error:
             self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
+            self.refused += 1
 
     def _pass(self, hours: float) -> None:
         if self.scheduler.current is None:
