@@ -81,6 +81,14 @@ class Oracle:
             "promised", f"{verb} of {address} was acknowledged, but {self._fate(address)}"
         )
 
+    def committed(self, commit_id: str, since: float) -> None:
+        """A server has made a commit: what it added was staged all the time since it was asked to."""
+        commit = self.truth.commits[commit_id]
+        before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
+        for address in sorted(set(self.truth.entries(commit_id).values()) - before):
+            if self.deleted.get(address, -1.0) >= since:
+                self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
+
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""
         if key.startswith(f"{self.root}data/"):

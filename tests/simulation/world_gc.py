@@ -59,7 +59,7 @@ def draw_moves(chance: random.Random) -> list[Move]:
     near = partial(_near, chance, starts, length)
     for _ in range(chance.choice((0, 3, 10, 20))):
         moves.append(Move(near(), *draw_write(chance)))
-    for _ in range(chance.choice((0, 0, 1, 2, 4))):
+    for _ in range(chance.choice((0, 1, 2, 4))):
         seconds = round(chance.choice((0.03, 0.2, 1.0)) * length, 2)
         kind = chance.choice(KINDS).name
         moves.append(Move(near(), "weather", (kind, seconds, chance.choice((0.02, 0.1, 0.5, 1.0)))))
@@ -242,7 +242,14 @@ class GcWorld:
         orchestrator = Orchestrator(
             simulation, lambda: make_client(servers, simulation.doors), clocks, workers
         )
-        writer = Writer(scheduler, REPOSITORY, NAMESPACE, lambda ask: scene.serve(ask), oracle.acknowledged)
+        writer = Writer(
+            scheduler,
+            REPOSITORY,
+            NAMESPACE,
+            lambda ask: scene.serve(ask),
+            oracle.acknowledged,
+            oracle.committed,
+        )
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, _config(chance), clocks)
         return scene
 
