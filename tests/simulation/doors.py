@@ -1,0 +1,132 @@
+"""Every call through a door is a point where another may move, the process may die, and weather may strike.
+
+    doors.call("kv", "set_if", lambda: store.set_if(...), faults)
+
+The call waits for its latency first, so whoever is due by then goes before it. Then the deed is done, or not, and its
+answer arrives, or not. Outside of actors (while a scene is set up or looked at) a door is just open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dredge.errors import UnavailableError
+from tests.simulation.coverage import Coverage
+from tests.simulation.noise import mix, unit
+from tests.simulation.scheduler import Killed, Process, Scheduler
+from tests.simulation.weather import Door, Weather
+
+SLOW = 40.0
+"""How many times as long a slow call takes."""
+
+
+@dataclass(frozen=True)
+class Accident:
+    """What a move has planned: the first such process that gets to its n-th call dies there, or falls asleep.
+
+    Attributes:
+        process: beginning of its name.
+        call: from 1.
+        sleep_seconds: 0 kills.
+    """
+
+    process: str
+    call: int
+    sleep_seconds: float = 0.0
+
+
+type Deed[T] = Callable[[], T]
+type Fault[T] = Callable[[Deed[T]], T]
+"""Does what a kind of weather does to a deed: raises before it, after it, or answers something else."""
+
+
+@dataclass
+class Doors:
+    """The doors of one history.
+
+    Attributes:
+        scheduler: who runs.
+        weather: what strikes.
+        pace: mean latency of a call in seconds, by the beginning of the name of its process.
+        accidents: what was planned.
+        coverage: what was seen.
+        watch: is told of every call that is about to be done; may raise.
+    """
+
+    scheduler: Scheduler
+    weather: Weather = field(default_factory=Weather)
+    coverage: Coverage = field(default_factory=Coverage)
+    pace: dict[str, float] = field(default_factory=dict)
+    accidents: list[Accident] = field(default_factory=list)
+    calls: int = 0
+    kills: int = 0
+    sleeps: int = 0
+
+    def call[T](
+        self, door: Door, name: str, deed: Deed[T], faults: Mapping[str, Fault[T]], what: str = ""
+    ) -> T:
+        """Pass a door.
+
+        Args:
+            door: which.
+            name: of the call.
+            deed: does it.
+            faults: what kinds of weather do to it.
+            what: the call is about, for the trace.
+        """
+        scheduler = self.scheduler
+        actor = scheduler.current
+        if actor is None:
+            return deed()
+        process = actor.process
+        process.calls += 1
+        self.calls += 1
+        draw = mix(process.hash, process.calls)
+        self._accident(process)
+        struck = self.weather.strikes(door, name, scheduler.now, draw)
+        scheduler.wait(self._latency(process, draw) * (SLOW if struck == "slow" else 1))
+        scheduler.note(f"{process.name} {door} {name} {what}{f'  [{struck}]' if struck else ''}")
+        if not struck or struck == "slow":
+            return deed()
+        self.coverage.weather(process.role, struck)
+        return faults[struck](deed)
+
+    def _latency(self, process: Process, draw: int) -> float:
+        pace = next((pace for name, pace in self.pace.items() if process.name.startswith(name)), 0.01)
+        return -math.log(1 - unit(mix(draw, 1))) * pace
+
+    def _accident(self, process: Process) -> None:
+        for accident in list(self.accidents):
+            if accident.call != process.calls or not process.name.startswith(accident.process):
+                continue
+            self.accidents.remove(accident)  # the next try of the same work may live
+            if accident.sleep_seconds:
+                self.sleeps += 1
+                self.coverage.weather(process.role, "sleep")
+                process.pause(accident.sleep_seconds)
+            else:
+                self.kills += 1
+                self.coverage.weather(process.role, "kill")
+                process.kill()
+                raise Killed(process.name)
+
+
+def not_done(words: str) -> Fault[object]:
+    """The deed is not done."""
+
+    def fault(_deed: Deed[object]) -> object:
+        raise UnavailableError(f"{words} (not done)")
+
+    return fault
+
+
+def answer_lost(words: str) -> Fault[object]:
+    """The deed is done, but nobody hears of it."""
+
+    def fault(deed: Deed[object]) -> object:
+        deed()
+        raise UnavailableError(f"{words} (done, answer lost)")
+
+    return fault

@@ -1,0 +1,292 @@
+"""A history: moves drawn from a seed, and what became of them.
+
+    outcome = play(GcWorld(), seed=17)                  # draw the moves and make them
+    outcome = play(GcWorld(), seed=17, only=[3, 8])     # the same without all others
+    print(outcome.tale())
+
+A *world* draws the moves of a seed, builds the scene, makes the moves, lets it come to rest and checks it. The moves of
+a seed never depend on what happens, so any of them can be left out: that is how a failing history is shrunk, and how
+it is repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import traceback
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
+
+from tests.simulation.coverage import Coverage
+from tests.simulation.doors import Accident, Doors
+from tests.simulation.machine import installed, real_seconds
+from tests.simulation.noise import chance_of
+from tests.simulation.scheduler import Killed, Process, Scheduler
+from tests.simulation.stores import Stores
+
+
+@dataclass(frozen=True)
+class Move:
+    """Something that is done at a time.
+
+    Attributes:
+        at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
+        verb: what; "weather", "kill", "sleep" are the base's own, all others the world's.
+        args: of the verb.
+    """
+
+    at: float
+    verb: str
+    args: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        hours, rest = divmod(abs(self.at), 3600)
+        when = f"{'-' if self.at < 0 else '+'}{int(hours):3d}:{int(rest // 60):02d}:{rest % 60:05.2f}"
+        return f"{when}  {self.verb} {', '.join(map(repr, self.args))}".rstrip()
+
+
+class Violation(AssertionError):
+    """Something that must never be. An actor reports it by `Simulation.violate`.
+
+    Args:
+        rule: its short name; shrinking keeps to the same rule.
+        words: what was seen.
+    """
+
+    def __init__(self, rule: str, words: str) -> None:
+        super().__init__(f"{rule}: {words}")
+        self.rule = rule
+        self.words = words
+
+
+class Scene(Protocol):
+    """A world that was built for one history."""
+
+    def make(self, move: Move) -> None:
+        """Make a move of the world's own; called by an actor, or outside of all for moves of the past."""
+
+    def process_of(self, move: Move) -> Process:
+        """Where a move is made."""
+
+    def settle(self) -> None:
+        """Let everything come to its end in peace, after the last move (called by an actor)."""
+
+    def check(self) -> None:
+        """Look at what is left; raises `Violation` (called outside of all actors)."""
+
+
+class World(Protocol):
+    """What can be simulated.
+
+    Attributes:
+        name: for the command line.
+        steps: the steps whose coverage is measured.
+        verbs: its moves.
+        hours_max: virtual hours after which everything must have come to its end by itself.
+    """
+
+    name: str
+    steps: Sequence[str]
+    verbs: Sequence[str]
+    hours_max: float
+
+    def draw(self, chance: random.Random) -> list[Move]:
+        """Draw the moves of a history."""
+
+    def build(self, simulation: Simulation) -> Scene:
+        """Build the scene; its setting comes from `simulation.chance("...")`, never from the moves."""
+
+
+@dataclass
+class Simulation:
+    """What a scene works with.
+
+    Attributes:
+        seed: of the history.
+        scheduler: who runs.
+        doors: what is between them.
+        stores: all buckets.
+        states: kinds of states that were seen, for figures.
+    """
+
+    seed: int
+    scheduler: Scheduler
+    doors: Doors
+    stores: Stores
+    states: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def make(cls, seed: int, trace: Callable[[str], None] | None = None) -> Simulation:
+        """A fresh one."""
+        scheduler = Scheduler(seed, trace)
+        doors = Doors(scheduler)
+        return cls(seed, scheduler, doors, Stores(doors))
+
+    def violate(self, rule: str, words: str) -> NoReturn:
+        """Something was seen that must never be: the history ends here, whatever the product makes of errors."""
+        self.scheduler.stop(Violation(rule, words))
+        raise Killed(rule)
+
+    def chance(self, *names: object) -> random.Random:
+        """A stream of random numbers for a part of the setting."""
+        return chance_of(self.seed, *names)
+
+
+@dataclass
+class Outcome:
+    """What became of a history.
+
+    Attributes:
+        moves: those that were made, with their numbers.
+        digest: of everything that happened.
+        error: the first violation, or an error of the simulator itself.
+        trace: the last lines, when they were kept.
+        figures: counts.
+    """
+
+    world: str
+    seed: int
+    moves: list[tuple[int, Move]]
+    drawn: int
+    digest: str = ""
+    error: BaseException | None = None
+    trace: list[str] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
+    real_seconds: float = 0.0
+
+    @property
+    def rule(self) -> str:
+        """The rule that was broken; "" for none."""
+        if self.error is None:
+            return ""
+        return self.error.rule if isinstance(self.error, Violation) else type(self.error).__name__
+
+    def command(self) -> str:
+        """The command that repeats it."""
+        only = ",".join(str(number) for number, _ in self.moves)
+        short = f" --only {only or 'none'}" if len(self.moves) < self.drawn else ""
+        return f"./run simulate --world {self.world} --seed {self.seed} --one{short}"
+
+    def tale(self) -> str:
+        """The history in words: what was wrong, the moves, the command."""
+        lines = [f"world {self.world}, seed {self.seed}: {self.error or 'all is well'}"]
+        lines += [f"  {number:4d}  {move}" for number, move in self.moves]
+        if self.error is not None and not isinstance(self.error, Violation):
+            lines += traceback.format_exception(self.error)
+        return "\n".join([*lines, f"repeat: {self.command()}"])
+
+
+def play(world: World, seed: int, only: Collection[int] | None = None, keep_trace: int = 0) -> Outcome:
+    """Play the history of a seed.
+
+    Args:
+        world: which.
+        seed: of everything.
+        only: numbers of the moves that are made; None is all.
+        keep_trace: so many last lines of the trace are kept; -1 is all.
+    """
+    began = real_seconds()
+    drawn = sorted(world.draw(chance_of(seed, world.name, "moves")), key=lambda move: move.at)
+    moves = [(number, move) for number, move in enumerate(drawn) if only is None or number in only]
+    outcome = Outcome(world.name, seed, moves, len(drawn))
+    digest = hashlib.blake2b(digest_size=16)
+
+    def trace(line: str) -> None:
+        digest.update(line.encode("utf-8", "backslashreplace"))
+        if keep_trace:
+            outcome.trace.append(line)
+            if keep_trace > 0:
+                del outcome.trace[:-keep_trace]
+
+    simulation = Simulation.make(seed, trace)
+    with installed(simulation.scheduler, simulation.stores):
+        try:
+            _play(world, simulation, moves)
+        except (Exception, Killed) as error:
+            outcome.error = simulation.scheduler.error or error
+        finally:
+            simulation.scheduler.close()
+    outcome.digest = digest.hexdigest()
+    _count(outcome, simulation)
+    outcome.real_seconds = real_seconds() - began
+    return outcome
+
+
+def _play(world: World, simulation: Simulation, moves: Sequence[tuple[int, Move]]) -> None:
+    scheduler, doors = simulation.scheduler, simulation.doors
+    scene = world.build(simulation)
+    for _, move in moves:
+        if move.at < 0:
+            scheduler.now = max(scheduler.now, _past(moves) + move.at)
+            scene.make(move)
+    began = scheduler.now = max(scheduler.now, _past(moves))
+    last = began
+    for number, move in moves:
+        if move.at < 0:
+            continue
+        at = began + move.at
+        if not _base(doors, move, at):
+            last = max(last, at)
+            _make(simulation, scene, number, move, at)
+    _run(scheduler, last - began + world.hours_max * 3600)
+    doors.weather.clear()
+    doors.accidents.clear()
+    rest = scheduler.spawn("rest", scene.settle, Process("rest", scheduler))
+    _run(scheduler, world.hours_max * 3600)
+    if not rest.ended:
+        raise Violation("ends", "somebody waits for ever")
+    scene.check()
+
+
+def _past(moves: Sequence[tuple[int, Move]]) -> float:
+    """Seconds that the past takes."""
+    return max((-move.at for _, move in moves), default=0.0)
+
+
+def _base(doors: Doors, move: Move, at: float) -> bool:
+    """Plan what the base itself knows; says whether it was that."""
+    if move.verb == "weather":
+        kind, seconds, rate = move.args
+        doors.weather.add(kind, at, seconds, rate)
+    elif move.verb == "kill":
+        process, call = move.args
+        doors.accidents.append(Accident(process, call))
+    elif move.verb == "sleep":
+        process, call, seconds = move.args
+        doors.accidents.append(Accident(process, call, seconds))
+    else:
+        return False
+    return True
+
+
+def _make(simulation: Simulation, scene: Scene, number: int, move: Move, at: float) -> None:
+    scheduler = simulation.scheduler
+
+    def body() -> None:
+        scheduler.note(f"move {number}: {move}")
+        simulation.doors.coverage.move(move.verb)
+        scene.make(move)
+
+    scheduler.spawn(f"move {number} {move.verb}", body, scene.process_of(move), at)
+
+
+def _run(scheduler: Scheduler, seconds: float) -> None:
+    """Run until all is quiet; raises the first error, and when it takes too long."""
+    scheduler.run(scheduler.now + seconds)
+    if scheduler.error is not None:
+        raise scheduler.error
+    if not scheduler.idle:
+        raise Violation("ends", f"no end within {seconds / 3600:g} hours")
+
+
+def _count(outcome: Outcome, simulation: Simulation) -> None:
+    doors = simulation.doors
+    outcome.struck, outcome.states, outcome.coverage = doors.weather.struck, simulation.states, doors.coverage
+    outcome.figures.update(
+        histories=1, moves=len(outcome.moves), calls=doors.calls, kills=doors.kills, sleeps=doors.sleeps
+    )

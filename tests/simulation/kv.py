@@ -1,0 +1,87 @@
+"""A server's view of the key-value store: every operation passes a door. A scan passes one for each page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, Self
+
+from dredge.kv import Entry, Store
+from dredge.kv.memory import MemoryKV
+from tests.simulation.doors import Doors, answer_lost, not_done
+
+PAGE_KEYS = 50
+_FAULTS: dict[str, Any] = {"kv down": not_done("kv"), "kv answer lost": answer_lost("kv")}
+
+
+class DoorKV:
+    """A store behind a door.
+
+    Args:
+        store: that everybody shares.
+        doors: of the history.
+    """
+
+    def __init__(self, store: Store, doors: Doors) -> None:
+        self._store = store
+        self._doors = doors
+
+    def get(self, partition: bytes, key: bytes) -> bytes:
+        return self._call("get", partition, key, lambda: self._store.get(partition, key))
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        while True:
+            page = self._call("scan", partition, start, partial(self._page, partition, start))
+            yield from page
+            if len(page) < PAGE_KEYS:
+                return
+            start = page[-1].key + b"\0"
+
+    def set(self, partition: bytes, key: bytes, value: bytes) -> None:
+        self._call("set", partition, key, lambda: self._store.set(partition, key, value))
+
+    def delete(self, partition: bytes, key: bytes) -> None:
+        self._call("delete", partition, key, lambda: self._store.delete(partition, key))
+
+    def set_if(self, partition: bytes, key: bytes, value: bytes, predicate: bytes | None) -> None:
+        self._call("set_if", partition, key, lambda: self._store.set_if(partition, key, value, predicate))
+
+    def delete_if(self, partition: bytes, key: bytes, predicate: bytes) -> None:
+        self._call("delete_if", partition, key, lambda: self._store.delete_if(partition, key, predicate))
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def _page(self, partition: bytes, start: bytes) -> list[Entry]:
+        return list(islice(self._store.scan(partition, start), PAGE_KEYS))
+
+    def _call[T](self, name: str, partition: bytes, key: bytes, deed: Callable[[], T]) -> T:
+        found: T = self._doors.call("kv", name, deed, _FAULTS, f"{partition!r} {key!r}")
+        return found
+
+
+class WatchedKV(MemoryKV):
+    """The shared store itself; says what was changed.
+
+    Attributes:
+        on_change: called after each change with partition, key, and the value, None where there is none any more.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_change: Callable[[bytes, bytes, bytes | None], None] = lambda _partition, _key, _value: None
+
+    def _put(self, partition: bytes, key: bytes, value: bytes) -> None:
+        super()._put(partition, key, value)
+        self.on_change(partition, key, value)
+
+    def _remove(self, partition: bytes, key: bytes) -> None:
+        super()._remove(partition, key)
+        self.on_change(partition, key, None)

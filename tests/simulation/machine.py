@@ -1,0 +1,181 @@
+"""What the product takes from its machine (time, chance, threads, memory stores) is the history's while one runs.
+
+    with installed(scheduler, stores):
+        scheduler.run()
+
+Nothing of the product is changed on disk, and all is put back in the end. Inside, the machine's clock is that of the
+process that is running, and every random id comes from the running actor's own stream.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import importlib
+import logging
+import os
+import pkgutil
+import random
+import secrets
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from random import Random
+from typing import Any
+from unittest import mock
+
+from dredge.graveler import xid
+from dredge.lakefs import prepare
+from dredge.storage import memory
+from tests.simulation.clock import START
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.stores import SimDeleter, SimReader, SimWriter, Stores, using_stores
+from tests.simulation.threads import Future, Pool, Threads, wait_all
+
+real_seconds = time.perf_counter
+"""The machine's own clock, for figures of the simulator itself."""
+_ROOMS = (
+    "gc",
+    "runs",
+    "lakefs",
+    "graveler",
+    "kernels",
+    "trash",
+    "icechunk",
+    "server.handlers",
+    "kv",
+    "storage",
+)
+_LEFT_OUT = ("dredge.kv.postgres", "dredge.kv.dynamodb", "dredge.storage.s3", "dredge.storage.remote")
+
+
+@contextmanager
+def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
+    """Let the product take time, chance, threads and `memory://` stores from a history."""
+    import_product()
+    with ExitStack() as stack:
+        for target, name, value in (
+            *_time(scheduler),
+            *_chance(scheduler),
+            *_threads(scheduler),
+            (memory, "MemoryReader", SimReader),
+            (memory, "MemoryWriter", SimWriter),
+            (memory, "MemoryDeleter", SimDeleter),
+        ):
+            stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(using_stores(stores))
+        stack.enter_context(_quiet())
+        yield
+
+
+@cache
+def import_product() -> None:
+    """Import all that could be imported later, when it would find the machine's own."""
+    for room in _ROOMS:
+        package = importlib.import_module(f"dredge.{room}")
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.startswith(_LEFT_OUT):
+                importlib.import_module(found.name)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is logged, and garbage of Python's own is collected between histories only."""
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+
+
+type Patch = tuple[Any, str, Any]
+
+
+def _time(scheduler: Scheduler) -> Sequence[Patch]:
+    mine = threading.get_ident()
+    began = START.timestamp()
+
+    def shown() -> float:
+        current = scheduler.current
+        return scheduler.now if current is None else current.process.clock.seconds()
+
+    def ours[T](virtual: Callable[..., T], real: Callable[..., T]) -> Callable[..., T]:
+        return lambda *arguments: (virtual if threading.get_ident() == mine else real)(*arguments)
+
+    def running(*_clock: int) -> float:
+        # What a machine counts since it was switched on does not jump.
+        current = scheduler.current
+        return scheduler.now if current is None else scheduler.now * (1 + current.process.clock.drift)
+
+    def sleep(seconds: float) -> None:
+        if scheduler.current is not None:
+            scheduler.wait(seconds)
+
+    return (
+        (time, "sleep", ours(sleep, time.sleep)),
+        (time, "time", ours(lambda: began + shown(), time.time)),
+        (time, "time_ns", ours(lambda: int((began + shown()) * 1e9), time.time_ns)),
+        (time, "monotonic", ours(running, time.monotonic)),
+        (time, "perf_counter", ours(running, time.perf_counter)),
+        (time, "clock_gettime", ours(running, time.clock_gettime)),
+        (prepare.prepare_commits, "__defaults__", (ours(sleep, time.sleep),)),
+    )
+
+
+def _chance(scheduler: Scheduler) -> Sequence[Patch]:
+    def stream() -> Random:
+        current = scheduler.current
+        return scheduler.setup_chance if current is None else current.chance
+
+    def token_bytes(count: int | None = None) -> bytes:
+        return stream().randbytes(32 if count is None else count)
+
+    return (
+        (os, "urandom", token_bytes),
+        (os, "getpid", lambda: 4242),
+        (secrets, "token_bytes", token_bytes),
+        (secrets, "choice", lambda items: stream().choice(items)),
+        (secrets, "randbelow", lambda end: stream().randrange(end)),
+        (random, "random", lambda: stream().random()),
+        (random, "uniform", lambda low, high: stream().uniform(low, high)),
+        (random, "choice", lambda items: stream().choice(items)),
+        (xid, "_machine", b"sim"),
+        (xid, "_counter", scheduler.setup_chance.randrange(1 << 24)),
+    )
+
+
+def _threads(scheduler: Scheduler) -> Iterator[Patch]:
+    stand_ins = {
+        "threading": (threading, Threads(scheduler)),
+        "ThreadPoolExecutor": (
+            concurrent.futures.ThreadPoolExecutor,
+            lambda *arguments, **more: Pool(scheduler, *arguments, **more),
+        ),
+        "Future": (concurrent.futures.Future, _FutureOf(scheduler)),
+        "wait": (concurrent.futures.wait, wait_all),
+    }
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith("dredge.") or not isinstance(module, types.ModuleType):
+            continue
+        for attribute, (real, simulated) in stand_ins.items():
+            if module.__dict__.get(attribute) is real:
+                yield module, attribute, simulated
+
+
+class _FutureOf:
+    """`Future` as a name that can be called, and subscripted in annotations."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def __call__(self) -> Future[Any]:
+        return Future(self._scheduler)
+
+    def __getitem__(self, _item: object) -> _FutureOf:
+        return self

@@ -1,0 +1,194 @@
+"""What must never be, checked at every deletion and at the end; it asks the truth, never the collector.
+
+live        an object that was readable when the sweep's last look began, and is now, is not deleted; nor one that a
+            branch's head has named for a while
+young       nothing younger than the minimum age is deleted, by the store's clock
+foreign     nothing but data and old files of Dredge's own is deleted
+promised    what a server acknowledged (an upload, a link) is there when it does
+readable    at the end everything readable is there, with its bytes
+garbage     after a run in peace nothing is left but what is readable, young, or named as held
+figures     the report's figures are those of the store
+secret      no file holds a secret
+ends        every run ends by itself (history.py)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from dredge.errors import NotFoundError
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.run import Run
+from dredge.runs import ledger
+from tests.simulation.history import Simulation
+from tests.simulation.scheduler import Process
+from tests.simulation.stores import Bucket
+from tests.simulation.truth import Truth
+
+OWN = "_lakefs/retention/gc/"
+VERBS_NOT_PROMISED = ("stage", "copy")
+
+
+@dataclass
+class Oracle:
+    """Watches one bucket with one repository.
+
+    Attributes:
+        truth: what is readable.
+        bucket: that holds the namespace.
+        root: of the namespace in the bucket, with a trailing slash.
+        min_age: of all runs.
+        grace_seconds: so long an object may have been named by a head before every sweep must know.
+        secrets: that no file may hold.
+        deleted: addresses that went, with the time.
+    """
+
+    simulation: Simulation
+    truth: Truth
+    bucket: Bucket
+    root: str
+    min_age: timedelta
+    grace_seconds: float
+    secrets: tuple[bytes, ...] = ()
+    deleted: dict[str, float] = field(default_factory=dict)
+    first: dict[str, bytes] = field(default_factory=dict)
+    by_run: dict[str, set[str]] = field(default_factory=dict)
+
+    def on_delete(self, key: str) -> None:
+        """Judge a deletion right before it is done."""
+        address = key.removeprefix(self.root)
+        if not key.startswith(self.root):
+            self.simulation.violate("foreign", f"{key} is outside of the repository")
+        if address.startswith(OWN):
+            if address.startswith(f"{OWN}rules/"):
+                self.simulation.violate("foreign", f"{address} are the rules")
+            return
+        if address.startswith("_lakefs/"):
+            self.simulation.violate("foreign", f"{address} is metadata")
+        process = self._process()
+        self.simulation.states["deleted"] += 1
+        self._judge_age(address, process)
+        self._judge_life(address, process)
+        self.deleted[address] = self.simulation.scheduler.now
+        self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
+
+    def acknowledged(self, verb: str, address: str) -> None:
+        """A server has promised to keep an address."""
+        if verb in VERBS_NOT_PROMISED or f"{self.root}{address}" in self.bucket.objects:
+            return
+        self.simulation.violate(
+            "promised", f"{verb} of {address} was acknowledged, but {self._fate(address)}"
+        )
+
+    def committed(self, commit_id: str, since: float) -> None:
+        """A server has made a commit: what it added was staged all the time since it was asked to."""
+        commit = self.truth.commits[commit_id]
+        before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
+        for address in sorted(set(self.truth.entries(commit_id).values()) - before):
+            if self.deleted.get(address, -1.0) >= since:
+                self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
+
+    def on_put(self, key: str, data: bytes) -> None:
+        """Remember the bytes of data."""
+        if key.startswith(f"{self.root}data/"):
+            self.first.setdefault(key, data)
+        elif key == f"{self.root}{OWN}rules/config.json":
+            self.truth.rules_changed(data)
+
+    def check_readable(self) -> None:
+        """Look whether all that can be read is there."""
+        for address in sorted(self.truth.readable()):
+            stored = self.bucket.objects.get(self.root + address)
+            if stored is None:
+                # What was deleted was judged then. It was nobody's: an expired commit was taken up again since, or an
+                # old address staged that nothing named.
+                if address not in self.deleted:
+                    self.simulation.violate("readable", f"{address} is readable, but {self._fate(address)}")
+                self.simulation.states["came back after it was deleted"] += 1
+            elif stored.data != self.first.get(self.root + address, stored.data):
+                self.simulation.violate("readable", f"{address} has other bytes than were written")
+
+    def check_garbage(self, run: Run) -> None:
+        """Look whether a complete run in peace left garbage that it does not name."""
+        output = BulkDeleteOutput.of(_summary(run))
+        rows = [row for part in output.settled for row in run.folder.read_part(part).to_pylist()]
+        named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
+        keep, cutoff = self.truth.readable() | named, run.plan.cutoff
+        for key in self.bucket.keys:
+            address = key.removeprefix(self.root)
+            if not address.startswith("data/") or address in keep:
+                continue
+            if self.bucket.objects[key].modified < cutoff:
+                self.simulation.violate(
+                    "garbage", f"{address} is garbage, and run {run.plan.run_id} does not name it"
+                )
+        self.simulation.states["held in peace"] += len(named)
+
+    def check_figures(self, run: Run) -> None:
+        """Look whether the report of a run tells what happened."""
+        summary = run.folder.read_summary(ledger.STEP)
+        if summary is None or run.plan.dry_run:
+            return
+        rows = [
+            row
+            for part in BulkDeleteOutput.of(summary).settled
+            for row in run.folder.read_part(part).to_pylist()
+        ]
+        gone = [row for row in rows if row["outcome"] == ledger.DELETED]
+        for row in gone:
+            if row["address"] not in self.deleted:
+                self.simulation.violate("figures", f"the ledger says deleted, but {row['address']} never was")
+        try:
+            counts = run.folder.read_json("report.json")["counts"]
+        except NotFoundError:
+            self.simulation.states["run without a report"] += 1
+            return
+        if counts["deleted_objects"] != len(gone):
+            self.simulation.violate(
+                "figures", f"deleted {counts['deleted_objects']}, the ledger has {len(gone)}"
+            )
+
+    def check_secrets(self) -> None:
+        """Look for secrets in everything that was written."""
+        for key, stored in self.bucket.objects.items():
+            for secret in self.secrets:
+                if secret in stored.data:
+                    self.simulation.violate("secret", f"{key} holds a secret")
+
+    def _judge_age(self, address: str, process: Process) -> None:
+        stored = self.bucket.objects[self.root + address]
+        age = self.bucket.clock() - stored.modified
+        if age < self.min_age:
+            self.simulation.violate("young", f"{process.name} deletes {address}, which is only {age} old")
+
+    def _judge_life(self, address: str, process: Process) -> None:
+        now = self.simulation.scheduler.now
+        readable = self.truth.readable(process.begun)
+        since = self.truth.since.get(address)
+        if address in readable and since is not None and since <= process.begun:
+            self.simulation.violate(
+                "live", f"{process.name} deletes {address}, readable since {since - now:.0f} s"
+            )
+        head = self.truth.head_since.get(address)
+        if head is not None and now - head > self.grace_seconds:
+            self.simulation.violate(
+                "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
+            )
+
+    def _fate(self, address: str) -> str:
+        if address not in self.deleted:
+            return "it was never there"
+        return f"it was deleted {self.simulation.scheduler.now - self.deleted[address]:.0f} s ago"
+
+    def _process(self) -> Process:
+        current = self.simulation.scheduler.current
+        assert current is not None, "only actors delete"
+        return current.process
+
+
+def _summary(run: Run):  # type: ignore[no-untyped-def]
+    summary = run.folder.read_summary(ledger.STEP)
+    if summary is None:
+        raise NotFoundError("the run did not come to deleting")
+    return summary

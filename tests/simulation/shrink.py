@@ -1,0 +1,54 @@
+"""Makes a failing history small: leaves moves out, more and more finely, as long as the same rule is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.simulation.history import Outcome, World, play
+from tests.simulation.machine import real_seconds
+
+
+def shrink(world: World, failing: Outcome, seconds: float = 120.0) -> Outcome:
+    """Find a short history of the same seed that breaks the same rule.
+
+    Args:
+        world: of the history.
+        failing: it.
+        seconds: how long to try.
+    """
+    end = real_seconds() + seconds
+    best = failing
+
+    def fails(numbers: Sequence[int]) -> bool:
+        nonlocal best
+        if real_seconds() > end:
+            return False
+        outcome = play(world, failing.seed, numbers)
+        if outcome.rule != failing.rule:
+            return False
+        best = outcome
+        return True
+
+    reduce_list([number for number, _ in failing.moves], fails)
+    return best
+
+
+def reduce_list(items: list[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Leave out as many items as possible (Zeller's ddmin, complements only).
+
+    Args:
+        items: a list that fails.
+        fails: whether a shorter one still does.
+    """
+    size = max(1, len(items) // 2)
+    while True:
+        at = 0
+        while at < len(items):
+            shorter = items[:at] + items[at + size :]
+            if fails(shorter):
+                items = shorter
+            else:
+                at += size
+        if size == 1:
+            return items
+        size = max(1, size // 2)

@@ -1,0 +1,351 @@
+"""Object stores of a history, behind `memory://` URIs: buckets with a clock, a kind of ETag and habits of their own.
+
+The readers, writers and deleters here are what `dredge.storage.open_reader` and its sisters give while a history runs
+(see machine.py); all of a bucket's calls pass a door. They keep what S3 promises (whole writes, strong consistency,
+conditional puts, listings in key order page by page) and share its habits: times in whole seconds, an object made of
+parts is as old as its upload's beginning, and an ETag is an MD5 only where nothing was encrypted or put together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from dredge.storage.keys import is_text
+from dredge.storage.location import Location
+from dredge.storage.memory import MemoryStream, batch_of
+from dredge.storage.memory_uploads import MemoryUploads
+from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
+from dredge.storage.uploads import Completed, Uploads
+from tests.simulation.clock import Clock
+from tests.simulation.doors import Doors, answer_lost, not_done
+from tests.simulation.noise import stable_hash
+
+type Infos = list[ObjectInfo]
+type ETags = Literal["md5", "opaque"]
+"""How a bucket makes ETags: of the content, or (encrypted by a key of its own) of nothing that anybody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object."""
+
+    data: bytes
+    modified: datetime
+    etag: str
+
+
+@dataclass
+class Bucket:
+    """The objects of one bucket.
+
+    Attributes:
+        clock: gives times of writes.
+        etags: how they are made.
+        versioned: deleting leaves markers.
+        page_keys: keys a page of a listing has.
+        on_delete: called with a key right before its object goes; may raise.
+        on_put: called with key and content of each write.
+    """
+
+    name: str
+    clock: Clock
+    etags: ETags = "md5"
+    versioned: bool = False
+    page_keys: int = 1000
+    on_delete: Callable[[str], None] = lambda _key: None
+    on_put: Callable[[str, bytes], None] = lambda _key, _data: None
+    objects: dict[str, Stored] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    writes: int = 0
+
+    def put(self, key: str, data: bytes, modified: datetime | None = None, etag: str | None = None) -> Stored:
+        """Write an object."""
+        self.writes += 1
+        if etag is None:
+            etag = (
+                hashlib.md5(data, usedforsecurity=False).hexdigest()
+                if self.etags == "md5"
+                else f"{stable_hash(self.name, key, self.writes):032x}"
+            )
+        if key not in self.objects:
+            insort(self.keys, key)
+        stored = self.objects[key] = Stored(bytes(data), modified or self.clock(), etag)
+        self.on_put(key, stored.data)
+        return stored
+
+    def remove(self, key: str) -> bool:
+        """Remove an object; says whether there was one."""
+        if key not in self.objects:
+            return False
+        self.on_delete(key)
+        del self.objects[key]
+        del self.keys[bisect_left(self.keys, key)]
+        return True
+
+
+@dataclass
+class Stores:
+    """All buckets of a history."""
+
+    doors: Doors
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+
+    def bucket(self, name: str) -> Bucket:
+        """A bucket by name."""
+        if name not in self.buckets:
+            self.buckets[name] = Bucket(name, Clock(lambda: self.doors.scheduler.now, whole_seconds=True))
+        return self.buckets[name]
+
+
+_current: list[Stores] = []
+
+
+@contextmanager
+def using_stores(stores: Stores) -> Iterator[None]:
+    """Let `memory://` URIs mean these buckets."""
+    _current.append(stores)
+    try:
+        yield
+    finally:
+        _current.remove(stores)
+
+
+def _denied(_deed: object) -> Any:
+    raise ConfigError("GET: AccessDenied. Check the key pair and its policy")
+
+
+def _repeated(deed: Callable[[], Any]) -> Any:
+    """The client asked again after a lost answer, and met its own first request."""
+    deed()
+    raise ConflictError("PreconditionFailed")
+
+
+FAULTS: dict[str, Any] = {
+    "store down": not_done("store"),
+    "disk full": not_done("the disk is full"),
+    "store answer lost": answer_lost("store"),
+    "store repeated a put": _repeated,
+    "unreadable object": _denied,
+}
+
+
+class SimReader:
+    """See `ObjectReader`."""
+
+    is_remote = True
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._root = location.root + "/" if location.root else ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._location.uri
+
+    @property
+    def _bucket(self) -> Bucket:
+        return _current[-1].bucket(self._location.bucket)
+
+    def stat(self, key: str) -> ObjectInfo:
+        return self._call("stat", key, lambda: self._info(key))
+
+    def get(self, key: str) -> bytes:
+        return self._call("get", key, lambda: self._find(key).data)
+
+    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+        return ((key, self.get(key)) for key in keys)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        return self._call("get_range", key, lambda: self._find(key).data[start : start + length])
+
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> MemoryStream:
+        def opened() -> MemoryStream:
+            data = self._find(key).data
+            end = len(data) if length is None else start + length
+            return MemoryStream(data[start:end], self._info(key))
+
+        return self._call("open_read", key, opened)
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        after = start_after
+        while True:
+            page = self._call("list", prefix, partial(self._page, prefix, after, stop_before))
+            if page:
+                yield batch_of(page)
+            if len(page) < self._bucket.page_keys:
+                return
+            after = page[-1].key
+
+    def list_level(self, prefix: str = "") -> Level:
+        return self._call("list_level", prefix, lambda: self._level(prefix))
+
+    def _page(self, prefix: str, after: str, before: str) -> Infos:
+        keys, first = self._bucket.keys, self._root + prefix
+        at = bisect_left(keys, first)
+        if after:
+            at = max(at, bisect_right(keys, self._root + after))
+        found: Infos = []
+        while at < len(keys) and keys[at].startswith(first) and len(found) < self._bucket.page_keys:
+            key = keys[at].removeprefix(self._root)
+            if before and key >= before:
+                break
+            found.append(self._info(key))
+            at += 1
+        return found
+
+    def _level(self, prefix: str) -> Level:
+        level = Level([], [])
+        keys, first = self._bucket.keys, self._root + prefix
+        for at in range(bisect_left(keys, first), len(keys)):
+            if not keys[at].startswith(first):
+                break
+            name, slash, _ = keys[at].removeprefix(first).partition("/")
+            if not slash:
+                level.objects.append(self._info(prefix + name))
+            elif level.folders[-1:] != [prefix + name + "/"]:
+                level.folders.append(prefix + name + "/")
+        return level
+
+    def _info(self, key: str) -> ObjectInfo:
+        stored = self._find(key)
+        return ObjectInfo(key, len(stored.data), stored.modified, stored.etag)
+
+    def _find(self, key: str) -> Stored:
+        try:
+            return self._bucket.objects[self._root + key]
+        except KeyError:
+            raise NotFoundError(f"no object {key!r} in {self.uri}") from None
+
+    def _call[T](self, name: str, key: str, deed: Callable[[], T]) -> T:
+        found: T = _current[-1].doors.call("store", name, deed, FAULTS, f"{self._location.root} {key}")
+        return found
+
+
+class SimWriter(SimReader):
+    """See `ObjectWriter`."""
+
+    def put(self, key: str, data: bytes) -> str | None:
+        return self._call("put", key, lambda: self._write(key, data).etag)
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        return self._call("put_if_absent", key, lambda: self._write(key, data, if_absent=True).etag)
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        return self._call("put_if_match", key, lambda: self._write(key, data, if_match=etag).etag)
+
+    def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
+        data = b"".join(chunks)
+        return self._call("put_stream", key, lambda: self._write(key, data, if_absent=if_absent))
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        return self._call("copy", target, lambda: self._write(target, self._find(source).data))
+
+    def uploads(self) -> Uploads:
+        return SimUploads(self)
+
+    def _write(
+        self, key: str, data: bytes, if_absent: bool = False, if_match: str | None = None
+    ) -> ObjectInfo:
+        if not key or not is_text(key):
+            raise ConfigError(f"{key!r} cannot be the name of an object below {self.uri}")
+        present = self._bucket.objects.get(self._root + key)
+        if if_absent and present is not None:
+            raise ConflictError(f"{key!r} exists already; nothing was written")
+        if if_match is not None and (present is None or present.etag != if_match):
+            raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
+        self._bucket.put(self._root + key, data)
+        return self._info(key)
+
+
+class SimUploads(MemoryUploads):
+    """Multipart uploads: the object is as old as its upload's beginning, and its ETag counts parts."""
+
+    def __init__(self, writer: SimWriter) -> None:
+        super().__init__(writer, writer._bucket.clock)
+        self._sim = writer
+
+    def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
+        begun = next(each.begun for each in self.open() if each.upload_id == upload_id)
+        done = super().complete(key, upload_id, parts)
+        bucket, name = self._sim._bucket, self._sim._root + key
+        etag = done.etag if bucket.etags == "md5" else bucket.objects[name].etag
+        bucket.put(name, bucket.objects[name].data, begun, etag)
+        return Completed(self._sim._info(key), done.etag)
+
+
+class SimDeleter:
+    """See `ObjectDeleter`."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._root = location.root + "/" if location.root else ""
+
+    def __repr__(self) -> str:
+        return f"SimDeleter({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._location.uri
+
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
+        # As S3's: what the store answers with an error of its own is asked again, and each time it is asked whether
+        # it may be; then what is left has failed.
+        outcomes: dict[str, DeleteOutcome] = {}
+        for _ in range(2):
+            left = [key for key in dict.fromkeys(keys) if key not in outcomes]
+            if not left:
+                break
+            if not may_send():
+                outcomes |= {key: DeleteOutcome(key, "failed", NOT_SENT) for key in left}
+                break
+            try:
+                outcomes |= {found.key: found for found in self._send(left)}
+            except UnavailableError:
+                continue
+        failed = {key: DeleteOutcome(key, "failed", "SlowDown") for key in keys}
+        return [(failed | outcomes)[key] for key in keys]
+
+    def _send(self, keys: Sequence[str]) -> list[DeleteOutcome]:
+        stores = _current[-1]
+        bucket = stores.bucket(self._location.bucket)
+
+        def remove(key: str) -> DeleteOutcome:
+            if not key or not is_text(key):
+                return DeleteOutcome(key, "not_addressable")
+            bucket.remove(self._root + key)
+            return DeleteOutcome(key, "deleted", version_id="v1" if bucket.versioned else None)
+
+        def some(after_all: bool) -> list[DeleteOutcome]:
+            done: list[DeleteOutcome] = []
+            for number, key in enumerate(keys):
+                if number % 2 == 0 or after_all:
+                    done.append(remove(key))
+                if number % 2:
+                    done[number:] = [DeleteOutcome(key, "failed", "AccessDenied", "no")]
+            return done
+
+        faults = FAULTS | {
+            "some keys fail": lambda _deed: some(after_all=False),
+            "some keys fail after all": lambda _deed: some(after_all=True),
+        }
+        what = f"{self._location.root} {' '.join(keys)}"
+        return stores.doors.call("store", "delete", lambda: [remove(key) for key in keys], faults, what)

@@ -1,0 +1,194 @@
+"""What is readable, by a model of its own: a mirror of the records in the key-value store, and plain sets.
+
+    truth.readable()        addresses that some branch serves, or a commit that no rule lets go
+    truth.since[address]    since when without a gap
+
+It follows the store record by record, so it knows of everything at the moment it happens. It shares the decoding of
+records and tables with the servers, and nothing with the collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dredge.graveler.addresses import canonical_address
+from dredge.graveler.committed.entries import Entry
+from dredge.graveler.committed.store import RangeReader
+from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
+from dredge.graveler.retention.rules import Rules
+from dredge.graveler.staging.area import Staged
+from tests.simulation.clock import instant
+from tests.simulation.scheduler import Scheduler
+
+SURE = timedelta(hours=1)
+"""Clocks differ: a commit that expires within an hour may count as expired."""
+
+
+@dataclass
+class Truth:
+    """The truth about one repository.
+
+    Attributes:
+        repository: its record.
+        scheduler: gives the true time.
+        ranges: reads tables, past all doors.
+        rules: versions of the retention rules, with the times since when.
+        since: since when an address has been readable without a gap; only what is.
+        head_since: the same for what a branch's head names.
+    """
+
+    repository: Repository
+    scheduler: Scheduler
+    ranges: RangeReader
+    branches: dict[str, Branch] = field(default_factory=dict)
+    commits: dict[str, Commit] = field(default_factory=dict)
+    tags: dict[str, Tag] = field(default_factory=dict)
+    staged: dict[str, dict[bytes, str | None]] = field(default_factory=dict)
+    rules: list[tuple[float, Rules | None]] = field(default_factory=lambda: [(0.0, None)])
+    since: dict[str, float] = field(default_factory=dict)
+    head_since: dict[str, float] = field(default_factory=dict)
+    following: bool = False
+    _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
+
+    def changed(self, partition: bytes, key: bytes, value: bytes | None) -> None:
+        """Follow a change of the key-value store."""
+        if partition == self.repository.partition:
+            if not self._ref(key, value):
+                return
+        elif partition.startswith(f"{self.repository.name}-".encode()):
+            self._stage(partition.decode(), key, value)
+        else:
+            return
+        if self.following:
+            self.look()
+
+    def follow(self) -> None:
+        """Note from now on since when what is readable."""
+        self.following = True
+        self.look()
+
+    def look(self) -> None:
+        """Bring `since` up to date."""
+        now = self.scheduler.now
+        for since, found in ((self.since, self.readable()), (self.head_since, self.by_heads())):
+            for address in [address for address in since if address not in found]:
+                del since[address]
+            for address in found:
+                since.setdefault(address, now)
+
+    def readable(self, since: float | None = None) -> set[str]:
+        """Addresses that can be read now: what branches have staged, and what commits name that no rule lets go.
+
+        Args:
+            since: only what every version of the rules since this time keeps; None asks the newest version.
+        """
+        found = self.by_staging()
+        for commit in self.active(since):
+            found.update(self.entries(commit).values())
+        return found
+
+    def by_staging(self) -> set[str]:
+        """What branches read from their staging: of every path the newest change of all tokens.
+
+        What a newer token covers cannot be read. A commit under way may still bring it up; `Oracle.committed` looks.
+        """
+        found: set[str] = set()
+        for branch in self.branches.values():
+            changes: dict[bytes, str | None] = {}
+            for token in reversed(branch.tokens):
+                changes |= self.staged.get(token, {})
+            found.update(address for address in changes.values() if address is not None)
+        return found
+
+    def by_heads(self) -> set[str]:
+        """What head commits of branches name."""
+        heads = {branch.commit_id for branch in self.branches.values()}
+        return {address for commit in heads for address in self.entries(commit).values()}
+
+    def active(self, since: float | None = None) -> set[str]:
+        """Commits that no rule lets go."""
+        versions = [rules for _, rules in self.rules[-1:]]
+        if since is not None:
+            last = max(number for number, (at, _) in enumerate(self.rules) if at <= since or number == 0)
+            versions = [rules for _, rules in self.rules[last:]]
+        found = [self._active(rules, instant(self.scheduler.now)) for rules in versions]
+        return set.intersection(*found) | {tag.commit_id for tag in self.tags.values()} & set(self.commits)
+
+    def _active(self, rules: Rules | None, now: datetime) -> set[str]:
+        if rules is None:
+            return set(self.commits)
+        heads = {branch.commit_id for branch in self.branches.values()} & set(self.commits)
+        mains = {commit.main_parent for commit in self.commits.values()}
+        starts = [
+            (branch.commit_id, rules.threshold(now, branch.name) + SURE)
+            for branch in self.branches.values()
+            if branch.commit_id in self.commits
+        ]
+        found = set(heads)
+        default = rules.threshold(now, None) + SURE
+        for leaf in self.commits.keys() - mains - heads:
+            starts.append((leaf, default))
+            if self.commits[leaf].creation_date > default:
+                found.add(leaf)
+        for start, threshold in starts:
+            at: str | None = start
+            while at is not None and at in self.commits:
+                commit = self.commits[at]
+                at = commit.main_parent
+                if at is not None and commit.creation_date > threshold:
+                    found.add(at)
+        return found & set(self.commits)
+
+    def entries(self, commit_id: str) -> Mapping[bytes, str]:
+        """What a commit names, address by path; addresses outside of the namespace are left out."""
+        commit = self.commits.get(commit_id)
+        if commit is None or not commit.metarange_id:
+            return {}
+        known = self._entries.get(commit.metarange_id)
+        if known is None:
+            known = {
+                path: address
+                for path, value in self.ranges.list_entries(commit.metarange_id)
+                if (address := self._address(value.data)) is not None
+            }
+            self._entries[commit.metarange_id] = known
+        return known
+
+    def rules_changed(self, data: bytes) -> None:
+        """Follow a change of the file of rules."""
+        rules = Rules.decode(data) if data else None
+        if rules is not None and not rules.default_days and not rules.branch_days:
+            rules = None
+        self.rules.append((self.scheduler.now, rules))
+        if self.following:
+            self.look()
+
+    def _address(self, data: bytes) -> str | None:
+        entry = Entry.decode(data, "an entry")
+        return canonical_address(entry.address, entry.address_type, self.repository.storage_namespace)
+
+    def _ref(self, key: bytes, value: bytes | None) -> bool:
+        kind, _, name = key.decode("utf-8", "surrogateescape").partition("/")
+        if kind == "branches":
+            self.branches.pop(name, None)
+            if value is not None:
+                self.branches[name] = Branch.decode(value)
+        elif kind == "commits" and value is not None:
+            self.commits[name] = Commit.decode(value)
+        elif kind == "tags":
+            self.tags.pop(name, None)
+            if value is not None:
+                self.tags[name] = Tag.decode(value)
+        else:
+            return False
+        return True
+
+    def _stage(self, token: str, path: bytes, value: bytes | None) -> None:
+        area = self.staged.setdefault(token, {})
+        if value is None:
+            area.pop(path, None)
+            return
+        staged = Staged.decode(path, value)
+        area[path] = None if staged.value is None else self._address(staged.value.data)

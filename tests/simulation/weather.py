@@ -1,0 +1,104 @@
+"""What can go wrong around a call, each kind on its own, for a while, at a rate.
+
+A spell of weather is a move of a history like any other: `Move(at, "weather", ("kv answer lost", seconds, rate))`.
+While it lasts, each call that it may strike is struck with that probability, by a draw that belongs to the process and
+the number of its call, so that leaving another move out changes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tests.simulation.noise import mix, stable_hash, unit
+
+type Door = Literal["kv", "store", "lakefs", "any"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of weather.
+
+    Attributes:
+        name: what people read.
+        door: the calls that it may strike.
+        only: names of the calls that it may strike; empty is all of the door.
+    """
+
+    name: str
+    door: Door
+    only: frozenset[str] = frozenset()
+
+
+PUTS = frozenset({"put", "put_if_absent", "put_if_match", "put_stream", "copy"})
+CONDITIONAL = frozenset({"put_if_absent", "put_if_match"})
+
+KINDS = (
+    Kind("slow", "any"),
+    Kind("kv down", "kv"),
+    Kind("kv answer lost", "kv", frozenset({"set", "set_if", "delete", "delete_if"})),
+    Kind("store down", "store"),
+    Kind("store answer lost", "store", PUTS | {"delete"}),
+    Kind("store repeated a put", "store", CONDITIONAL),
+    Kind("disk full", "store", PUTS),
+    Kind("some keys fail", "store", frozenset({"delete"})),
+    Kind("some keys fail after all", "store", frozenset({"delete"})),
+    Kind("unreadable object", "store", frozenset({"get", "get_range", "open_read", "stat"})),
+    Kind("proxy page", "lakefs"),
+    Kind("proxy 404", "lakefs"),
+    Kind("cached answer", "lakefs"),
+    Kind("throttled", "lakefs"),
+    Kind("request lost", "lakefs"),
+    Kind("lakefs answer lost", "lakefs"),
+    Kind("connection dropped", "lakefs"),
+    Kind("commit cache poisoned", "lakefs", frozenset({"get_commit"})),
+    Kind("server restarts", "lakefs"),
+)
+BY_NAME = {kind.name: kind for kind in KINDS}
+_BY_DOOR = {
+    door: tuple(kind for kind in KINDS if kind.door in (door, "any")) for door in ("kv", "store", "lakefs")
+}
+_SALT = {kind.name: stable_hash("weather", kind.name) for kind in KINDS}
+
+
+@dataclass
+class Weather:
+    """The spells of a history.
+
+    Attributes:
+        struck: how often each kind did something.
+    """
+
+    spells: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
+    struck: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, begin: float, seconds: float, rate: float) -> None:
+        """Let there be a spell."""
+        assert kind in BY_NAME, f"there is no weather {kind!r}"
+        self.spells.setdefault(kind, []).append((begin, begin + seconds, rate))
+
+    def clear(self) -> None:
+        """No weather from now on."""
+        self.spells.clear()
+
+    def strikes(self, door: Door, name: str, now: float, draw: int) -> str:
+        """What strikes a call; "" for nothing.
+
+        Args:
+            door: that the call goes through.
+            name: of the call.
+            now: true seconds.
+            draw: a hash that belongs to the call.
+        """
+        if not self.spells:
+            return ""
+        for kind in _BY_DOOR[door]:
+            spells = self.spells.get(kind.name)
+            if not spells or (kind.only and name not in kind.only):
+                continue
+            rate = max((rate for begin, end, rate in spells if begin <= now < end), default=0.0)
+            if rate and unit(mix(draw, _SALT[kind.name])) < rate:
+                self.struck[kind.name] += 1
+                return kind.name
+        return ""

@@ -1,0 +1,10 @@
+"""The worlds, by name. A new one is a module `world_<name>.py` and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.history import World
+from tests.simulation.world_gc import GcWorld
+
+WORLDS: dict[str, Callable[[], World]] = {"gc": GcWorld}

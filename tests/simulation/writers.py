@@ -1,0 +1,327 @@
+"""What clients do to a repository: the moves of writers, each a request (or a few) to some server.
+
+A move's arguments are plain values that mean something in any state: branches and paths by name, commits by number
+("the n-th by id"), addresses by number ("the n-th that was ever made"). What a server refuses is simply not done.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dredge.errors import DredgeError
+from dredge.graveler.catalog import Catalog
+from dredge.graveler.catalog import Rules as CatalogRules
+from dredge.graveler.catalog.imports import ImportPath
+from dredge.storage import open_reader, open_writer
+from tests.simulation.clock import DAY, HOUR, instant
+from tests.simulation.scheduler import Scheduler
+
+BRANCHES = ("main", "one", "two", "hidden")
+PATHS = ("a", "b", "dir/c", "dir/d", "e")
+CONTENTS = (b"", b"x", b"y", b"zz")
+IMPORTED = "memory://outside/import"
+
+type Draw = Callable[[random.Random], tuple[Any, ...]]
+
+
+def _branch(chance: random.Random) -> str:
+    return chance.choice(BRANCHES)
+
+
+def _path(chance: random.Random) -> str:
+    return chance.choice(PATHS)
+
+
+def _content(chance: random.Random) -> bytes:
+    return chance.choice(CONTENTS)
+
+
+def _number(chance: random.Random) -> int:
+    return chance.randrange(40)
+
+
+def _hours(chance: random.Random) -> float:
+    return round(chance.choice((0.0, 0.01, 0.3, 5.0, 20.0, 23.0, 30.0)), 2)
+
+
+def _each(*draws: Callable[[random.Random], Any]) -> Draw:
+    return lambda chance: tuple(draw(chance) for draw in draws)
+
+
+def _one_of(*values: Any) -> Callable[[random.Random], Any]:
+    return lambda chance: chance.choice(values)
+
+
+DRAWS: dict[str, tuple[int, Draw]] = {
+    "upload": (8, _each(_branch, _path, _content)),
+    "upload the same": (4, _each(_branch, _path)),
+    "overwrite": (2, _each(_branch, _path, _content, _content)),
+    "multipart": (2, _each(_branch, _path, _content, _hours)),
+    "link": (3, _each(_branch, _path, _content, _hours, _hours, _one_of(True, True, False))),
+    "stage": (3, _each(_branch, _path, _number)),
+    "orphan": (2, _each(_content)),
+    "copy": (3, _each(_branch, _path, _path, _branch)),
+    "metadata": (3, _each(_branch, _path)),
+    "delete": (4, _each(_branch, _path)),
+    "commit": (8, _each(_branch, _one_of(0, 0, 0, 40))),
+    "merge": (4, _each(_branch, _branch, _one_of("", "dest-wins", "source-wins"))),
+    "revert": (2, _each(_branch, _number)),
+    "cherry-pick": (2, _each(_branch, _number)),
+    "hard reset": (3, _each(_branch, _number)),
+    "reset": (3, _each(_branch)),
+    "reset path": (2, _each(_branch, _path)),
+    "create branch": (5, _each(_branch, _branch)),
+    "create branch from commit": (4, _each(_branch, _number)),
+    "delete branch": (5, _each(_branch)),
+    "re-create branch": (3, _each(_branch, _number, _hours)),
+    "tag": (2, _each(_number)),
+    "untag": (1, _each(_number)),
+    "import": (1, _each(_branch, _content)),
+    "rules": (2, _each(_one_of(None, 1, 1, 5, 30), _one_of(1, 2))),
+}
+"""Every kind of move: how often, and how its arguments are drawn."""
+VERBS = tuple(DRAWS)
+
+
+def draw_write(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
+    """Draw a move: verb and arguments."""
+    verb = chance.choices(VERBS, [weight for weight, _ in DRAWS.values()])[0]
+    return verb, DRAWS[verb][1](chance)
+
+
+@dataclass
+class Writer:
+    """Makes the moves of writers on one repository.
+
+    Attributes:
+        scheduler: gives the time.
+        repository: its name.
+        namespace: its URI.
+        serve: has a server do something with its catalog; gives what it returns.
+        acknowledged: is told of each physical address that a server promised to keep.
+        committed: is told of each commit that a server made, and when it was asked to.
+        made: every address so far, relative to the namespace.
+        refused: moves that a server refused.
+    """
+
+    scheduler: Scheduler
+    repository: str
+    namespace: str
+    serve: Callable[[Callable[[Catalog], Any]], Any]
+    acknowledged: Callable[[str, str], None]
+    committed: Callable[[str, float], None]
+    made: list[str] = field(default_factory=list)
+    refused: int = 0
+
+    def make(self, verb: str, args: tuple[Any, ...]) -> None:
+        """Make a move; a refusal of the server ends it."""
+        try:
+            getattr(self, "_" + verb.replace(" ", "_").replace("-", "_"))(*args)
+        except DredgeError as error:
+            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
+            self.refused += 1
+
+    def _pass(self, hours: float) -> None:
+        if self.scheduler.current is None:
+            self.scheduler.now += hours * HOUR
+        else:
+            self.scheduler.wait(hours * HOUR)
+
+    def _keep(self, verb: str, physical: str) -> None:
+        address = physical.removeprefix(self.namespace + "/")
+        if address not in self.made:
+            self.made.append(address)
+        self.acknowledged(verb, address)
+
+    def _commit_id(self, number: int) -> str:
+        ids = self.serve(
+            lambda catalog: [
+                found.id for found in catalog.refs.commits.all(catalog.refs.repositories.get(self.repository))
+            ]
+        )
+        return str(ids[number % len(ids)])
+
+    def _upload(self, branch: str, path: str, content: bytes) -> None:
+        stats = self.serve(
+            lambda catalog: catalog.objects.upload_object(self.repository, branch, path, content)
+        )
+        self._keep("upload", stats.physical_address)
+
+    def _upload_the_same(self, branch: str, path: str) -> None:
+        content = self.serve(
+            lambda catalog: catalog.reading.get_object(self.repository, branch, path).read(0, None)
+        )
+        self._upload(branch, path, content)
+
+    def _overwrite(self, branch: str, path: str, first: bytes, second: bytes) -> None:
+        self._upload(branch, path, first)
+        self._upload(branch, path, second)
+
+    def _multipart(self, branch: str, path: str, content: bytes, hours: float) -> None:
+        upload = self.serve(
+            lambda catalog: catalog.multiparts.create_multipart(
+                self.repository, branch, path, content_type="text/plain"
+            )
+        )
+        part = self.serve(
+            lambda catalog: catalog.multiparts.put_multipart_part(
+                self.repository, branch, path, upload, 1, [content]
+            )
+        )
+        self._pass(hours)
+        stats, _ = self.serve(
+            lambda catalog: catalog.multiparts.complete_multipart(
+                self.repository, branch, path, upload, [(1, part.etag)]
+            )
+        )
+        self._keep("multipart", stats.physical_address)
+
+    def _link(
+        self, branch: str, path: str, content: bytes, upload_hours: float, link_hours: float, linked: bool
+    ) -> None:
+        physical = self.serve(
+            lambda catalog: catalog.addresses.get_physical_address(self.repository, branch, path)
+        )
+        self._pass(upload_hours)
+        address = physical.removeprefix(self.namespace + "/")
+        open_writer(self.namespace).put(address, content)
+        self.made.append(address)
+        if not linked:
+            return
+        self._pass(link_hours)
+        self.serve(
+            lambda catalog: catalog.addresses.link_physical_address(
+                self.repository,
+                branch,
+                path,
+                physical_address=physical,
+                checksum="c",
+                size_bytes=len(content),
+            )
+        )
+        self._keep("link", physical)
+
+    def _stage(self, branch: str, path: str, number: int) -> None:
+        """Stage an address that was made before, with its true size; nobody checks whether anything names it."""
+        if not self.made:
+            return
+        address = self.made[number % len(self.made)]
+        size = open_reader(self.namespace).stat(address).size
+        self.serve(
+            lambda catalog: catalog.objects.stage_object(
+                self.repository,
+                branch,
+                path,
+                physical_address=f"{self.namespace}/{address}",
+                checksum="c",
+                size_bytes=size,
+            )
+        )
+
+    def _orphan(self, content: bytes) -> None:
+        address = f"data/orphans/{len(self.made)}-{int(self.scheduler.now)}"
+        open_writer(self.namespace).put(address, content)
+        self.made.append(address)
+
+    def _copy(self, branch: str, path: str, source: str, source_branch: str) -> None:
+        stats = self.serve(
+            lambda catalog: catalog.objects.copy_object(
+                self.repository, branch, path, source, source_ref=source_branch
+            )
+        )
+        self.made.append(stats.physical_address.removeprefix(self.namespace + "/"))
+
+    def _metadata(self, branch: str, path: str) -> None:
+        value = {"k": f"{int(self.scheduler.now)}"}
+        self.serve(lambda catalog: catalog.objects.update_user_metadata(self.repository, branch, path, value))
+
+    def _delete(self, branch: str, path: str) -> None:
+        self.serve(lambda catalog: catalog.objects.delete_object(self.repository, branch, path))
+
+    def _commit(self, branch: str, days_back: int) -> None:
+        date = instant(self.scheduler.now - days_back * DAY) if days_back else None
+        began = self.scheduler.now
+        message = f"at {began:.0f}"
+        commit = self.serve(
+            lambda catalog: catalog.commits.commit(
+                self.repository, branch, committer="writer", message=message, date=date
+            )
+        )
+        self.committed(commit.id, began)
+
+    def _merge(self, source: str, destination: str, strategy: str) -> None:
+        self.serve(
+            lambda catalog: catalog.merges.merge(
+                self.repository, source, destination, committer="writer", strategy=strategy
+            )
+        )
+
+    def _revert(self, branch: str, number: int) -> None:
+        commit = self._commit_id(number)
+        self.serve(
+            lambda catalog: catalog.merges.revert(
+                self.repository, branch, commit, parent_number=1, committer="writer"
+            )
+        )
+
+    def _cherry_pick(self, branch: str, number: int) -> None:
+        commit = self._commit_id(number)
+        self.serve(
+            lambda catalog: catalog.merges.cherry_pick(self.repository, branch, commit, committer="writer")
+        )
+
+    def _hard_reset(self, branch: str, number: int) -> None:
+        commit = self._commit_id(number)
+        self.serve(lambda catalog: catalog.branches.hard_reset(self.repository, branch, commit))
+
+    def _reset(self, branch: str) -> None:
+        self.serve(lambda catalog: catalog.branches.reset_branch(self.repository, branch))
+
+    def _reset_path(self, branch: str, path: str) -> None:
+        self.serve(
+            lambda catalog: catalog.branches.reset_branch(self.repository, branch, kind="object", path=path)
+        )
+
+    def _create_branch(self, branch: str, source: str) -> None:
+        self.serve(
+            lambda catalog: catalog.branches.create_branch(
+                self.repository, branch, source, hidden=branch == "hidden"
+            )
+        )
+
+    def _create_branch_from_commit(self, branch: str, number: int) -> None:
+        self._create_branch(branch, self._commit_id(number))
+
+    def _delete_branch(self, branch: str) -> None:
+        self.serve(lambda catalog: catalog.branches.delete_branch(self.repository, branch))
+
+    def _re_create_branch(self, branch: str, number: int, hours: float) -> None:
+        self._delete_branch(branch)
+        self._pass(min(hours, 1.0))
+        self._create_branch_from_commit(branch, number)
+
+    def _tag(self, number: int) -> None:
+        commit = self._commit_id(number)
+        self.serve(lambda catalog: catalog.tags.create_tag(self.repository, f"t{number}", commit))
+
+    def _untag(self, number: int) -> None:
+        self.serve(lambda catalog: catalog.tags.delete_tag(self.repository, f"t{number}"))
+
+    def _import(self, branch: str, content: bytes) -> None:
+        open_writer(IMPORTED).put("one", content)
+        path = ImportPath("common_prefix", f"{IMPORTED}/", "imported/")
+        self.serve(
+            lambda catalog: catalog.imports.import_start(
+                self.repository, branch, [path], open_reader, committer="writer"
+            )
+        )
+
+    def _rules(self, days: int | None, factor: int) -> None:
+        if days is None:
+            self.serve(lambda catalog: catalog.garbage.delete_gc_rules(self.repository))
+        else:
+            rules = CatalogRules(days, {"two": days * factor})
+            self.serve(lambda catalog: catalog.garbage.set_gc_rules(self.repository, rules))
