@@ -27,7 +27,6 @@ from tests.simulation.proposals.world import (
     kv_drop,
     kv_get,
     kv_scan,
-    kv_set,
     kv_set_if,
     list_objects,
     put,
@@ -54,21 +53,21 @@ class Rules:
         min_age: younger objects stay.
         listing_first: the listing is there in full before staging is read; without, it is read while deleting.
         staging_first: staging is read before commits, in the mark and in the re-check.
-        one_moment: staging is read until the branch records are the same before and after (in truth also in one
-            snapshot of the store, or held against what the branches show afterwards); without, once.
+        every_token: staging is read until no branch names a token that was not read (in truth also in one snapshot of
+            the store, or held against what the branches show afterwards); without, once.
+        young_commits: what a commit wrote since the cutoff counts, whether or not a branch leads to it.
         heads: heads at which a branch was seen while staging was read count as active.
         recheck: staging and commits are read again before anything is deleted.
-        only_tokens: no rule, but a weaker `one_moment`: until no branch names a token that was not read.
     """
 
     lease: bool = True
     min_age: bool = True
     listing_first: bool = True
     staging_first: bool = True
-    one_moment: bool = True
+    every_token: bool = True
+    young_commits: bool = True
     heads: bool = True
     recheck: bool = True
-    only_tokens: bool = False
 
 
 class Lease(NamedTuple):
@@ -128,7 +127,7 @@ def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[obj
 
 def mark(run: Run, requests: bool) -> Flow[object]:
     """What is alive."""
-    marked = run._replace(live=(yield from find_live(run.rules)))
+    marked = run._replace(live=(yield from find_live(run)))
     follows = recheck if run.rules.recheck else sweep
     return Then((follows.__name__, marked), lambda: follows(marked, requests))
 
@@ -137,7 +136,7 @@ def recheck(run: Run, requests: bool) -> Flow[object]:
     """What is alive now."""
     if requests:
         yield wait_until(run.listed_at + REQUEST_HOURS + 1)
-    checked = run._replace(live=run.live | (yield from find_live(run.rules)))
+    checked = run._replace(live=run.live | (yield from find_live(run)))
     return Then(("sweep", checked), lambda: sweep(checked, requests))
 
 
@@ -177,14 +176,16 @@ def _one(step: Step) -> Flow[Hashable]:
     return answer
 
 
-def find_live(rules: Rules) -> Flow[frozenset[str]]:
+def find_live(run: Run) -> Flow[frozenset[str]]:
     """All addresses that staging and active commits name."""
+    rules = run.rules
+    since = run.cutoff if rules.young_commits else None
     if not rules.staging_first:
-        committed = yield from read_commits(())
+        committed = yield from read_commits((), since)
         staged, _ = yield from read_staging(rules)
         return frozenset(committed | staged)
     staged, heads = yield from read_staging(rules)
-    return staged | (yield from read_commits(heads if rules.heads else ()))
+    return staged | (yield from read_commits(heads if rules.heads else (), since))
 
 
 def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
@@ -196,12 +197,13 @@ def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
     for _ in range(ROUNDS):
         heads |= {branch.head for _, branch in before}
         for token in tokens_of(before):
-            if not (rules.only_tokens and token in read):
+            if token not in read:
                 addresses |= {entry.address for _, entry in (yield kv_scan(f"staged/{token}/"))}
         read.update(tokens_of(before))
-        if not rules.one_moment or before == (after := (yield kv_scan("branch/"))):
+        if not rules.every_token:
             return frozenset(addresses), frozenset(heads)
-        if rules.only_tokens and read.issuperset(tokens_of(after)):
+        after = yield kv_scan("branch/")
+        if read.issuperset(tokens_of(after)):
             return frozenset(addresses), frozenset(heads | {branch.head for _, branch in after})
         before = after
     raise RefusedError("branches never stand still")
@@ -212,16 +214,20 @@ def tokens_of(branches: Iterable[tuple[str, Branch]]) -> list[str]:
     return [token for _, branch in branches for token in (branch.token, *branch.sealed)]
 
 
-def read_commits(heads: Iterable[str]) -> Flow[frozenset[str]]:
-    """The addresses in the commits of all branches, and in those of other heads. Commits never change."""
+def read_commits(heads: Iterable[str], since: int | None) -> Flow[frozenset[str]]:
+    """The addresses in the commits of all branches, in those of other heads, and in all that were written since an
+    hour. Commits never change."""
     branches = yield kv_scan("branch/")
     every = sorted({*heads, *(branch.head for _, branch in branches)})
+    young = "" if since is None else ", and the young ones"
 
     def act(world: World) -> frozenset[str]:
         commits = [commit for head in every for _, commit in lake.commits_of(world, head)]
+        if since is not None:
+            commits += [it for it in world.kv.values() if isinstance(it, Commit) and it.born >= since]
         return frozenset(entry.address for commit in commits for _, entry in commit.entries)
 
-    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}", act)
+    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}{young}", act)
     return addresses
 
 
@@ -298,7 +304,7 @@ def merge_and_delete(source: str, commit_id: str) -> Flow[str]:
     main = yield from lake.get_branch("main")
     theirs, ours = (yield kv_get(f"commit/{branch.head}")), (yield kv_get(f"commit/{main.head}"))
     entries = dict(ours.entries) | dict(theirs.entries)
-    yield kv_set(f"commit/{commit_id}", Commit(main.head, tuple(sorted(entries.items()))))
+    yield lake.set_commit(commit_id, Commit(main.head, tuple(sorted(entries.items()))))
     if not (yield kv_set_if("branch/main", main._replace(head=commit_id), main)):
         raise RefusedError("main was changed")
     yield from lake.delete_branch(source)
