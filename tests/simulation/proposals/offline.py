@@ -40,6 +40,7 @@ REQUEST_HOURS = 1
 MIN_AGE_HOURS = LINK_HOURS + REQUEST_HOURS
 LEASE_HOURS = 3
 ROUNDS = 3
+IN_PARTS = "in parts"
 START = 10
 """The hour at which a scene begins; what is there from the beginning was born at 0."""
 
@@ -58,6 +59,8 @@ class Rules:
         young_commits: what a commit wrote since the cutoff counts, whether or not a branch leads to it.
         heads: heads at which a branch was seen while staging was read count as active.
         recheck: staging and commits are read again before anything is deleted.
+        settle: an object uploaded in parts stays unless it was listed so long before the re-check that the request
+            which completed it is over.
     """
 
     lease: bool = True
@@ -68,6 +71,7 @@ class Rules:
     young_commits: bool = True
     heads: bool = True
     recheck: bool = True
+    settle: bool = True
 
 
 class Lease(NamedTuple):
@@ -100,6 +104,7 @@ class Run(NamedTuple):
         listed: what the store holds.
         listed_at: the hour of the listing.
         live: addresses that were found alive.
+        settled: whether requests that were on their way during the listing were over before staging was read last.
     """
 
     rules: Rules
@@ -108,6 +113,7 @@ class Run(NamedTuple):
     listed: tuple[tuple[str, Object], ...]
     listed_at: int
     live: frozenset[str] = frozenset()
+    settled: bool = False
 
 
 def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[object]:
@@ -116,7 +122,7 @@ def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[obj
     Args:
         rules: what it keeps to.
         name: its name in the lease.
-        requests: requests may be on their way when it begins, so the re-check waits for their end.
+        requests: requests may take hours, so somebody may be about to stage what was listed.
     """
     lease = (yield from take_lease(name)) if rules.lease else None
     began = yield read_clock()
@@ -134,21 +140,31 @@ def mark(run: Run, requests: bool) -> Flow[object]:
 
 def recheck(run: Run, requests: bool) -> Flow[object]:
     """What is alive now."""
-    if requests:
-        yield wait_until(run.listed_at + REQUEST_HOURS + 1)
-    checked = run._replace(live=run.live | (yield from find_live(run)))
+    settled = (yield from is_settled(run)) if requests else False
+    checked = run._replace(live=run.live | (yield from find_live(run)), settled=settled)
     return Then(("sweep", checked), lambda: sweep(checked, requests))
 
 
 def sweep(run: Run, requests: bool) -> Flow[object]:
     """Delete what was listed, is old and is not alive."""
     listed = run.listed if run.rules.listing_first else (yield list_objects("data/"))
+    settled = run.settled or not (requests and run.rules.settle)
+    if requests and not run.rules.recheck:
+        settled = settled or (yield from is_settled(run))
     for key, found in listed:
+        if found.meta == IN_PARTS and not settled:
+            continue
         if key not in run.live and (found.born < run.cutoff or not run.rules.min_age):
             yield from delete_under(run.lease, key)
     if run.lease:
         yield kv_delete_if("lease", run.lease)
     return "collected"
+
+
+def is_settled(run: Run) -> Flow[bool]:
+    """Whether requests that were on their way during the listing are over."""
+    now: int = yield read_clock()
+    return now > run.listed_at + REQUEST_HOURS
 
 
 def take_lease(name: str) -> Flow[Lease]:
@@ -249,7 +265,7 @@ def upload_in_parts(path: str, address: str) -> Flow[str]:
 
 
 def _put_and_stage(path: str, address: str, born: int | None) -> Flow[str]:
-    yield put(address, lake.body_of(address), born=born)
+    yield put(address, lake.body_of(address), IN_PARTS if born == 0 else None, born=born)
     return (yield from lake.stage("main", path, lake.entry(address)))
 
 
