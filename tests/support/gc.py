@@ -271,11 +271,13 @@ def seen_with(world: World, **changes: object) -> World:
     return world
 
 
-def stage_again(world: World, address: str, path: str = "again", size_bytes: int = 6) -> None:
+def stage_again(
+    world: World, address: str, path: str = "again", size_bytes: int = 6, branch: str = "main"
+) -> None:
     """Stage an object that is in the store already (StageObject asks for no age and no permission)."""
     world.lake.catalog.objects.stage_object(
         world.lake.repository,
-        "main",
+        branch,
         path,
         physical_address=f"{world.lake.namespace}/{address}",
         checksum="c",

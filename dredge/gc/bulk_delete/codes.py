@@ -5,8 +5,14 @@ from __future__ import annotations
 from dredge.gc.check_limits import why_held
 
 ALIVE_AGAIN = "alive_again"
+MULTIPART_SETTLING = "multipart_settling"
+
+_WHY = {
+    ALIVE_AGAIN: "named again since the mark",
+    MULTIPART_SETTLING: "uploaded in parts, and not listed long enough ago to tell that nobody is about to stage it",
+}
 
 
 def why_kept(code: str) -> str:
     """Half a sentence for people; the code itself when nobody knows it."""
-    return "named again since the mark" if code == ALIVE_AGAIN else why_held(code)
+    return _WHY.get(code) or why_held(code)

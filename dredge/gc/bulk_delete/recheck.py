@@ -84,8 +84,7 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
         if commit not in subtracted.commits
     }
     ranges = read_ranges(run, runner, f"{where}/active", new_commits.values())
-    if active.all_commits:
-        ranges.update(_unnamed_files(run, subtracted, active))
+    ranges.update(_unnamed_files(run, subtracted, active))
     new_ranges = {range_id: facts for range_id, facts in ranges.items() if range_id not in subtracted.ranges}
     collected = collect_ranges(run, runner, where, Roles(new_ranges), scan.files.hashes)
     subtracted.live.append(collected.live)
@@ -116,5 +115,6 @@ def _find_new_paths(
 
 
 def _unnamed_files(run: Run, subtracted: Subtracted, active: ActiveCommits) -> Ranges:
+    """Ranges that no active commit names and that count all the same, as in the mark."""
     read = [*subtracted.ranges, *subtracted.commits.values(), *active.metaranges.values()]
-    return find_range_files(run.reader, read)[0]
+    return find_range_files(run.reader, read, None if active.all_commits else run.plan.cutoff)[0]

@@ -20,6 +20,7 @@ from dredge.gc.bulk_delete.head_watch import watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
+from dredge.gc.bulk_delete.settling import Settling, look_at_settling
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
@@ -95,9 +96,11 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     rounds_max = run.plan.config.safety.recheck_rounds_max
     for turn in range(rounds_max):
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
+        # Before the re-check reads staging: whoever completed an upload before then has staged it by then.
+        settling = look_at_settling(run, record.input(SubtractOutput).summary, where)
         figures = recheck(run, runner, subtracted, where)
         record.details.setdefault("rechecks", []).append(figures)
-        watch = _delete(run, runner, record, tasks, subtracted, turn)
+        watch = _delete(run, runner, record, tasks, subtracted, settling, turn)
         if watch is None:
             return
         if watch.error is not None:
@@ -122,6 +125,7 @@ def _delete(
     record: StepRecord,
     tasks: Sequence[SweepTask],
     subtracted: Subtracted,
+    settling: Settling,
     turn: int,
 ) -> Watch | None:
     """Delete what was not subtracted; gives what the watch saw when the gate closed before everything was done."""
@@ -135,6 +139,7 @@ def _delete(
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
         holds=record.input(CheckLimitsOutput).hold_files,
+        settling=settling,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     check_chain(run.folder, _STEP, _LINKS, record.inputs)

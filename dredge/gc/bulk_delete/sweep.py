@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.codes import ALIVE_AGAIN
+from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, MULTIPART_SETTLING
+from dredge.gc.bulk_delete.settling import Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.sets.sharded import ShardedSet
@@ -40,6 +41,7 @@ class SweepConfig:
         delete_keys: longest group of keys.
         alive: hashes of what was found alive since the mark.
         holds: what was proved about candidates that are held.
+        settling: what is known of objects that may just have appeared.
     """
 
     gate: GateConfig
@@ -47,6 +49,7 @@ class SweepConfig:
     delete_keys: int
     alive: list[ShardedSet]
     holds: HoldFiles
+    settling: Settling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,8 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
 def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.Table) -> pa.StringArray:
     """Why each candidate is kept; null for those that are to be deleted."""
     codes = holds.codes_of(rows)
+    settling = pa.array(config.settling.keeps(run.folder, rows))
+    codes = pc.if_else(pc.and_(settling, pc.is_null(codes)), MULTIPART_SETTLING, codes)
     hashes = rows["hash"].to_numpy()
     for found in config.alive:
         (again,) = found.find(run.folder, [hashes])

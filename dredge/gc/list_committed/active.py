@@ -162,12 +162,12 @@ def find_active(run: Run) -> ActiveCommits:
 
 
 def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str]]) -> None:
-    """Count the heads that branches had while staging was read as active, too.
+    """Count what the heads kept alive that branches had while staging was read, too.
 
     An entry can move from a head back into staging: its metadata is changed, or a change of it is reset, and the
     branch itself is reset to another commit, which leaves what is staged. A scan before sees nothing of it: there the
     head had it, or a staged copy of what the head has, which is not shown as uncommitted. Later heads do not tell of
-    it either.
+    it either. The same is true of a commit behind a head, which another branch may be reset to meanwhile.
 
     Args:
         run: the run.
@@ -177,17 +177,42 @@ def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str
     Raises:
         RefusedError: a commit does not exist any more.
     """
-    for branch, commit_id in sorted(seen):
-        if commit_id in active.metaranges:
-            continue
-        try:
-            commit = active.graph.get(commit_id) or run.client.commit(run.plan.repository, commit_id)
-        except NotFoundError as error:
-            raise RefusedError(
-                f"branch {branch} was at commit {commit_id} while staging was read, and now lakeFS does not know it:"
-                f" {error}. Nothing was deleted. Start a new run."
-            ) from None
-        active.metaranges[commit_id] = commit.metarange_id
+    now = {(branch.id, branch.commit_id) for branch in active.branches}
+    gone = [Ref(branch, commit) for branch, commit in sorted({*seen} - now)]
+    if not gone:
+        return
+    graph = dict(active.graph)
+    for ref in gone:
+        _read_history_of(run, ref, graph)
+    for commit_id in _kept_by(run, active, gone, graph) - active.metaranges.keys():
+        active.metaranges[commit_id] = graph[commit_id].metarange_id
+
+
+def _read_history_of(run: Run, gone: Ref, graph: Graph) -> None:
+    client, repository = run.client, run.plan.repository
+    if gone.commit_id in graph:
+        return
+    try:
+        client.commit(repository, gone.commit_id)
+    except NotFoundError as error:
+        raise RefusedError(
+            f"branch {gone.id} was at commit {gone.commit_id} while staging was read, and now lakeFS does not know it:"
+            f" {error}. Nothing was deleted. Start a new run."
+        ) from None
+    load_graph(client, repository, [Ref(gone.commit_id, gone.commit_id)], graph)
+
+
+def _kept_by(run: Run, active: ActiveCommits, gone: list[Ref], graph: Graph) -> set[str]:
+    """The commits that branches would keep alive that are at other commits now; in doubt more."""
+    rules = None if active.all_commits else run.client.rules(run.plan.repository)
+    if rules is None:
+        return set(graph)
+    # Without the branches of now, their heads would be leaves, which have another rule.
+    found = active_by_rules(graph, [*active.branches, *gone], rules, run.plan.created_at)
+    policy = run.plan.config.policy
+    for keep in policy.keeps(gone, graph) if policy is not None else ():
+        found |= keep.commits
+    return found
 
 
 def _by_tags(run: Run, tags: list[Ref]) -> list[KeptSet]:

@@ -60,6 +60,7 @@ class Records:
     Attributes:
         location: the store, without credentials.
         branches: head by name.
+        heads: every branch with each commit that it was seen at.
         tokens: number of staging tokens that were read.
         rows: number of records, without tombstones.
         unseen: number of distinct addresses that the server had not shown.
@@ -68,6 +69,7 @@ class Records:
 
     location: str
     branches: dict[str, str] = field(default_factory=dict)
+    heads: set[tuple[str, str]] = field(default_factory=set)
     tokens: int = 0
     rows: int = 0
     unseen: int = 0
@@ -162,6 +164,7 @@ class _Reader:
                 self._token(token, sink)
             read.update(new)
             self._records.branches |= {branch.name: branch.commit_id for branch in branches}
+            self._records.heads |= {(branch.name, branch.commit_id) for branch in branches}
             if self._view.consistent:
                 break
         else:

@@ -102,7 +102,7 @@ def scan_staging(run: Run, where: str) -> Staging:
     staging.branches = staging.see_branches(run)
     staging.scan(run, deadline)
     staging.records = read_records(run, staging.files, staging.scanned)
-    staging.heads.update(staging.records.branches.items())
+    staging.heads |= staging.records.heads
     # Where the records are not exact, branches are asked about the heads of this time, as without records.
     staging.see_branches(run)
     return staging

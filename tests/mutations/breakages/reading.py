@@ -128,6 +128,20 @@ STAGED = (
         ("test_a_copy_that_was_hidden_by_a_head_of_the_time_of_the_scan_stays",),
     ),
     Breakage(
+        "what a commit wrote while staging was read counts only where a branch leads to it",
+        f"{GC}/list_committed/step.py",
+        "unite_ranges(history.ranges, files.items())\n    record.counts",
+        "record.counts",
+        ("test_what_a_commit_left_behind_carries_around_each_scan_of_the_server_stays",),
+    ),
+    Breakage(
+        "of the heads of the scan only the commits themselves count",
+        f"{GC}/list_committed/active.py",
+        "found = active_by_rules(graph, [*active.branches, *gone], rules, run.plan.created_at)",
+        "found = {ref.commit_id for ref in gone}",
+        ("test_what_an_old_commit_carries_whose_branch_is_reset_during_each_scan_stays",),
+    ),
+    Breakage(
         "staging that vanished is fine",
         f"{GC}/check_limits/staged.py",
         "if now or had < plenty:",

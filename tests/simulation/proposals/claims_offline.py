@@ -37,7 +37,7 @@ def _scene(
 
 def _next(rules: Rules) -> Flow[object]:
     yield wait_until(NEXT_RUN)
-    return (yield from offline.collect(rules, "B"))
+    return (yield from offline.collect(rules, "B", requests=False))
 
 
 def _staged() -> World:
@@ -152,6 +152,29 @@ def leave_twice(rules: Rules) -> Scene:
     )
 
 
+def come_back(token: str) -> Flow[object]:
+    """The branch goes to that commit again, and what is staged is dropped."""
+    return after(lambda: offline.hard_reset("c1"), lambda: offline.reset(token))
+
+
+def leave_and_come_back(rules: Rules) -> Scene:
+    """An object goes from an old commit to staging and back, again and again; nothing is committed."""
+    return _scene(
+        _committed(),
+        rules,
+        {
+            "Writer": lambda: after(
+                leave_behind,
+                lambda: come_back("t2"),
+                leave_behind,
+                lambda: come_back("t3"),
+                leave_behind,
+            )
+        },
+        hours=0,
+    )
+
+
 def restore(rules: Rules) -> Scene:
     """Somebody brings back what nothing names, when the run's time is over and its process is not."""
     world = offline.put_old(offline.world(), "data/a")
@@ -183,6 +206,7 @@ SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
     "branch": (branch_and_delete, "a branch is made from another, which is deleted"),
     "commit-leave": (commit_and_leave, "commit, new metadata, hard reset, commit"),
     "leave-commit": (leave_and_commit, "new metadata, hard reset, commit, new metadata, hard reset"),
+    "come-back": (leave_and_come_back, "new metadata, hard reset, and both undone, again and again"),
     "restore": (
         restore,
         "an object that nothing names is brought back under the lease, after the run's time",
@@ -220,13 +244,18 @@ def crowd(rules: Rules) -> Scene:
 
 
 WEAKENED = {
-    "staging_first": ("commit-leave", "staging is read after commits"),
+    "staging_first": ("come-back", "staging is read after commits"),
     "listing_first": ("parts", "the listing is read while deleting"),
     "min_age": ("late-link", "young objects are not kept"),
     "recheck": ("parts", "nothing is read again before deleting"),
+    "settle": ("parts", "what was uploaded in parts goes as soon as the re-check does not find it"),
     "lease": ("restore", "no lease is taken or asked for"),
-    "one_moment": ("leave-twice", "staging is read once, by the branch records that were read before"),
-    "heads": ("leave-commit", "heads seen while staging was read do not count"),
+    "every_token": ("come-back", "staging is read once, by the branch records that were read before"),
+    "young_commits": (
+        "leave-twice",
+        "what was committed while staging was read counts only where a branch leads to it",
+    ),
+    "heads": ("come-back", "heads seen while staging was read do not count"),
 }
 """Each rule, the scene in which leaving it out loses something, and what that means."""
 

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from tests.simulation.proposals.explorer import Trouble
 from tests.simulation.proposals.world import (
+    KV,
     Flow,
     Object,
     RefusedError,
+    Step,
     World,
     kv_delete_if,
     kv_drop,
@@ -66,10 +68,12 @@ class Commit(NamedTuple):
     Args:
         parent: id of the commit before.
         entries: path and entry, by path.
+        born: when its ranges were written, by the store's clock.
     """
 
     parent: str
     entries: tuple[tuple[str, Entry], ...]
+    born: int = 0
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{path}→{entry}" for path, entry in self.entries) + "}"
@@ -214,10 +218,20 @@ def write_commit(branch: str, sealed: Branch, commit_id: str) -> Flow[Commit]:
         entries.update((yield kv_scan(f"staged/{token}/")))
     entries = {path: entry._replace(locked=False) for path, entry in entries.items() if entry != TOMBSTONE}
     commit = Commit(sealed.head, tuple(sorted(entries.items())))
-    yield kv_set(f"commit/{commit_id}", commit)
+    yield set_commit(commit_id, commit)
     if not (yield kv_set_if(f"branch/{branch}", Branch(commit_id, sealed.token), sealed)):
         raise RefusedError(f"{branch} was changed")
     return commit
+
+
+def set_commit(commit_id: str, commit: Commit) -> Step:
+    """Write a commit, with the ranges that it names."""
+    key = f"commit/{commit_id}"
+
+    def act(world: World) -> None:
+        world.kv[key] = commit._replace(born=world.now)
+
+    return Step(KV, f"set {key} = {commit}", act)
 
 
 def commit(branch: str, commit_id: str, token: str) -> Flow[str]:

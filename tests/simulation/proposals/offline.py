@@ -27,7 +27,6 @@ from tests.simulation.proposals.world import (
     kv_drop,
     kv_get,
     kv_scan,
-    kv_set,
     kv_set_if,
     list_objects,
     put,
@@ -41,6 +40,7 @@ REQUEST_HOURS = 1
 MIN_AGE_HOURS = LINK_HOURS + REQUEST_HOURS
 LEASE_HOURS = 3
 ROUNDS = 3
+IN_PARTS = "in parts"
 START = 10
 """The hour at which a scene begins; what is there from the beginning was born at 0."""
 
@@ -54,21 +54,24 @@ class Rules:
         min_age: younger objects stay.
         listing_first: the listing is there in full before staging is read; without, it is read while deleting.
         staging_first: staging is read before commits, in the mark and in the re-check.
-        one_moment: staging is read until the branch records are the same before and after (in truth also in one
-            snapshot of the store, or held against what the branches show afterwards); without, once.
+        every_token: staging is read until no branch names a token that was not read (in truth also in one snapshot of
+            the store, or held against what the branches show afterwards); without, once.
+        young_commits: what a commit wrote since the cutoff counts, whether or not a branch leads to it.
         heads: heads at which a branch was seen while staging was read count as active.
         recheck: staging and commits are read again before anything is deleted.
-        only_tokens: no rule, but a weaker `one_moment`: until no branch names a token that was not read.
+        settle: an object uploaded in parts stays unless it was listed so long before the re-check that the request
+            which completed it is over.
     """
 
     lease: bool = True
     min_age: bool = True
     listing_first: bool = True
     staging_first: bool = True
-    one_moment: bool = True
+    every_token: bool = True
+    young_commits: bool = True
     heads: bool = True
     recheck: bool = True
-    only_tokens: bool = False
+    settle: bool = True
 
 
 class Lease(NamedTuple):
@@ -101,6 +104,7 @@ class Run(NamedTuple):
         listed: what the store holds.
         listed_at: the hour of the listing.
         live: addresses that were found alive.
+        settled: whether requests that were on their way during the listing were over before staging was read last.
     """
 
     rules: Rules
@@ -109,6 +113,7 @@ class Run(NamedTuple):
     listed: tuple[tuple[str, Object], ...]
     listed_at: int
     live: frozenset[str] = frozenset()
+    settled: bool = False
 
 
 def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[object]:
@@ -117,7 +122,7 @@ def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[obj
     Args:
         rules: what it keeps to.
         name: its name in the lease.
-        requests: requests may be on their way when it begins, so the re-check waits for their end.
+        requests: requests may take hours, so somebody may be about to stage what was listed.
     """
     lease = (yield from take_lease(name)) if rules.lease else None
     began = yield read_clock()
@@ -128,28 +133,38 @@ def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[obj
 
 def mark(run: Run, requests: bool) -> Flow[object]:
     """What is alive."""
-    marked = run._replace(live=(yield from find_live(run.rules)))
+    marked = run._replace(live=(yield from find_live(run)))
     follows = recheck if run.rules.recheck else sweep
     return Then((follows.__name__, marked), lambda: follows(marked, requests))
 
 
 def recheck(run: Run, requests: bool) -> Flow[object]:
     """What is alive now."""
-    if requests:
-        yield wait_until(run.listed_at + REQUEST_HOURS + 1)
-    checked = run._replace(live=run.live | (yield from find_live(run.rules)))
+    settled = (yield from is_settled(run)) if requests else False
+    checked = run._replace(live=run.live | (yield from find_live(run)), settled=settled)
     return Then(("sweep", checked), lambda: sweep(checked, requests))
 
 
 def sweep(run: Run, requests: bool) -> Flow[object]:
     """Delete what was listed, is old and is not alive."""
     listed = run.listed if run.rules.listing_first else (yield list_objects("data/"))
+    settled = run.settled or not (requests and run.rules.settle)
+    if requests and not run.rules.recheck:
+        settled = settled or (yield from is_settled(run))
     for key, found in listed:
+        if found.meta == IN_PARTS and not settled:
+            continue
         if key not in run.live and (found.born < run.cutoff or not run.rules.min_age):
             yield from delete_under(run.lease, key)
     if run.lease:
         yield kv_delete_if("lease", run.lease)
     return "collected"
+
+
+def is_settled(run: Run) -> Flow[bool]:
+    """Whether requests that were on their way during the listing are over."""
+    now: int = yield read_clock()
+    return now > run.listed_at + REQUEST_HOURS
 
 
 def take_lease(name: str) -> Flow[Lease]:
@@ -177,14 +192,16 @@ def _one(step: Step) -> Flow[Hashable]:
     return answer
 
 
-def find_live(rules: Rules) -> Flow[frozenset[str]]:
+def find_live(run: Run) -> Flow[frozenset[str]]:
     """All addresses that staging and active commits name."""
+    rules = run.rules
+    since = run.cutoff if rules.young_commits else None
     if not rules.staging_first:
-        committed = yield from read_commits(())
+        committed = yield from read_commits((), since)
         staged, _ = yield from read_staging(rules)
         return frozenset(committed | staged)
     staged, heads = yield from read_staging(rules)
-    return staged | (yield from read_commits(heads if rules.heads else ()))
+    return staged | (yield from read_commits(heads if rules.heads else (), since))
 
 
 def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
@@ -196,12 +213,13 @@ def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
     for _ in range(ROUNDS):
         heads |= {branch.head for _, branch in before}
         for token in tokens_of(before):
-            if not (rules.only_tokens and token in read):
+            if token not in read:
                 addresses |= {entry.address for _, entry in (yield kv_scan(f"staged/{token}/"))}
         read.update(tokens_of(before))
-        if not rules.one_moment or before == (after := (yield kv_scan("branch/"))):
+        if not rules.every_token:
             return frozenset(addresses), frozenset(heads)
-        if rules.only_tokens and read.issuperset(tokens_of(after)):
+        after = yield kv_scan("branch/")
+        if read.issuperset(tokens_of(after)):
             return frozenset(addresses), frozenset(heads | {branch.head for _, branch in after})
         before = after
     raise RefusedError("branches never stand still")
@@ -212,16 +230,20 @@ def tokens_of(branches: Iterable[tuple[str, Branch]]) -> list[str]:
     return [token for _, branch in branches for token in (branch.token, *branch.sealed)]
 
 
-def read_commits(heads: Iterable[str]) -> Flow[frozenset[str]]:
-    """The addresses in the commits of all branches, and in those of other heads. Commits never change."""
+def read_commits(heads: Iterable[str], since: int | None) -> Flow[frozenset[str]]:
+    """The addresses in the commits of all branches, in those of other heads, and in all that were written since an
+    hour. Commits never change."""
     branches = yield kv_scan("branch/")
     every = sorted({*heads, *(branch.head for _, branch in branches)})
+    young = "" if since is None else ", and the young ones"
 
     def act(world: World) -> frozenset[str]:
         commits = [commit for head in every for _, commit in lake.commits_of(world, head)]
+        if since is not None:
+            commits += [it for it in world.kv.values() if isinstance(it, Commit) and it.born >= since]
         return frozenset(entry.address for commit in commits for _, entry in commit.entries)
 
-    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}", act)
+    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}{young}", act)
     return addresses
 
 
@@ -243,7 +265,7 @@ def upload_in_parts(path: str, address: str) -> Flow[str]:
 
 
 def _put_and_stage(path: str, address: str, born: int | None) -> Flow[str]:
-    yield put(address, lake.body_of(address), born=born)
+    yield put(address, lake.body_of(address), IN_PARTS if born == 0 else None, born=born)
     return (yield from lake.stage("main", path, lake.entry(address)))
 
 
@@ -298,7 +320,7 @@ def merge_and_delete(source: str, commit_id: str) -> Flow[str]:
     main = yield from lake.get_branch("main")
     theirs, ours = (yield kv_get(f"commit/{branch.head}")), (yield kv_get(f"commit/{main.head}"))
     entries = dict(ours.entries) | dict(theirs.entries)
-    yield kv_set(f"commit/{commit_id}", Commit(main.head, tuple(sorted(entries.items()))))
+    yield lake.set_commit(commit_id, Commit(main.head, tuple(sorted(entries.items()))))
     if not (yield kv_set_if("branch/main", main._replace(head=commit_id), main)):
         raise RefusedError("main was changed")
     yield from lake.delete_branch(source)

@@ -83,12 +83,6 @@ def test_the_whole_way_twice_loses_nothing() -> None:
 
 
 @pytest.mark.long
-def test_reading_until_no_token_is_new_is_not_reading_at_one_moment() -> None:
-    (make, _) = claims_offline.LONG_SCENES["leave-twice"]
-    assert set(explore(make(Rules(only_tokens=True))).found) == {"loss"}
-
-
-@pytest.mark.long
 def test_very_many_at_once_lose_nothing() -> None:
     for seed in range(4):
         assert sample(claims_offline.crowd(Rules()), seed, 1000).found == {}

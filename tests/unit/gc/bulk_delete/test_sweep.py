@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, RefusedError
+from dredge.gc.bulk_delete.settling import Settling
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.bulk_delete.sweep import SweepConfig, SweepTask, sweep_parts
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -24,14 +25,14 @@ from tests.support.gc import busy_world, summary_of
 WATCH = "bulk_delete/_watch/test.json"
 
 
-def candidates(run: Run, *addresses: str, hold: str | None = None) -> PartInfo:
+def candidates(run: Run, *addresses: str, hold: str | None = None, etag: str | None = None) -> PartInfo:
     """A part of candidates as subtract might write it."""
     names, count = pa.array(addresses, pa.string()), len(addresses)
     columns = {
         "address": names,
         "size": pa.array([6] * count, pa.int64()),
         "last_modified": pa.array([run.plan.created_at] * count, pa.timestamp("us", tz="UTC")),
-        "etag": pa.nulls(count, pa.string()),
+        "etag": pa.array([etag] * count, pa.string()),
         "hash": pa.array(hash64(names)),
         "reason": pa.array(["unreferenced"] * count),
         "hold": pa.array([hold] * count, pa.string()),
@@ -40,7 +41,7 @@ def candidates(run: Run, *addresses: str, hold: str | None = None) -> PartInfo:
     return run.folder.write_table("subtract", 99, table)
 
 
-def sweep(run: Run, part: PartInfo) -> bool:
+def sweep(run: Run, part: PartInfo, settling: Settling | None = None) -> bool:
     """Sweep one part as a worker does whose gate is open; gives whether the gate stayed open."""
     attempt = StepTry.claim(run.folder.writer, "bulk_delete")
     write_look(run.folder, WATCH, True, "")
@@ -50,6 +51,7 @@ def sweep(run: Run, part: PartInfo) -> bool:
         delete_keys=10,
         alive=[],
         holds=CheckLimitsOutput.of(summary_of(run, "check_limits")).hold_files,
+        settling=settling or Settling(),
     )
     stores = Stores(
         run_uri=run.folder.uri,

@@ -1,0 +1,122 @@
+"""A writer that carries a staged object over to another branch while a scan of staging is between the two.
+
+    scan reads `a`, …  →  commit on `b`  →  what it has is staged on `a` (other metadata, while `a` is at that commit)
+                       →  both branches go back to where they were  →  scan reads `b`: nothing
+
+The scan finds the object nowhere, the branches have the heads they had before, and the commit is dangling. With an
+old date, which a client may choose, it is no active one either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from tests.support.gc import World
+
+PATH = "x"
+
+
+class Detours:
+    """Carries the object of `PATH` from the last of some branches to the one before, and so on.
+
+    Args:
+        world: with rules, under which old commits expire.
+        times: how often it can be carried.
+        others: staged besides, behind `PATH`, on each branch that it comes to.
+
+    Attributes:
+        address: of the object.
+        made: how often it was carried.
+    """
+
+    def __init__(self, world: World, times: int, others: int = 0) -> None:
+        self._world = world
+        self._branches = "abcdefgh"[: times + 1]
+        world.lake.upload("keep", b"k")
+        self.start = world.lake.commit().id
+        for branch in self._branches:
+            world.lake.catalog.branches.create_branch(world.lake.repository, branch, "main")
+            for number in range(others if branch != self._branches[-1] else 0):
+                world.upload(f"y{number:03d}", f"{branch} {number}".encode(), branch)
+        self.address = world.upload(PATH, b"carried along", self._branches[-1])
+        self.made = 0
+
+    @property
+    def at(self) -> str:
+        """The branch that has it."""
+        return self._branches[-1 - self.made]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was carried as often as it can be."""
+        return self.made == len(self._branches) - 1
+
+    @property
+    def token(self) -> bytes:
+        """Its staging token."""
+        return self._world.lake.tokens(self.at)[0].encode()
+
+    def make(self) -> None:
+        """Carry it to the branch before."""
+        lake, source = self._world.lake, self.at
+        old = lake.clock.now - timedelta(days=50)
+        left = lake.commit("c", source, date=old)
+        self.made += 1
+        reset, name = lake.catalog.branches.hard_reset, lake.repository
+        reset(name, self.at, left.id)
+        metadata = {"carried": str(self.made)}
+        lake.catalog.objects.update_user_metadata(name, self.at, PATH, metadata)
+        reset(name, self.at, self.start)
+        reset(name, source, self.start)
+
+    @contextmanager
+    def while_the_server_scans(self) -> Iterator[None]:
+        """Carry it during each of the server's scans, right before the scan comes to the branch that has it."""
+        with during_the_scan(self._world, lambda: "" if self.is_over else self.at, self.make):
+            yield
+
+    def before_the_records(self, partition: bytes) -> None:
+        """Carry it right before the records of its token are read; a hook of `WithoutSnapshots`."""
+        if not self.is_over and partition == self.token:
+            self.make()
+
+
+@contextmanager
+def during_the_scan(world: World, before: Callable[[], str], action: Callable[[], None]) -> Iterator[None]:
+    """Do something once during each page of the server's scan.
+
+    Args:
+        world: the lake.
+        before: names the branch; it is done when branches are listed up to it, and then the branch is read as it is.
+        action: to be done.
+    """
+    catalog = world.lake.catalog
+    prepare, scan = catalog.garbage.prepare_uncommitted, catalog.refs.branches.scan
+    waiting: list[str] = []
+
+    def preparing(*arguments: Any) -> Any:
+        waiting[:] = [before()]
+        try:
+            return prepare(*arguments)
+        finally:
+            waiting.clear()
+
+    def scanning(*arguments: Any, **more: Any) -> Iterator[Any]:
+        for found in scan(*arguments, **more):
+            if found.name in waiting:
+                waiting.clear()
+                action()
+                yield from (branch for branch in scan(*arguments, **more) if branch.name == found.name)
+            else:
+                yield found
+
+    catalog.garbage.prepare_uncommitted = preparing  # type: ignore[method-assign]
+    catalog.refs.branches.scan = scanning  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        catalog.garbage.prepare_uncommitted = prepare  # type: ignore[method-assign]
+        catalog.refs.branches.scan = scan  # type: ignore[method-assign]
