@@ -6,5 +6,6 @@ from collections.abc import Callable
 
 from tests.simulation.history import World
 from tests.simulation.world_gc import GcWorld
+from tests.simulation.world_trash import TrashWorld
 
-WORLDS: dict[str, Callable[[], World]] = {"gc": GcWorld}
+WORLDS: dict[str, Callable[[], World]] = {"gc": GcWorld, "trash": TrashWorld}
