@@ -4,90 +4,32 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from tests.simulation.coverage import Coverage
-from tests.simulation.history import Outcome, World, play
-from tests.simulation.machine import real_seconds
-from tests.simulation.shrink import shrink
-from tests.simulation.weather import KINDS
-from tests.simulation.worlds import WORLDS
+from tests.simulation.broken import break_product
+from tests.simulation.finding import chosen, find_all, find_one
+from tests.simulation.known_bugs import KnownBug
 
-TELL_SECONDS = 10.0
+WORLDS = ("gc", "icechunk", "trash")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit code: 0 when all histories are well, 1 when one is not."""
     asked = _parser().parse_args(arguments)
-    world = WORLDS[asked.world]()
+    seconds = asked.minutes * 60
+    if asked.known_bugs is not None:
+
+        def search(bug: KnownBug) -> dict[str, Any]:
+            break_product(bug.changes)
+            return find_one(asked.world, asked.seed, seconds)
+
+        return find_all(chosen(asked.known_bugs), search)
+    from tests.simulation.hunting import hunt, play_one  # the product is imported only now
+
     if asked.one:
-        outcome = play(world, asked.seed, _numbers(asked.only), keep_trace=asked.trace)
-        print("\n".join([*outcome.trace, outcome.tale(), f"digest: {outcome.digest}"]))
-        return 1 if outcome.error is not None else 0
-    return hunt(world, asked.seed, asked.minutes * 60, asked.histories, asked.shrink_seconds)
-
-
-def hunt(world: World, seed: int, seconds: float, histories: int | None, shrink_seconds: float) -> int:
-    """Play histories of growing seeds until one fails, or the time is over."""
-    began = told = real_seconds()
-    figures: Counter[str] = Counter()
-    total = Hunted()
-    while real_seconds() - began < seconds and (histories is None or figures["histories"] < histories):
-        outcome = play(world, seed)
-        figures.update(outcome.figures)
-        total.add(outcome)
-        if outcome.error is not None:
-            print(outcome.tale())
-            print(f"\nshrinking for up to {shrink_seconds:.0f} s …", flush=True)
-            print(shrink(world, outcome, shrink_seconds).tale())
-            return 1
-        seed += 1
-        if real_seconds() - told > TELL_SECONDS:
-            told = real_seconds()
-            _tell(figures, told - began, seed)
-    _tell(figures, real_seconds() - began, seed)
-    print(total.words(world))
-    return 0
-
-
-class Hunted:
-    """What all histories of a hunt have seen."""
-
-    def __init__(self) -> None:
-        self.struck: Counter[str] = Counter()
-        self.states: Counter[str] = Counter()
-        self.coverage = Coverage()
-
-    def add(self, outcome: Outcome) -> None:
-        """Count a history."""
-        self.struck.update(outcome.struck)
-        self.states.update(outcome.states)
-        self.coverage.add(outcome.coverage)
-
-    def words(self, world: World) -> str:
-        """Weather, states and coverage in lines of text."""
-        kinds = [*(kind.name for kind in KINDS), "kill", "sleep"]
-        gaps = self.coverage.gaps(world.steps, kinds, world.verbs)
-        pairs = len(world.steps) * (len(kinds) + len(world.verbs))
-        return "\n".join(
-            [
-                "weather: " + ", ".join(f"{name} {count:,}" for name, count in self.struck.most_common()),
-                "states: " + ", ".join(f"{name} {count:,}" for name, count in self.states.most_common()),
-                f"covered: {pairs - len(gaps)} of {pairs} pairs of a step with a weather or a move,"
-                f" {len(self.coverage.triples):,} triples",
-                "not seen yet: " + (", ".join(gaps) or "nothing"),
-            ]
-        )
-
-
-def _tell(figures: Counter[str], seconds: float, seed: int) -> None:
-    rate = figures["histories"] / max(seconds, 1e-9) * 60
-    print(
-        f"{seconds:6.0f} s  {figures['histories']:,} histories ({rate:.0f} a minute), {figures['moves']:,} moves,"
-        f" {figures['calls']:,} calls, {figures['kills']:,} kills, {figures['sleeps']:,} sleeps, next seed {seed}",
-        flush=True,
-    )
+        return play_one(asked.world, asked.seed, _numbers(asked.only), asked.shrink_seconds, asked.trace)
+    return hunt(asked.world, asked.seed, seconds, asked.histories, asked.shrink_seconds)
 
 
 def _numbers(text: str | None) -> list[int] | None:
@@ -98,11 +40,19 @@ def _numbers(text: str | None) -> list[int] | None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./run simulate", description=__doc__)
-    parser.add_argument("--world", choices=sorted(WORLDS), default="gc")
+    parser.add_argument("--world", choices=WORLDS, default="gc")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--histories", type=int, help="at most so many")
-    parser.add_argument("--shrink-seconds", type=float, default=120.0)
+    parser.add_argument("--shrink-seconds", type=float, default=120.0, help="0 does not shrink")
+    parser.add_argument(
+        "--known-bugs",
+        nargs="?",
+        const="",
+        metavar="TEXT",
+        help="break the product with each known bug (whose name has that text), and tell after how many histories"
+        " it was found, each within --minutes",
+    )
     parser.add_argument("--one", action="store_true", help="only this seed, and its digest")
     parser.add_argument("--only", metavar="N,N", help="with --one: only these moves; 'none' for none")
     parser.add_argument(

@@ -24,7 +24,7 @@ SLOW = 40.0
 
 @dataclass(frozen=True)
 class Accident:
-    """What a move has planned for a process: at its n-th call it dies or falls asleep.
+    """What a move has planned: the first such process that gets to its n-th call dies there, or falls asleep.
 
     Attributes:
         process: beginning of its name.
@@ -98,9 +98,10 @@ class Doors:
         return -math.log(1 - unit(mix(draw, 1))) * pace
 
     def _accident(self, process: Process) -> None:
-        for accident in self.accidents:
+        for accident in list(self.accidents):
             if accident.call != process.calls or not process.name.startswith(accident.process):
                 continue
+            self.accidents.remove(accident)  # the next try of the same work may live
             if accident.sleep_seconds:
                 self.sleeps += 1
                 self.coverage.weather(process.role, "sleep")

@@ -41,7 +41,7 @@ class Oracle:
         min_age: of all runs.
         grace_seconds: so long an object may have been named by a head before every sweep must know.
         secrets: that no file may hold.
-        deleted: addresses that went, with the time, and whether they were readable then.
+        deleted: addresses that went, with the time.
     """
 
     simulation: Simulation
@@ -51,7 +51,7 @@ class Oracle:
     min_age: timedelta
     grace_seconds: float
     secrets: tuple[bytes, ...] = ()
-    deleted: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    deleted: dict[str, float] = field(default_factory=dict)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class Oracle:
         self.simulation.states["deleted"] += 1
         self._judge_age(address, process)
         self._judge_life(address, process)
-        self.deleted[address] = (self.simulation.scheduler.now, address in self.truth.since)
+        self.deleted[address] = self.simulation.scheduler.now
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
 
     def acknowledged(self, verb: str, address: str) -> None:
@@ -80,6 +80,14 @@ class Oracle:
         self.simulation.violate(
             "promised", f"{verb} of {address} was acknowledged, but {self._fate(address)}"
         )
+
+    def committed(self, commit_id: str, since: float) -> None:
+        """A server has made a commit: what it added was staged all the time since it was asked to."""
+        commit = self.truth.commits[commit_id]
+        before = {name for parent in commit.parents for name in self.truth.entries(parent).values()}
+        for address in sorted(set(self.truth.entries(commit_id).values()) - before):
+            if self.deleted.get(address, -1.0) >= since:
+                self.simulation.violate("promised", f"{commit_id} has {address}, but {self._fate(address)}")
 
     def on_put(self, key: str, data: bytes) -> None:
         """Remember the bytes of data."""
@@ -93,7 +101,9 @@ class Oracle:
         for address in sorted(self.truth.readable()):
             stored = self.bucket.objects.get(self.root + address)
             if stored is None:
-                if not self._came_back(address):
+                # What was deleted was judged then. It was nobody's: an expired commit was taken up again since, or an
+                # old address staged that nothing named.
+                if address not in self.deleted:
                     self.simulation.violate("readable", f"{address} is readable, but {self._fate(address)}")
                 self.simulation.states["came back after it was deleted"] += 1
             elif stored.data != self.first.get(self.root + address, stored.data):
@@ -129,7 +139,11 @@ class Oracle:
         for row in gone:
             if row["address"] not in self.deleted:
                 self.simulation.violate("figures", f"the ledger says deleted, but {row['address']} never was")
-        counts = run.folder.read_json("report.json")["counts"]
+        try:
+            counts = run.folder.read_json("report.json")["counts"]
+        except NotFoundError:
+            self.simulation.states["run without a report"] += 1
+            return
         if counts["deleted_objects"] != len(gone):
             self.simulation.violate(
                 "figures", f"deleted {counts['deleted_objects']}, the ledger has {len(gone)}"
@@ -162,15 +176,10 @@ class Oracle:
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
 
-    def _came_back(self, address: str) -> bool:
-        """Whether it was nobody's when it was deleted: an expired commit was taken up again, or an old address."""
-        at, was_readable = self.deleted.get(address, (0.0, True))
-        return not was_readable or self.truth.since.get(address, 0.0) > at
-
     def _fate(self, address: str) -> str:
         if address not in self.deleted:
             return "it was never there"
-        return f"it was deleted {self.simulation.scheduler.now - self.deleted[address][0]:.0f} s ago"
+        return f"it was deleted {self.simulation.scheduler.now - self.deleted[address]:.0f} s ago"
 
     def _process(self) -> Process:
         current = self.simulation.scheduler.current

@@ -197,6 +197,8 @@ class Orchestrator:
         run.outcome = run.outcome or ("failed" if failed else "success")
         run.ended = True
         self.simulation.states[f"run {run.outcome}"] += 1
+        if run.errors:
+            self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
         self.simulation.scheduler.note(f"{run.name} has ended: {run.outcome} {run.errors}")
 
     def _task(self, run: Orchestrated, task: str) -> BaseException | None:

@@ -223,8 +223,9 @@ class Scheduler:
 
     def _live(self, actor: Actor, body: Callable[[], object]) -> None:
         try:
-            if actor.process.alive:
-                actor.result = body()
+            if not actor.process.alive:
+                raise Killed(actor.name)
+            actor.result = body()
         except Killed as error:
             actor.error = error
         except BaseException as error:

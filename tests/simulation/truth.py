@@ -90,26 +90,22 @@ class Truth:
         return found
 
     def by_staging(self) -> set[str]:
-        """What staging tokens of branches name: the current ones, and sealed ones, which become a commit."""
-        return {
-            address
-            for branch in self.branches.values()
-            for token in branch.tokens
-            for address in self.staged.get(token, {}).values()
-            if address is not None
-        }
+        """What branches read from their staging: of every path the newest change of all tokens.
+
+        What a newer token covers cannot be read. A commit under way may still bring it up; `Oracle.committed` looks.
+        """
+        found: set[str] = set()
+        for branch in self.branches.values():
+            changes: dict[bytes, str | None] = {}
+            for token in reversed(branch.tokens):
+                changes |= self.staged.get(token, {})
+            found.update(address for address in changes.values() if address is not None)
+        return found
 
     def by_heads(self) -> set[str]:
         """What head commits of branches name."""
         heads = {branch.commit_id for branch in self.branches.values()}
         return {address for commit in heads for address in self.entries(commit).values()}
-
-    def served(self, branch: str) -> dict[bytes, str]:
-        """What a branch reads as, address by path."""
-        found: dict[bytes, str | None] = dict(self.entries(self.branches[branch].commit_id))
-        for token in reversed(self.branches[branch].tokens):
-            found |= self.staged.get(token, {})
-        return {path: address for path, address in found.items() if address is not None}
 
     def active(self, since: float | None = None) -> set[str]:
         """Commits that no rule lets go."""

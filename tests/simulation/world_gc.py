@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from dredge.errors import ConfigError, UnavailableError
@@ -25,14 +26,14 @@ from tests.simulation.scheduler import Process
 from tests.simulation.stores import SimReader
 from tests.simulation.truth import Truth
 from tests.simulation.weather import KINDS
-from tests.simulation.writers import VERBS, Writer, draw_write
+from tests.simulation.writers import BRANCHES, CONTENTS, PATHS, VERBS, Writer, draw_write
 
 REPOSITORY, ROOT = "lake", "lake"
 NAMESPACE = f"memory://bucket/{ROOT}"
 PAST_DAYS = 45
 MIN_AGE = timedelta(hours=25)
-RUN_SECONDS = 900 * 0.05
-"""About how long a run takes at a pace of 0.05 s for each call."""
+RUN_CALLS = 400
+"""About how many calls of its driver a run takes, one after the other."""
 SERVER_DEFECTS = (
     *sorted(CATALOG_DEFECTS - {"repeated_token"}),
     "double_body_prepare_commits",
@@ -49,42 +50,72 @@ class PeacefulReader(SimReader):
 
 def draw_moves(chance: random.Random) -> list[Move]:
     """Draw a history: a past of some weeks, then some runs with writers and weather around them."""
-    moves = []
+    moves = _draw_past(chance)
+    pace = chance.choice((0.02, 0.02, 0.2, 2.0))
+    length = RUN_CALLS * pace
+    moves.append(Move(-60.0, "pace", (pace,)))
+    starts = _draw_starts(chance, length)
+    moves += [Move(at, "run", (f"run{number}", *_draw_run(chance))) for number, at in enumerate(starts)]
+    near = partial(_near, chance, starts, length)
+    for _ in range(chance.choice((0, 3, 10, 20))):
+        moves.append(Move(near(), *draw_write(chance)))
+    for _ in range(chance.choice((0, 1, 2, 4))):
+        seconds = round(chance.choice((0.03, 0.2, 1.0)) * length, 2)
+        kind = chance.choice(KINDS).name
+        moves.append(Move(near(), "weather", (kind, seconds, chance.choice((0.02, 0.1, 0.5, 1.0)))))
+    for _ in range(chance.choice((0, 0, 0, 1, 2))):
+        moves.append(Move(0.0, "kill", (_process(chance, starts), _call(chance))))
+    for _ in range(chance.choice((0, 0, 0, 1, 2))):
+        seconds = chance.choice((30.0, 400.0, 2 * HOUR, 14 * HOUR))
+        moves.append(Move(0.0, "sleep", (_process(chance, starts), _call(chance), seconds)))
+    if chance.random() < 0.2:
+        task = chance.choice(TASKS[:-1])
+        moves.append(Move(near() + 3 * HOUR, "clear", (f"run{chance.randrange(len(starts))}", task)))
+    return moves
+
+
+def _draw_starts(chance: random.Random, length: float) -> list[float]:
+    """When runs begin: at once, beside each other, or hours and days apart."""
+    starts = [0.0]
+    for _ in range(chance.choice((0, 0, 1, 1, 2))):
+        apart = chance.choice((chance.random() * length, 2 * length, length + 2 * HOUR, length + 30 * HOUR))
+        starts.append(round(starts[-1] + apart, 3))
+    return starts
+
+
+def _near(chance: random.Random, starts: Sequence[float], length: float) -> float:
+    """A time at which some run is at work, most likely."""
+    return round(chance.choice(starts) + chance.random() * length * chance.choice((1.0, 1.0, 3.0)), 3)
+
+
+def _process(chance: random.Random, starts: Sequence[float]) -> str:
+    worker = chance.choice(("", "", " task"))
+    return f"run{chance.randrange(len(starts))} {chance.choice(TASKS)}{worker}"
+
+
+def _call(chance: random.Random) -> int:
+    return 1 + int(chance.random() ** 2 * 150)
+
+
+def _draw_past(chance: random.Random) -> list[Move]:
+    """Some weeks of work: branches that hold something, then anything."""
     at = -PAST_DAYS * DAY
-    for _ in range(chance.choice((5, 15, 30, 45))):
-        at += chance.random() ** 3 * 6 * DAY
+    moves = [Move(at, "rules", (chance.choice((None, 1, 1, 5, 30)), 2))]
+    for branch in BRANCHES:
+        if branch != "main" and chance.random() < 0.7:
+            moves.append(Move(at + 1, "create branch", (branch, "main")))
+    for _ in range(chance.choice((2, 6))):
+        write = "upload", (chance.choice(BRANCHES), chance.choice(PATHS), chance.choice(CONTENTS))
+        moves.append(Move(at + 2 + chance.random() * DAY, *write))
+        if chance.random() < 0.5:
+            moves.append(Move(at + 2 * DAY + chance.random() * HOUR, "commit", (write[1][0], 0)))
+    at += 3 * DAY
+    for _ in range(chance.choice((10, 25, 40, 60))):
+        at += chance.random() ** 3 * 5 * DAY
         if at >= -60:
             break
-        moves.append(Move(round(at, 2), *draw_write(chance)))
-    pace = chance.choice((0.02, 0.02, 0.2, 2.0))
-    moves.append(Move(-60.0, "pace", (pace,)))
-    length = 900 * pace
-    runs = chance.choice((1, 1, 2, 2, 3))
-    starts = sorted(chance.random() * length * runs * 0.8 if n else 0.0 for n in range(runs))
-    for number, start in enumerate(starts):
-        if chance.random() < 0.3:
-            start += chance.choice((2 * HOUR, 30 * HOUR))
-        moves.append(Move(round(start, 3), "run", (f"run{number}", *_draw_run(chance))))
-    end = max(move.at for move in moves) + length
-    for _ in range(chance.choice((0, 3, 10, 20))):
-        moves.append(Move(round(chance.random() * end, 3), *draw_write(chance)))
-    for _ in range(chance.choice((0, 0, 1, 2, 4))):
-        kind = chance.choice(KINDS).name
-        begin, seconds = chance.random() * end, chance.random() ** 2 * end
-        moves.append(
-            Move(round(begin, 3), "weather", (kind, round(seconds, 2), chance.choice((0.01, 0.1, 0.5))))
-        )
-    for _ in range(chance.choice((0, 0, 0, 1, 2))):
-        process = f"run{chance.randrange(runs)} {chance.choice(TASKS)}"
-        moves.append(Move(0.0, "kill", (process, chance.randrange(1, 120))))
-    for _ in range(chance.choice((0, 0, 0, 1, 2))):
-        process = f"run{chance.randrange(runs)} {chance.choice(TASKS)}"
-        seconds = chance.choice((30.0, 400.0, 2 * HOUR, 14 * HOUR))
-        moves.append(Move(0.0, "sleep", (process, chance.randrange(1, 120), seconds)))
-    for _ in range(chance.choice((0, 0, 0, 1))):
-        task = chance.choice(TASKS[:-1])
-        moves.append(Move(round(end + 3 * HOUR, 3), "clear", (f"run{chance.randrange(runs)}", task)))
-    return moves
+        moves.append(Move(at, *draw_write(chance)))
+    return [replace(move, at=round(move.at, 2)) for move in moves]
 
 
 def _draw_run(chance: random.Random) -> tuple[Any, ...]:
@@ -139,7 +170,7 @@ class GcScene:
     def settle(self) -> None:
         """Mend everything, let all objects grow old, and do one complete run."""
         scheduler = self.simulation.scheduler
-        for clock in [*self.clocks, *(server.clock for server in self.servers)]:
+        for clock in [*self.clocks, self.oracle.bucket.clock, *(server.clock for server in self.servers)]:
             clock.offset, clock.drift, clock.jumps = 0.0, 0.0, []
         for server in self.servers:
             server.settings = replace(server.settings, defects=frozenset())
@@ -155,6 +186,7 @@ class GcScene:
             self.simulation.violate("peace", f"a run in peace is {run.outcome}: {run.errors}")
 
     def check(self) -> None:
+        self.simulation.states["moves refused by servers"] += self.writer.refused
         opened = {}
         for name, run in self.orchestrator.runs.items():
             with suppress(ConfigError):  # it came to no plan, or its folder is old and was removed
@@ -198,8 +230,9 @@ class GcWorld:
         bucket.versioned = chance.random() < 0.3
         bucket.page_keys = chance.choice((3, 20, 1000))
         bucket.clock.whole_seconds = chance.random() < 0.7
-        bucket.clock.offset = chance.choice((0.0, 0.0, -120.0, 200.0))
-        servers = _servers(simulation, chance, kv)
+        off = chance.choice((0.0, 60.0, 140.0, 140.0, 400.0))
+        bucket.clock.offset = chance.choice((0.0, off, -off))
+        servers = _servers(simulation, chance, kv, off)
         clocks = [
             Clock(lambda: scheduler.now, offset=chance.choice((0.0, 0.0, -200.0, 250.0))) for _ in range(3)
         ]
@@ -209,12 +242,19 @@ class GcWorld:
         orchestrator = Orchestrator(
             simulation, lambda: make_client(servers, simulation.doors), clocks, workers
         )
-        writer = Writer(scheduler, REPOSITORY, NAMESPACE, lambda ask: scene.serve(ask), oracle.acknowledged)
+        writer = Writer(
+            scheduler,
+            REPOSITORY,
+            NAMESPACE,
+            lambda ask: scene.serve(ask),
+            oracle.acknowledged,
+            oracle.committed,
+        )
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, _config(chance), clocks)
         return scene
 
 
-def _servers(simulation: Simulation, chance: random.Random, kv: WatchedKV) -> list[Server]:
+def _servers(simulation: Simulation, chance: random.Random, kv: WatchedKV, off: float) -> list[Server]:
     defects = frozenset(name for name in SERVER_DEFECTS if chance.random() < 0.12)
     settings = make_settings(
         Settings(
@@ -226,17 +266,27 @@ def _servers(simulation: Simulation, chance: random.Random, kv: WatchedKV) -> li
         ),
         defects,
     )
-    now = simulation.scheduler
     return [
         Server(
             f"server{number}",
             kv,
             simulation.doors,
-            Clock(lambda: now.now, offset=chance.choice((0.0, 0.0, -250.0, 200.0))),
+            _clock(simulation, chance, off),
             settings,
         )
         for number in range(chance.choice((1, 2, 3)))
     ]
+
+
+def _clock(simulation: Simulation, chance: random.Random, off: float) -> Clock:
+    """A clock that is off by at most so much, may drift, and may jump."""
+    scheduler = simulation.scheduler
+    clock = Clock(lambda: scheduler.now, offset=chance.choice((0.0, off, -off)))
+    if chance.random() < 0.1:
+        clock.drift = chance.choice((1e-5, -1e-5))
+    if chance.random() < 0.1:
+        clock.jumps.append((PAST_DAYS * DAY + chance.random() * HOUR, chance.choice((-150.0, 100.0, 250.0))))
+    return clock
 
 
 def _oracle(simulation: Simulation, kv: WatchedKV, server: Server) -> Oracle:

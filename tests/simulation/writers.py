@@ -102,7 +102,9 @@ class Writer:
         namespace: its URI.
         serve: has a server do something with its catalog; gives what it returns.
         acknowledged: is told of each physical address that a server promised to keep.
+        committed: is told of each commit that a server made, and when it was asked to.
         made: every address so far, relative to the namespace.
+        refused: moves that a server refused.
     """
 
     scheduler: Scheduler
@@ -110,7 +112,9 @@ class Writer:
     namespace: str
     serve: Callable[[Callable[[Catalog], Any]], Any]
     acknowledged: Callable[[str, str], None]
+    committed: Callable[[str, float], None]
     made: list[str] = field(default_factory=list)
+    refused: int = 0
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
         """Make a move; a refusal of the server ends it."""
@@ -118,6 +122,7 @@ class Writer:
             getattr(self, "_" + verb.replace(" ", "_").replace("-", "_"))(*args)
         except DredgeError as error:
             self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
+            self.refused += 1
 
     def _pass(self, hours: float) -> None:
         if self.scheduler.current is None:
@@ -238,12 +243,14 @@ class Writer:
 
     def _commit(self, branch: str, days_back: int) -> None:
         date = instant(self.scheduler.now - days_back * DAY) if days_back else None
-        message = f"at {self.scheduler.now:.0f}"
-        self.serve(
+        began = self.scheduler.now
+        message = f"at {began:.0f}"
+        commit = self.serve(
             lambda catalog: catalog.commits.commit(
                 self.repository, branch, committer="writer", message=message, date=date
             )
         )
+        self.committed(commit.id, began)
 
     def _merge(self, source: str, destination: str, strategy: str) -> None:
         self.serve(
