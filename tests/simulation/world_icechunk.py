@@ -36,7 +36,9 @@ def draw_moves(chance: random.Random) -> list[Move]:
     length = 300 * pace
     starts = [0.0]
     for _ in range(chance.choice((0, 1, 2, 3))):
-        starts.append(starts[-1] + chance.choice((0.0, 1.0, 25.0, 25.0, 60.0)) * HOUR + chance.random() * length)
+        starts.append(
+            starts[-1] + chance.choice((0.0, 1.0, 25.0, 25.0, 60.0)) * HOUR + chance.random() * length
+        )
     moves += [_draw_run(chance, number, start) for number, start in enumerate(starts)]
     end = starts[-1] + length
     for _ in range(chance.choice((0, 5, 15, 30))):
@@ -161,9 +163,7 @@ class IcechunkWorld:
         writers.begin()
         workers = Workers(simulation, clocks, chance.choice((1, 2)), chance.choice((0.0, 0.0, 0.3)))
         maintenance = Maintenance(simulation, clocks, workers, writers, oracle)
-        return IcechunkScene(
-            simulation, writers, maintenance, oracle, _config(chance, grace_hours), clocks
-        )
+        return IcechunkScene(simulation, writers, maintenance, oracle, _config(chance, grace_hours), clocks)
 
 
 def _config(chance: random.Random, grace_hours: float) -> dict[str, Any]:

@@ -12,12 +12,13 @@ from dredge.errors import DredgeError, UnavailableError
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.trash.margins import TrashLimits
 from tests.simulation.clock import DAY, HOUR, Clock
+from tests.simulation.doors import Accident
 from tests.simulation.history import Move, Simulation, Violation
 from tests.simulation.kv import DoorKV, WatchedKV
 from tests.simulation.lakefs import Server, make_settings
 from tests.simulation.scheduler import Process
 from tests.simulation.trash.cleaner import TASKS, Cleaner
-from tests.simulation.trash.moves import VERBS, Users, draw_move
+from tests.simulation.trash.moves import BRANCHES, NAMES, VERBS, Users, draw_move
 from tests.simulation.trash.named import read_named
 from tests.simulation.trash.oracle import IN_DELETION, Oracle
 from tests.simulation.trash.rows import DoorRows
@@ -42,7 +43,9 @@ def draw_moves(chance: random.Random) -> list[Move]:
         moves.append(Move(round(HOUR + start, 3), "run", args))
     work = 150 * pace
     end = HOUR + starts[-1] + 2 * work
-    for _ in range(chance.choice((10, 25, 50, 90))):
+    for _ in range(chance.choice((1, 2, 4, 6))):
+        moves += _draw_frozen(chance, HOUR + chance.choice(starts), work)
+    for _ in range(chance.choice((5, 15, 30, 60))):
         at = chance.random() * end
         if chance.random() < 0.5:
             at = HOUR + chance.choice(starts) + chance.random() * 2 * work
@@ -54,6 +57,37 @@ def draw_moves(chance: random.Random) -> list[Move]:
             at += chance.random() * 0.2
     moves += _draw_accidents(chance, len(starts), end)
     return moves
+
+
+def _draw_frozen(chance: random.Random, run: float, work: float) -> list[Move]:
+    """Draw an operation that freezes, and wakes while a run is at work; often with a life of what it is about."""
+    hours = chance.choice((1.0, 20.0, 24.5, 26.0, 48.0))
+    wakes = run + chance.random() * 1.2 * work
+    began = max(60.0, wakes - hours * HOUR)
+    name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
+    verb = chance.choice(
+        ("create", "reset prefix", "reset prefix", "delete", "upload", "commit", "delete branch")
+    )
+    args = {"create": (name, False), "delete": (name,), "upload": (name, branch, "x/1")}.get(
+        verb, (name, branch)
+    )
+    call = chance.randrange(1, 14)
+    before = (
+        ("create", (name, False)),
+        ("create branch", (name, branch, "main")),
+        ("upload", (name, branch, "x/1")),
+    )
+    after: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    if verb == "delete":
+        after = (("delete", (name,)), *before, ("commit", (name, branch)))
+    elif chance.random() < 0.5:
+        after = (("reset", (name, branch)),)
+    moves = [
+        Move(round(began - 50 + 10 * n, 3), *each)
+        for n, each in enumerate(before if verb != "create" else ())
+    ]
+    moves.append(Move(round(began, 3), "frozen", (verb, args, call, round(wakes - began, 3))))
+    return moves + [Move(round(began + 20 + 10 * n, 3), *each) for n, each in enumerate(after)]
 
 
 def _draw_accidents(chance: random.Random, runs: int, end: float) -> list[Move]:
@@ -97,6 +131,8 @@ class TrashScene:
     oracle: Oracle
     clocks: list[Clock]
     requests: int = 0
+    frozen: int = 0
+    servers_gone: list[Server] = field(default_factory=list)
 
     def process_of(self, move: Move) -> Process:
         return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
@@ -110,16 +146,32 @@ class TrashScene:
             "restore": self.cleaner.restore,
             "unqueue": self.cleaner.unqueue,
         }
-        if move.verb in people:
+        if move.verb == "frozen":
+            self._freeze(*move.args)
+        elif move.verb in people:
             people[move.verb](*move.args)
         else:
             self.users.make(move.verb, move.args)
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
         """Have a server do something, as a request in its process."""
-        scheduler = self.simulation.scheduler
         self.requests += 1
-        server = self.servers[self.requests % len(self.servers)]
+        return self._serve(ask, self.servers[self.requests % len(self.servers)])
+
+    def _freeze(self, verb: str, args: tuple[Any, ...], call: int, seconds: float) -> None:
+        """Let a server of its own do something, and freeze at one of its calls."""
+        self.frozen += 1
+        first = self.servers[0]
+        doors = self.simulation.doors
+        server = Server(f"frozen{self.frozen}", self.kv, doors, first.clock, first.settings)
+        self.servers_gone.append(server)
+        doors.accidents.append(Accident(server.name, call, seconds))
+        scheduler = self.simulation.scheduler
+        kv = DoorKV(self.kv, doors)
+        Users(scheduler, kv, lambda ask: self._serve(ask, server)).make(verb, args)
+
+    def _serve(self, ask: Callable[[Catalog], Any], server: Server) -> Any:
+        scheduler = self.simulation.scheduler
         if not server.process.alive:
             server.start()
             server.catalog.resume()
@@ -142,6 +194,8 @@ class TrashScene:
             clock.offset, clock.drift, clock.jumps = 0.0, 0.0, []
         self.simulation.doors.pace = {}
         self.cleaner.limits = TrashLimits()
+        for server in self.servers_gone:
+            server.process.kill()
         for server in self.servers:
             server.process.kill()
             server.start()
@@ -207,7 +261,7 @@ class TrashWorld:
 
     name: str = "trash"
     steps: Sequence[str] = field(default=TASKS)
-    verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE))
+    verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, "frozen"))
     hours_max: float = 24.0 * 14
 
     def draw(self, chance: random.Random) -> list[Move]:
@@ -241,6 +295,7 @@ class TrashWorld:
         clocks = [Clock(lambda: scheduler.now, offset=chance.choice(off)) for _ in range(3)]
         limits = TrashLimits(rows=chance.choice((1_000_000, 1_000_000, 3)))
         cleaner = Cleaner(simulation, rows, clocks, limits)
+        oracle.approved = cleaner.approved
         users = Users(scheduler, DoorKV(kv, simulation.doors), lambda ask: scene.serve(ask))
         scene = TrashScene(simulation, kv, servers, users, cleaner, oracle, clocks)
         return scene

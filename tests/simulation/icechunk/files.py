@@ -193,7 +193,9 @@ def repo_file(repo: Repo) -> bytes:
     place = {name: number for number, name in enumerate(ids)}
 
     def refs(found: Mapping[str, str]) -> Child:
-        rows = [table({0: text(name), 1: struct.pack("<I", place[tip])}) for name, tip in sorted(found.items())]
+        rows = [
+            table({0: text(name), 1: struct.pack("<I", place[tip])}) for name, tip in sorted(found.items())
+        ]
         return tables(rows)
 
     def entry(snapshot: Snapshot) -> Child:
@@ -238,8 +240,6 @@ def parent_in(data: bytes, snapshot: Snapshot) -> str | None:
     """The parent that a snapshot's file names: read by its place, which no edit changes."""
     if snapshot.parent is None:
         return None
-    new, old = (
-        bytes(cramjam.zstd.decompress(each[39:])) for each in (data, snapshot_file(snapshot, 1))
-    )
+    new, old = (bytes(cramjam.zstd.decompress(each[39:])) for each in (data, snapshot_file(snapshot, 1)))
     at = old.index(decode_id(snapshot.parent))
     return encode_id(new[at : at + 12])

@@ -1,8 +1,9 @@
 """What must never be, in Icechunk's world: told from what was written and from the refs as they are.
 
-At each deletion: no ref, and on spec 2 no entry of the repo info, leads to the object; it is older than the minimum age;
-what was released for the first time stays for the grace. A ref that is put on a snapshot beyond the grace is only sure
-of it when the sweep had time to notice. An expiration takes nothing that is younger than its threshold out of history.
+At each deletion: no ref, and on spec 2 no entry of the repo info, leads to the object; it is older than the minimum
+age; what was released for the first time stays for the grace. A ref that is put on a snapshot beyond the grace is only
+sure of it when the sweep had time to notice. An expiration takes nothing that is younger than its threshold out of
+history.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tests.simulation.stores import Bucket
 
 FOLDERS = ("snapshots/", "transactions/", "manifests/", "chunks/")
 MIN_AGE_SECONDS = 24 * HOUR
-COLLECTORS = frozenset({"mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "plan"})
+COLLECTORS = frozenset(
+    {"mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "plan"}
+)
 
 
 @dataclass
@@ -57,7 +60,9 @@ class Oracle:
         if name.startswith("snapshots/"):
             snapshot = self.writers.snapshots[name.removeprefix("snapshots/")]
             known = snapshot.id in self.parents
-            self.parents[snapshot.id] = parent_in(data, snapshot) if self.writers.spec == 1 else snapshot.parent
+            self.parents[snapshot.id] = (
+                parent_in(data, snapshot) if self.writers.spec == 1 else snapshot.parent
+            )
             if known and self.writers.spec == 1:
                 self._check_edit(snapshot.id)
         if name.startswith(("refs/", "snapshots/")) or name == "repo":
@@ -112,7 +117,9 @@ class Oracle:
         if age < MIN_AGE_SECONDS - 1:
             self.simulation.violate("age", f"{name} is deleted at an age of {age / HOUR:.1f} h")
         now = self._now()
-        sure = [tip for tip in self._tips() if now - self.named_late.get(tip, float("-inf")) > self.notice_seconds]
+        sure = [
+            tip for tip in self._tips() if now - self.named_late.get(tip, float("-inf")) > self.notice_seconds
+        ]
         if name in self._closure(sure):
             self.simulation.violate("live", f"{name} is deleted, and a ref leads to it")
         if name in self._closure(self._tips()):
@@ -124,7 +131,9 @@ class Oracle:
                 if snapshot not in self.released_again and now - when < self.grace_seconds - 60
             ]
             if name in self._closure(held):
-                self.simulation.violate("grace", f"{name} is deleted, and a snapshot needs it that was just released")
+                self.simulation.violate(
+                    "grace", f"{name} is deleted, and a snapshot needs it that was just released"
+                )
         self.simulation.states[f"deleted {name.split('/')[0]}"] += 1
 
     def _check_edit(self, snapshot: str) -> None:
@@ -167,7 +176,9 @@ class Oracle:
         if tip in self.released:
             return not self.may_use(tip)
         stored = self.bucket.objects.get(f"{ROOT}snapshots/{tip}")
-        return stored is None or (self.bucket.clock() - stored.modified).total_seconds() > MIN_AGE_SECONDS - HOUR
+        return (
+            stored is None or (self.bucket.clock() - stored.modified).total_seconds() > MIN_AGE_SECONDS - HOUR
+        )
 
     def _tips(self) -> list[str]:
         if self.writers.spec == 2:
@@ -176,7 +187,11 @@ class Oracle:
             return sorted(self.writers.infos[self.bucket.objects[f"{ROOT}repo"].data].snapshots)
         found = []
         for key, stored in self.bucket.objects.items():
-            if key.startswith(f"{ROOT}refs/") and key.endswith("/ref.json") and f"{key}.deleted" not in self.bucket.objects:
+            if (
+                key.startswith(f"{ROOT}refs/")
+                and key.endswith("/ref.json")
+                and f"{key}.deleted" not in self.bucket.objects
+            ):
                 found.append(json.loads(stored.data)["snapshot"])
         return found
 

@@ -161,7 +161,10 @@ class Writers:
 
     def _expired(self, repo: Repo, request: Request) -> Repo:
         after = spec_v2(history_of(parse_repo_info(repo_file(repo))), request).after
-        kept = {name: replace(repo.snapshots[name], parent=after.snapshots[name].parent_id) for name in after.snapshots}
+        kept = {
+            name: replace(repo.snapshots[name], parent=after.snapshots[name].parent_id)
+            for name in after.snapshots
+        }
         return replace(repo, snapshots=kept, branches=dict(after.branches), tags=dict(after.tags))
 
     def _session(self, head: str, count: int, hours: float) -> dict[str, int]:
@@ -274,7 +277,10 @@ class Writers:
             self.bucket.remove(ROOT + key)
 
         faults = {name: FAULTS[name] for name in ("store down", "store answer lost")}
-        faults |= {"some keys fail": FAULTS["store down"], "some keys fail after all": FAULTS["store answer lost"]}
+        faults |= {
+            "some keys fail": FAULTS["store down"],
+            "some keys fail after all": FAULTS["store answer lost"],
+        }
         self.simulation.doors.call("store", "delete", deed, faults, key)
 
     def _put(self, key: str, data: bytes) -> None:

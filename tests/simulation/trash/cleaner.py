@@ -34,6 +34,7 @@ class Run:
     Attributes:
         name: begins the names of all its processes.
         planned: the scan's run id; "" when it failed.
+        approved: partitions and keys of that plan; None where no plan bounds the run.
         report: of the clean.
         errors: what tasks failed with.
     """
@@ -41,6 +42,7 @@ class Run:
     name: str
     planned: str = ""
     digest: str = ""
+    approved: frozenset[tuple[bytes, bytes | None]] | None = None
     report: CleanReport | None = None
     errors: list[str] = field(default_factory=list)
     ended: bool = False
@@ -96,13 +98,9 @@ class Cleaner:
     def unqueue(self) -> None:
         """Take live tokens off the queue, as a person does."""
         state = TrashState(open_writer(STATE))
-        self._try(
-            "unqueue", "clean", lambda: unqueue(self.rows, state, clock=self._clock(), dry_run=False)
-        )
+        self._try("unqueue", "clean", lambda: unqueue(self.rows, state, clock=self._clock(), dry_run=False))
 
-    def _task(
-        self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]
-    ) -> None:
+    def _task(self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]) -> None:
         for _ in range(RETRIES + 1):
             error, result = self._try(f"{run.name} {task}", task, work)
             if error is None:
@@ -166,10 +164,16 @@ class Cleaner:
 
     def _scanned(self, run: Run, report: ScanReport) -> None:
         run.planned, run.digest = report.plan.run_id, report.plan.digest
+        run.approved = frozenset((found.partition, found.key) for found in report.plan.findings)
 
     def _cleaned(self, run: Run, report: CleanReport) -> None:
         run.report = report
         self.simulation.states[f"clean {report.status}"] += 1
+
+    def approved(self, process: Process) -> frozenset[tuple[bytes, bytes | None]] | None:
+        """What the plan of a process's run allows to be removed; None where none bounds it."""
+        run = self.runs.get(process.name.split(" ")[0])
+        return run.approved if run is not None else None
 
     def _clock(self) -> Callable[[], datetime]:
         current = self.simulation.scheduler.current

@@ -1,4 +1,4 @@
-"""Bugs of the trash cleaner that its world must find: those of the list of mutations, and some that only histories show."""
+"""Bugs of the trash cleaner that its world must find: those of the list of mutations, and some of histories."""
 
 from __future__ import annotations
 

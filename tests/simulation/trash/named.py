@@ -18,7 +18,9 @@ from tests.simulation.kv import WatchedKV
 
 REPOSITORIES, HANDED_OVER, MARKERS = b"graveler", b"graveler_deleted", b"cleanup-tokens"
 PULLS, ACTIONS, OWNERS, SERVERS, UPLOADS = b"pulls", b"actions", b"mc-ownership", b"catalog", b"multiparts"
-NEVER = frozenset({REPOSITORIES, UPLOADS, b"auth", b"basicAuth", b"usage", b"kv-internal-metadata", b"strange"})
+NEVER = frozenset(
+    {REPOSITORIES, UPLOADS, b"auth", b"basicAuth", b"usage", b"kv-internal-metadata", b"strange"}
+)
 """Partitions of which nothing may ever go."""
 COUNTDOWN = 32_500_915_200
 
@@ -120,7 +122,9 @@ def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
     """Why the index of a pull request is needed."""
     partition = row.key.split(b"/")[1]
     pull = messages.SecondaryIndex.FromString(row.value).primary_key
-    if partition in named.lives and any(e.key == b"pulls/" + pull for e in store.scan(partition, b"pulls/" + pull)):
+    if partition in named.lives and any(
+        e.key == b"pulls/" + pull for e in store.scan(partition, b"pulls/" + pull)
+    ):
         return "its pull request exists"
     young = now.timestamp() - countdown_of(pull.decode()) < 23.8 * 3600
     return "its pull request may be about to be written" if young else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -18,7 +18,7 @@ from dredge.trash.results import CleanReport
 from tests.simulation.clock import instant
 from tests.simulation.history import Simulation, Violation
 from tests.simulation.kv import WatchedKV
-from tests.simulation.scheduler import Actor
+from tests.simulation.scheduler import Actor, Process
 from tests.simulation.trash.named import (
     ACTIONS,
     HANDED_OVER,
@@ -55,6 +55,7 @@ class Oracle:
     Attributes:
         simulation: of the history.
         store: past all doors.
+        approved: what the plan of a process's run allows; None where none bounds it.
         begun: when each request of a server began.
         lost: lives that lost their record while they were in use.
         changed: when each row changed last.
@@ -65,6 +66,7 @@ class Oracle:
 
     simulation: Simulation
     store: WatchedKV
+    approved: Callable[[Process], frozenset[tuple[bytes, bytes | None]] | None] = lambda _process: None
     begun: dict[Actor, float] = field(default_factory=dict)
     lost: set[bytes] = field(default_factory=set)
     changed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
@@ -106,6 +108,8 @@ class Oracle:
             self.simulation.violate("live", f"{name} is deleted: {why}")
         if row not in self.undone:
             self.simulation.violate("undo", f"{name} is deleted and in no undo file")
+        if not self._is_approved(row):
+            self.simulation.violate("plan", f"{name} is deleted, and is not in the plan of its run")
         young = self._too_early(row)
         if young:
             self.simulation.violate("grace", f"{name} is deleted: {young}")
@@ -157,7 +161,9 @@ class Oracle:
         """Nothing is left that is neither live nor named by the last report, with a reason to leave it."""
         findings = {(found.partition, found.key): found for found in report.scan.findings}
         undecided = {
-            found.partition for found in report.scan.findings if found.verdict == "report" and found.key is None
+            found.partition
+            for found in report.scan.findings
+            if found.verdict == "report" and found.key is None
         }
         for row in self._garbage():
             found = findings.get((row.partition, None)) or findings.get((row.partition, row.key))
@@ -168,9 +174,7 @@ class Oracle:
                 raise Violation("trash", f"{name} is trash, and the report does not name it")
             patient = found.kind == "multipart" or (found.kind in FOLLOWS and undecided)
             if found.verdict != "report" and not patient:
-                raise Violation(
-                    "trash", f"{name} is still there: {found.kind}, {found.verdict}, {found.why}"
-                )
+                raise Violation("trash", f"{name} is still there: {found.kind}, {found.verdict}, {found.why}")
             self.simulation.states[f"left {found.kind}"] += 1
 
     def _follows(self, row: Row, undecided: Collection[bytes]) -> bool:
@@ -182,9 +186,7 @@ class Oracle:
             partition = row.partition
             if partition in NEVER or partition in named.lives or partition in named.tokens:
                 continue
-            if partition in self.lost or (
-                partition not in (HANDED_OVER, MARKERS) and self.why_live(row)
-            ):
+            if partition in self.lost or (partition not in (HANDED_OVER, MARKERS) and self.why_live(row)):
                 continue
             yield row
 
@@ -203,6 +205,14 @@ class Oracle:
         if birth_of(partition) is None and b":" not in partition:
             return "nobody knows what that partition is"
         return ""
+
+    def _is_approved(self, row: Row) -> bool:
+        current = self.simulation.scheduler.current
+        asked = None if current is None else self.approved(current.process)
+        if asked is None or (row.partition, None) in asked or (row.partition, row.key) in asked:
+            return True
+        owner = b"-".join(row.key.split(b"/")[1:])
+        return row.partition == HANDED_OVER and (owner, None) in asked
 
     def _too_early(self, row: Row) -> str:
         """Why it is too early for a row to go; "" when it is not."""
@@ -244,7 +254,9 @@ class Oracle:
         if not gone:
             return
         scheduler = self.simulation.scheduler
-        began = scheduler.now if scheduler.current is None else self.begun.get(scheduler.current, scheduler.now)
+        began = (
+            scheduler.now if scheduler.current is None else self.begun.get(scheduler.current, scheduler.now)
+        )
         hours = (scheduler.now - began) / 3600
         words = f"{', '.join(sorted(map(show, gone)))} was removed and is named now"
         if hours < GRACE_SECONDS / 3600 and not self._single_keys(gone):
