@@ -44,6 +44,14 @@ def trash_command() -> None:
     sys.exit(0 if trash_demo(STATE.parent / "demo-trash") else 1)
 
 
+@main.command("races")
+def races_command() -> None:
+    """Show step by step how designs that delete at once lose data, and what the offline rules are for."""
+    from demo.races import races_demo
+
+    sys.exit(0 if races_demo(say) else 1)
+
+
 def say(text: str) -> None:
     """Print one step of the story at once."""
     click.echo(text)

@@ -76,7 +76,8 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectS
     """A Spark Connect server as a process of its own, two cores."""
     from tests.support.spark import ConnectServer
 
-    with ConnectServer(tmp_path_factory.mktemp("spark-connect")) as server:
+    environ = {"PYTHONPATH": str(ROOT)}  # of its workers, for functions of tests
+    with ConnectServer(tmp_path_factory.mktemp("spark-connect"), environ) as server:
         yield server
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -58,9 +59,9 @@ class LakeFSRunOperator(LakeFSOperator):
         super().__init__(**kwargs)
         self.run_uri = run_uri
 
+    @abstractmethod
     def work(self, run: Run) -> StepSummary:
         """Do the step."""
-        raise NotImplementedError
 
     def variables(self) -> dict[str, str]:
         """Return what else the step reads from its environment, secrets included."""

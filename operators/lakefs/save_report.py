@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import RefusedError
 from dredge.gc import steps
 from operators.failures import first_failure, reported
-from operators.lakefs.base import LakeFSRunOperator, open_run
+from operators.lakefs.base import LakeFSOperator, open_run
 from operators.links import REPORT, ReportLink
 from operators.metrics import report_metrics
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeFSSaveReportOperator(LakeFSRunOperator):
+class LakeFSSaveReportOperator(LakeFSOperator):
     """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
     not complete.
 
@@ -28,7 +29,12 @@ class LakeFSSaveReportOperator(LakeFSRunOperator):
     """
 
     step = "save_report"
+    template_fields: Sequence[str] = ("run_uri",)
     operator_extra_links = (ReportLink(),)
+
+    def __init__(self, *, run_uri: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_uri = run_uri
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:

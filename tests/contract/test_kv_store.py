@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dredge.errors import ConflictError, NotFoundError
@@ -25,10 +25,7 @@ names = st.binary(min_size=1, max_size=6)
 
 
 SHARED = pytest.mark.parametrize("driver", sorted(n for n in DRIVERS if DRIVERS[n].shared), indirect=True)
-COUNTS = (1, 255, 256, 257, 499, 500, 501, 999, 1000, 1001, 1024, 1025, 2500)
-ACROSS_PAGES = [
-    (name, count) for name in sorted(DRIVERS) for count in COUNTS if count <= DRIVERS[name].most_keys
-]
+ACROSS_PAGES = [(name, count) for name in sorted(DRIVERS) for count in DRIVERS[name].counts]
 
 
 @pytest.fixture(params=sorted(DRIVERS))
@@ -208,7 +205,7 @@ def test_delete_if_removes_only_the_expected_value(store: Store) -> None:
     assert keys(store, P) == [b"other"]
 
 
-def test_of_many_threads_exactly_one_deletes_each_value(store: Store) -> None:
+def test_of_many_threads_exactly_one_deletes_each_value(store: Store, driver: Driver) -> None:
     for number in range(20):
         store.set(P, b"%03d" % number, b"value")
 
@@ -222,8 +219,8 @@ def test_of_many_threads_exactly_one_deletes_each_value(store: Store) -> None:
                 pass
         return won
 
-    with ThreadPoolExecutor(6) as threads:
-        won = list(threads.map(attempt, range(6)))
+    with ThreadPoolExecutor(driver.racers) as threads:
+        won = list(threads.map(attempt, range(driver.racers)))
     assert sorted(number for numbers in won for number in numbers) == list(range(20))
     assert keys(store, P) == []
 
@@ -290,13 +287,13 @@ def test_partition_and_key_names_are_bytes_not_text(store: Store) -> None:
         assert all(store.get(partition, key) == partition + b"|" + key for key in odd)
 
 
-def test_of_many_threads_exactly_one_creates_each_key(store: Store) -> None:
-    start = threading.Barrier(8)
+def test_of_many_threads_exactly_one_creates_each_key(store: Store, driver: Driver) -> None:
+    start = threading.Barrier(driver.racers)
 
     def attempt(name: int) -> list[int]:
         start.wait()
         won = []
-        for number in range(60):
+        for number in range(driver.race_writes):
             try:
                 store.set_if(P, b"%03d" % number, b"%d" % name, None)
                 won.append(number)
@@ -304,19 +301,19 @@ def test_of_many_threads_exactly_one_creates_each_key(store: Store) -> None:
                 pass
         return won
 
-    with ThreadPoolExecutor(8) as threads:
-        won = list(threads.map(attempt, range(8)))
-    assert sorted(number for numbers in won for number in numbers) == list(range(60))
+    with ThreadPoolExecutor(driver.racers) as threads:
+        won = list(threads.map(attempt, range(driver.racers)))
+    assert sorted(number for numbers in won for number in numbers) == list(range(driver.race_writes))
     for name, numbers in enumerate(won):
         assert all(store.get(P, b"%03d" % number) == b"%d" % name for number in numbers)
 
 
-def test_no_increment_is_lost_between_threads(store: Store) -> None:
+def test_no_increment_is_lost_between_threads(store: Store, driver: Driver) -> None:
     store.set(P, b"counter", b"0")
 
     def add() -> None:
         done = 0
-        while done < 40:
+        while done < driver.race_writes:
             old = store.get(P, b"counter")
             try:
                 store.set_if(P, b"counter", b"%d" % (int(old) + 1), old)
@@ -324,26 +321,28 @@ def test_no_increment_is_lost_between_threads(store: Store) -> None:
             except PredicateFailedError:
                 pass
 
-    threads = [threading.Thread(target=add) for _ in range(6)]
+    threads = [threading.Thread(target=add) for _ in range(driver.racers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.get(P, b"counter") == b"240"
+    assert store.get(P, b"counter") == b"%d" % (driver.racers * driver.race_writes)
 
 
 @SHARED
-def test_of_many_processes_exactly_one_wins(url: str, store: Store) -> None:
+def test_of_many_processes_exactly_one_wins(url: str, store: Store, driver: Driver) -> None:
+    racers = max(2, driver.racers // 2)
+    writes = driver.race_writes
     start_at = time.time() + 3
-    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
-        races = [processes.submit(create_all, url, start_at, b"%d" % n, 40) for n in range(3)]
+    with ProcessPoolExecutor(racers, mp_context=multiprocessing.get_context("spawn")) as processes:
+        races = [processes.submit(create_all, url, start_at, b"%d" % n, writes) for n in range(racers)]
         won = [race.result() for race in races]
-        counts = [processes.submit(count_up, url, 0.0, 40) for _ in range(3)]
+        counts = [processes.submit(count_up, url, 0.0, writes) for _ in range(racers)]
         assert all(count.result() >= 0 for count in counts)
-    assert sorted(number for numbers in won for number in numbers) == list(range(40))
+    assert sorted(number for numbers in won for number in numbers) == list(range(writes))
     for name, numbers in enumerate(won):
         assert all(store.get(b"race", b"%03d" % number) == b"%d" % name for number in numbers)
-    assert store.get(b"race", b"counter") == b"120"
+    assert store.get(b"race", b"counter") == b"%d" % (racers * writes)
 
 
 @SHARED
@@ -368,9 +367,17 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_history_leaves_what_a_dict_would_hold(store: Store, data: st.DataObject) -> None:
+@pytest.mark.hypothesis
+def test_any_history_leaves_what_a_dict_would_hold(store: Store, driver: Driver) -> None:
+    @settings(max_examples=driver.examples, deadline=None)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        check_history(store, data)
+
+    holds()
+
+
+def check_history(store: Store, data: st.DataObject) -> None:
     # Few partitions and keys, so that operations meet; a prefix of its own for each example.
     prefix = b"%d|" % next(examples)
     partitions, keyset = (

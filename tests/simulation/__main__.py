@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from tests.simulation.broken import break_product
-from tests.simulation.finding import chosen, find_all, find_one
-from tests.simulation.known_bugs import KnownBug
+from tests.simulation.finding import chosen, find_all
 
 WORLDS = ("gc", "icechunk", "trash")
 
@@ -19,12 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     seconds = asked.minutes * 60
     if asked.known_bugs is not None:
-
-        def search(bug: KnownBug) -> dict[str, Any]:
-            break_product(bug.changes)
-            return find_one(asked.world, asked.seed, seconds)
-
-        return find_all(chosen(asked.known_bugs), search)
+        return find_all(chosen(asked.known_bugs), asked.world, asked.seed, seconds)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
 
     if asked.one:

@@ -1,32 +1,26 @@
 """Looks after how many histories a bug is found.
 
-Each broken product has a process of its own, forked from one that has imported everything but the product.
+Each broken product has a process of its own.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import multiprocessing
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
-from tests.simulation.known_bugs import BUGS, KnownBug
-
-HEAVY = ("pyarrow.parquet", "pyarrow.compute", "numba", "numpy", "pandas", "jinja2", "starlette.applications")
-"""What all broken products have in common, imported once."""
+from tests.simulation.broken import break_product
+from tests.simulation.known_bugs import BUGS, BY_NAME, KnownBug
 
 
-def find_all(bugs: Sequence[KnownBug], hunt: Callable[[KnownBug], dict[str, Any]]) -> int:
-    """Look for some bugs, one after the other; gives 1 when one that can be found is not."""
-    for name in HEAVY:
-        importlib.import_module(name)
-    assert not any(name.startswith("dredge.gc") for name in sys.modules), "too late: it is imported already"
+def find_all(bugs: Sequence[KnownBug], world_name: str, seed: int, cpu_seconds: float) -> int:
+    """Look for some bugs, one after the other; gives 1 when one that can be found is not. Arguments: see `find_one`."""
     missed = []
     for number, bug in enumerate(bugs, 1):
-        found = _in_a_fork(hunt, bug)
+        found = _in_a_process(bug, world_name, seed, cpu_seconds)
         if not found["rule"] and not bug.why_not:
             missed.append(bug.name)
         print(f"{number:3d}/{len(bugs)}  {_line(bug, found)}", flush=True)
@@ -62,20 +56,10 @@ def chosen(text: str) -> list[KnownBug]:
     return [bug for bug in BUGS if text in bug.name]
 
 
-def _in_a_fork(hunt: Callable[[KnownBug], dict[str, Any]], bug: KnownBug) -> dict[str, Any]:
-    context = multiprocessing.get_context("fork")
+def _in_a_process(bug: KnownBug, world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")  # threads of libraries must not be inherited
     ours, theirs = context.Pipe(duplex=False)
-
-    def child() -> None:
-        try:
-            theirs.send(json.dumps(hunt(bug)))
-        except BaseException as error:
-            words = f"{type(error).__name__}: {error}"
-            theirs.send(
-                json.dumps({"rule": "broken", "seed": 0, "histories": 0, "seconds": 0.0, "words": words})
-            )
-
-    process = context.Process(target=child)
+    process = context.Process(target=_hunt_broken, args=(theirs, bug.name, world_name, seed, cpu_seconds))
     process.start()
     theirs.close()
     try:
@@ -84,6 +68,11 @@ def _in_a_fork(hunt: Callable[[KnownBug], dict[str, Any]], bug: KnownBug) -> dic
         found = {"rule": "crashed", "seed": 0, "histories": 0, "seconds": 0.0, "words": ""}
     process.join()
     return found
+
+
+def _hunt_broken(answer: Connection, name: str, world_name: str, seed: int, cpu_seconds: float) -> None:
+    break_product(BY_NAME[name].changes)
+    answer.send(json.dumps(find_one(world_name, seed, cpu_seconds)))
 
 
 def _line(bug: KnownBug, found: dict[str, Any]) -> str:

@@ -63,7 +63,8 @@ class DoorKV:
         return list(islice(self._store.scan(partition, start), PAGE_KEYS))
 
     def _call[T](self, name: str, partition: bytes, key: bytes, deed: Callable[[], T]) -> T:
-        return self._doors.call("kv", name, deed, _FAULTS, f"{partition!r} {key!r}")
+        found: T = self._doors.call("kv", name, deed, _FAULTS, f"{partition!r} {key!r}")
+        return found
 
 
 class WatchedKV(MemoryKV):

@@ -96,7 +96,7 @@ class Server:
         accounts = Accounts(self.kv, signing_key="k", clock=self.clock, owner=OWNER)
         authenticator = Authenticator(accounts, signing_key="k", login_seconds=60, clock=self.clock)
         self.backend = Backend(catalog, self.settings, accounts, authenticator, Namespaces(self.settings))
-        self.user = accounts.identify(OWNER[1]) and accounts.user(OWNER[0])
+        self.user = accounts.user(OWNER[0])
 
     def restart(self, seconds: float = RESTART_SECONDS) -> None:
         """Die now, and be back after a while."""
@@ -167,9 +167,10 @@ class Balancer(Transport):
         def deed() -> Response:
             return self._asked(server, operation, given, pairs, body, read_seconds)
 
-        return self._doors.call(
+        found: Response = self._doors.call(
             "lakefs", operation.name, deed, _faults(server, number, given), " ".join(given.values())
         )
+        return found
 
     def _asked(
         self,

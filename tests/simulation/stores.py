@@ -30,6 +30,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
 from tests.simulation.noise import stable_hash
 
+type Infos = list[ObjectInfo]
 type ETags = Literal["md5", "opaque"]
 """How a bucket makes ETags: of the content, or (encrypted by a key of its own) of nothing that anybody knows."""
 
@@ -197,12 +198,12 @@ class SimReader:
     def list_level(self, prefix: str = "") -> Level:
         return self._call("list_level", prefix, lambda: self._level(prefix))
 
-    def _page(self, prefix: str, after: str, before: str) -> list[ObjectInfo]:
+    def _page(self, prefix: str, after: str, before: str) -> Infos:
         keys, first = self._bucket.keys, self._root + prefix
         at = bisect_left(keys, first)
         if after:
             at = max(at, bisect_right(keys, self._root + after))
-        found: list[ObjectInfo] = []
+        found: Infos = []
         while at < len(keys) and keys[at].startswith(first) and len(found) < self._bucket.page_keys:
             key = keys[at].removeprefix(self._root)
             if before and key >= before:
@@ -235,7 +236,8 @@ class SimReader:
             raise NotFoundError(f"no object {key!r} in {self.uri}") from None
 
     def _call[T](self, name: str, key: str, deed: Callable[[], T]) -> T:
-        return _current[-1].doors.call("store", name, deed, FAULTS, f"{self._location.root} {key}")
+        found: T = _current[-1].doors.call("store", name, deed, FAULTS, f"{self._location.root} {key}")
+        return found
 
 
 class SimWriter(SimReader):

@@ -193,8 +193,8 @@ class GcScene:
                 opened[name] = Run.open(run.run_uri)
         self.oracle.check_readable()
         self.oracle.check_garbage(opened["rest"])
-        for run in opened.values():
-            self.oracle.check_figures(run)
+        for found in opened.values():
+            self.oracle.check_figures(found)
         self.oracle.check_secrets()
 
     def _begin(self, pace: float) -> None:

@@ -312,7 +312,7 @@ class Writer:
 
     def _import(self, branch: str, content: bytes) -> None:
         open_writer(IMPORTED).put("one", content)
-        path = ImportPath(f"{IMPORTED}/", "imported/", "common_prefix")
+        path = ImportPath("common_prefix", f"{IMPORTED}/", "imported/")
         self.serve(
             lambda catalog: catalog.imports.import_start(
                 self.repository, branch, [path], open_reader, committer="writer"

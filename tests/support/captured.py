@@ -65,3 +65,9 @@ def _load_objects(store: MemoryStore) -> None:
         for row in csv.DictReader(lines):
             content = (FOLDER / "namespace" / row["key"]).read_bytes()
             store.write(row["key"], content, datetime.fromisoformat(row["last_modified"]))
+
+
+def captured_answer(name: str) -> tuple[int, Any]:
+    """Status and body as a real server gave them."""
+    found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
+    return found["status"], found["body"]

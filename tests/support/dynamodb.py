@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.objectstore import quicken_moto
+
 
 @contextlib.contextmanager
 def dynamodb_server() -> Iterator[str]:
     """Run a server; yields its endpoint."""
+    from moto.core.serialize import JSONSerializer
     from moto.dynamodb.models.dynamo_type import Item
     from moto.dynamodb.responses import DynamoHandler
     from moto.server import ThreadedMotoServer
@@ -24,6 +27,14 @@ def dynamodb_server() -> Iterator[str]:
     def is_within_segment(item: Any, segments: tuple[int | None, int | None]) -> bool:
         segment, total = segments
         return total is None or hashlib.md5(item.hash_key.value).digest()[0] % total == segment
+
+    serialize_structure = JSONSerializer._serialize_type_structure
+
+    def serialize(self: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
+        if shape.name == "AttributeValue" and isinstance(value, dict) and list(value) == ["B"]:
+            serialized[key] = {"B": self._base64(value["B"])}
+        else:
+            serialize_structure(self, serialized, value, shape, key)
 
     lock = threading.Lock()
     call_action = DynamoHandler.call_action
@@ -37,6 +48,9 @@ def dynamodb_server() -> Iterator[str]:
     patch.setattr(DynamoHandler, "call_action", one_at_a_time)
     # moto's own version takes every hash key for text, and fails on binary ones.
     patch.setattr(Item, "is_within_segment", is_within_segment)
+    # What takes most of its time: each attribute is looked up by many names.
+    patch.setattr(JSONSerializer, "_serialize_type_structure", serialize)
+    quicken_moto()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()

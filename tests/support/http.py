@@ -48,6 +48,7 @@ def scripted_server() -> Iterator[Script]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two packets, and the second must not wait
 
         def _serve(self) -> None:
             parts = urlsplit(self.path)

@@ -1,12 +1,15 @@
-"""Kills a run in memory at any of its writes and deletes."""
+"""Kills a run in memory at any of its writes and deletes, or keeps what a kill there would leave."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from dredge.storage import MemoryStore
 from dredge.storage.memory import MemoryDeleter
+
+type Objects = dict[str, tuple[bytes, datetime]]
 
 
 class Killed(BaseException):
@@ -37,5 +40,35 @@ def killed_at(number: int) -> Iterator[list[int]]:
     MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
     try:
         yield count
+    finally:
+        MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]
+
+
+@contextmanager
+def kept_at_every_write(store: MemoryStore) -> Iterator[list[Objects]]:
+    """Gives what the store held right before each write and delete, and right after each delete.
+
+    It is what a process leaves that is killed there and does nothing any more, also gives no lease back.
+    """
+    states: list[Objects] = []
+    honest_write, honest_delete = MemoryStore.write, MemoryDeleter.delete
+
+    def keep() -> None:
+        with store.lock:
+            states.append(dict(store.objects))
+
+    def write(self, *arguments, **more):  # type: ignore[no-untyped-def]
+        keep()
+        return honest_write(self, *arguments, **more)
+
+    def delete(self, *arguments):  # type: ignore[no-untyped-def]
+        keep()
+        done = honest_delete(self, *arguments)
+        keep()
+        return done
+
+    MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
+    try:
+        yield states
     finally:
         MemoryStore.write, MemoryDeleter.delete = honest_write, honest_delete  # type: ignore[method-assign]

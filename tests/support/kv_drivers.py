@@ -23,12 +23,20 @@ class Driver:
         shared: whether a second `open_store` of the URL, also in another process, sees the same keys.
         longest_value: bytes of the largest value the suite may write.
         most_keys: how many keys a test may write, where the test is about many.
+        counts: how many keys a test about pages writes: around the driver's pages.
+        racers: threads or processes that race.
+        race_writes: writes of each that races.
+        examples: random histories.
     """
 
     fresh_url: Callable[[Path, pytest.FixtureRequest], Any]
     shared: bool = True
     longest_value: int = 20 << 20
     most_keys: int = 10_000
+    counts: tuple[int, ...] = (1, 255, 256, 257, 499, 500, 501, 999, 1000, 1001, 1024, 1025, 2500)
+    racers: int = 6
+    race_writes: int = 40
+    examples: int = 60
 
 
 @contextmanager
@@ -56,7 +64,7 @@ def _dynamodb(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 100)  # pages are crossed with fewer keys
+        patch.setattr("dredge.kv.dynamodb.PAGE_ITEMS", 32)  # pages are crossed with fewer keys
         yield table_url(_dynamodb_endpoint(request.config))
 
 
@@ -68,7 +76,16 @@ def config_scope[T](config: pytest.Config, context: AbstractContextManager[T]) -
 
 
 DRIVERS: dict[str, Driver] = {
-    "dynamodb": Driver(_dynamodb, longest_value=390_000, most_keys=257),
+    # A request of the stand-in server takes milliseconds.
+    "dynamodb": Driver(
+        _dynamodb,
+        longest_value=390_000,
+        most_keys=65,
+        counts=(1, 31, 32, 33, 64, 65),
+        racers=3,
+        race_writes=12,
+        examples=20,
+    ),
     "memory": Driver(_memory, shared=False),
     "postgresql": Driver(_postgres),
     "sqlite": Driver(_sqlite),

@@ -156,7 +156,9 @@ def live_airflow(home: Path, postgres: PostgresServer, environ: Mapping[str, str
         "AIRFLOW__API__BASE_URL": base,
         "AIRFLOW__API_AUTH__JWT_SECRET": uuid.uuid4().hex + uuid.uuid4().hex,
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
+        # Often enough not to be waited for, and seldom enough to leave the processor to the tasks.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",  # nobody changes them meanwhile
         **environ,
     }
     command = [str(Path(sys.executable).with_name("airflow")), "db", "migrate"]

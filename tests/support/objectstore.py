@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import uuid
@@ -44,11 +45,21 @@ class TestBucket:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=data)
 
 
+@functools.cache
+def quicken_moto() -> None:
+    """Let moto remember what it works out with every request: methods of a class, and what a time's text says."""
+    from moto.core import responses, serialize
+
+    responses.method_names_from_class = functools.cache(responses.method_names_from_class)
+    serialize.parse_to_aware_datetime = functools.lru_cache(1 << 16)(serialize.parse_to_aware_datetime)
+
+
 @contextmanager
 def moto_server() -> Iterator[StorageOptions]:
     """Run moto's S3 server on a free port."""
     from moto.server import ThreadedMotoServer
 
+    quicken_moto()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -110,6 +121,7 @@ class ScriptedS3:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two packets, and the second must not wait
 
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

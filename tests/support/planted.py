@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import lakefs
 
 from demo import proof
 from demo.kinds import plant_all
 from demo.lake import Lake
+from dredge.kv.memory import MemoryKV
 from dredge.storage import StorageOptions
+from tests.support.lakefs_server import Lake as Server
+from tests.support.lakefs_server import lakefs_server
 
 
 @dataclass(frozen=True)
@@ -63,3 +70,35 @@ class PlantedLake:
         present = self.present()
         assert (self.garbage | self.live) - present == set()
         assert proof.unreadable(self.before, proof.read_everything(self.lake)) == []
+
+
+class PlantedServer:
+    """A server with a planted lake that several tests use, each as it was planted.
+
+    Args:
+        folder: an empty one, for objects.
+        server: a running one, without repositories, whose objects are in the folder.
+        kv: its records.
+    """
+
+    def __init__(self, folder: Path, server: Server, kv: MemoryKV) -> None:
+        self.server = server
+        self._planted = PlantedLake.plant(server.client, server.namespace("lake"))
+        self._kv, self._records = kv, copy.deepcopy(kv._partitions)
+        self._objects, self._kept = folder / "objects", folder / "kept"
+        shutil.copytree(self._objects, self._kept)
+
+    def planted(self) -> PlantedLake:
+        """Make records and objects, with their times, what they were when all was planted; gives the lake."""
+        shutil.rmtree(self._objects)
+        shutil.copytree(self._kept, self._objects)
+        with self._kv._lock:
+            self._kv._partitions = copy.deepcopy(self._records)
+        return self._planted
+
+
+@contextmanager
+def planted_server(folder: Path) -> Iterator[PlantedServer]:
+    """Run a server and plant a lake on it, once for any number of tests."""
+    with MemoryKV() as kv, lakefs_server(folder, kv=kv) as server:
+        yield PlantedServer(folder, server, kv)

@@ -148,6 +148,7 @@ def replayed_lakefs() -> Iterator[tuple[str, Replay]]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are two packets, and the second must not wait
 
         def handle_any(self) -> None:
             parts = urlsplit(self.path)

@@ -1,7 +1,8 @@
-"""A backfill of seven days beside a schedule and runs by hand, with a real scheduler on PostgreSQL.
+"""A backfill of some days beside a schedule and runs by hand, with a real scheduler on PostgreSQL.
 
-Airflow bounds active runs of a backfill by a number of its own, so all seven are active at once; what keeps them
-apart is the first task, which waits for the run before, and the lease.
+Airflow bounds active runs of a backfill by a number of its own, so all days are active at once; what keeps them
+apart is the first task, which waits for the run before, and the lease. There are days before and after the one that
+fails; `./run test long` has more of both.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dredge.gc.state.store import StateStore
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
+from tests.support.depth import depth
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 from tests.support.live_airflow import LiveAirflow, live_airflow
 from tests.support.postgres import PostgresServer
@@ -37,9 +39,10 @@ pytestmark = pytest.mark.system
 
 DAY = timedelta(days=1)
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-WINDOWS = [(TODAY - n * DAY, TODAY - (n - 1) * DAY) for n in range(8, 1, -1)]
+DAYS = depth(3, 7)
+WINDOWS = [(TODAY - n * DAY, TODAY - (n - 1) * DAY) for n in range(DAYS + 1, 1, -1)]
 SLICE_AFTER = timedelta(hours=7)
-FAILING = 2
+FAILING = depth(1, 2)
 CONF: dict[str, Any] = {"unsafe_min_age_seconds": 1, "slice_margin_hours": 26}
 HAS_THE_LEASE = "select 1 from task_instance where task_id = 'acquire_lease' and state = 'success'"
 WAIT = 600 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
@@ -178,7 +181,7 @@ def test_backfill_beside_a_schedule_and_runs_by_hand(days: Days, airflow: LiveAi
             "select run_id from dag_run where backfill_id = %s order by logical_date", backfill["id"]
         )
     ]
-    assert len(windows) == 7
+    assert len(windows) == DAYS
 
     def states() -> dict[str, str]:
         return dict(airflow.rows("select run_id, state from dag_run"))
@@ -190,7 +193,7 @@ def test_backfill_beside_a_schedule_and_runs_by_hand(days: Days, airflow: LiveAi
     airflow.wait("a run beside what is blocked", lambda: states()[in_between] == "success", WAIT)
     now = states()
     assert [now[run_id] for run_id in windows[:FAILING]] == ["success"] * FAILING
-    assert [now[run_id] for run_id in windows[FAILING + 1 :]] == ["running"] * (6 - FAILING)
+    assert [now[run_id] for run_id in windows[FAILING + 1 :]] == ["running"] * (DAYS - 1 - FAILING)
     started = airflow.rows(
         "select run_id from task_instance where run_id = any(%s) and start_date is not null",
         windows[FAILING + 1 :],
@@ -227,7 +230,7 @@ def _assert_apart(days: Days, airflow: LiveAirflow, failed: str) -> None:
     overlaps = [(one, two) for one, two in pairwise(work) if one[0] != two[0] and two[1] < one[2]]
     assert overlaps == []
     goes = Counter(run_id for run_id, _ in groupby(work, key=lambda row: row[0]))
-    assert len(goes) == 1 + 7 + 3  # the scheduled run, the backfill, three by hand
+    assert len(goes) == 1 + DAYS + 3  # the scheduled run, the backfill, three by hand
     assert {run_id: count for run_id, count in goes.items() if count > 1} == {failed: 2}
     fencing = [plan["lease"]["fencing"] for plan in days.plans()]
     assert len(fencing) == len(goes) + 2  # the clean run before all, and two plans of the failed one,

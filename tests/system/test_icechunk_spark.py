@@ -99,7 +99,7 @@ class Twins:
         assert collect_with_library(self.library("ours"), soon, dry_run=True).objects == 0
 
 
-@pytest.fixture(params=[1, 2], ids=["spec1", "spec2"])
+@pytest.fixture
 def twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
     """Known to Airflow by its connections only."""
     with ExitStack() as stack:
@@ -115,6 +115,8 @@ def twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
         yield Twins.make(make_bucket(options), request.param)
 
 
+# The first format is read below, by the worker alone, and on Spark in tests/spark.
+@pytest.mark.parametrize("twins", [pytest.param(1, marks=pytest.mark.long), 2], indirect=True)
 def test_spark_submit_deletes_what_the_library_deletes_and_every_ref_reads_back(
     airflow: Airflow, twins: Twins
 ) -> None:
@@ -124,6 +126,8 @@ def test_spark_submit_deletes_what_the_library_deletes_and_every_ref_reads_back(
     twins.assert_collected_like_the_library(run.returned["collect"]["counts"])
 
 
+# The way to Connect is the same for all jobs; test_spark_submit goes it every time.
+@pytest.mark.long
 @pytest.mark.parametrize("twins", [1], indirect=True)
 def test_spark_connect_deletes_what_the_library_deletes_and_every_ref_reads_back(
     airflow: Airflow, twins: Twins, spark_connect: ConnectServer
@@ -136,13 +140,16 @@ def test_spark_connect_deletes_what_the_library_deletes_and_every_ref_reads_back
     twins.assert_collected_like_the_library(run.returned["collect"]["counts"])
 
 
-@pytest.mark.parametrize("twins", [2], indirect=True)
+@pytest.mark.parametrize("twins", [1, pytest.param(2, marks=pytest.mark.long)], indirect=True)
 def test_airflow_worker_alone_deletes_what_the_library_deletes(airflow: Airflow, twins: Twins) -> None:
     run = airflow.run("icechunk_expiration", twins.conf(collect_mode="local"))
     assert run.tasks == dict.fromkeys(run.tasks, "success")
     twins.assert_collected_like_the_library(run.returned["collect"]["counts"])
 
 
+# That a held run deletes nothing is shown in tests/dags, that a job's error comes back as itself in
+# test_spark_submit_job, and that such an error is not tried again in tests/unit/operators/test_retry.
+@pytest.mark.long
 @pytest.mark.parametrize("twins", [1], indirect=True)
 def test_held_job_ends_at_once_and_deletes_nothing(airflow: Airflow, twins: Twins) -> None:
     before = twins.names("ours")

@@ -28,7 +28,7 @@ def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlantedLake]:
     """A lake on a local folder or in a bucket, known to Airflow by its connections only."""
     aws, bucket = None, None
@@ -56,6 +56,8 @@ def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PlantedL
         )
 
 
+# The same jobs, and on S3 the secrets have to find their way, too.
+@pytest.mark.parametrize("planted", [pytest.param("local", marks=pytest.mark.long), "s3"], indirect=True)
 def test_spark_submit_deletes_the_garbage_and_every_live_object_reads_back(
     airflow: Airflow, planted: PlantedLake
 ) -> None:

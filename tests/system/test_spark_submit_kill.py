@@ -149,38 +149,35 @@ def test_killed_task_leaves_no_process_behind(beats: Beats) -> None:
     wait_until(lambda: not any(alive(pid) for pid in processes), 20)
 
 
-def test_killed_connect_task_takes_its_tasks_on_the_server_along(beats: Beats, tmp_path: Path) -> None:
-    (tmp_path / "server").mkdir()
-    environ = {"PYTHONPATH": str(ROOT)}
-    with ConnectServer(tmp_path / "server", environ) as server:
-        connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
-        operator = beats.operator()
-        with connections(spark_connect_default=connection):
-            thread, errors = in_background(lambda: operator.connect({}))
-            beats.wait_for_both()
-            operator.on_kill()
-            thread.join(30)
-        assert not thread.is_alive()
-        assert errors
-        beats.assert_silent(15)
-        assert server.process.poll() is None  # the server serves others
-
-
-def test_next_try_stops_what_a_lost_client_left_running(beats: Beats, tmp_path: Path) -> None:
-    (tmp_path / "server").mkdir()
-    with ConnectServer(tmp_path / "server", {"PYTHONPATH": str(ROOT)}) as server:
-        url = with_session_id(server.url, str(uuid.uuid4()))
-        job = ("--step", "slice_listing", "--run", "file:///nowhere/run")
-        client = subprocess.Popen(
-            [sys.executable, str(beats.script), *job, "--remote", url],
-            env={**os.environ, "BEATS": str(beats.folder), "PYTHONPATH": str(ROOT)},
-        )
+def test_killed_connect_task_takes_its_tasks_on_the_server_along(
+    beats: Beats, spark_connect: ConnectServer
+) -> None:
+    connection = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": spark_connect.port}
+    operator = beats.operator()
+    with connections(spark_connect_default=connection):
+        thread, errors = in_background(lambda: operator.connect({}))
         beats.wait_for_both()
-        client.kill()
-        client.wait()
-        spark = open_session("next try", url)
-        beats.assert_silent(15)
-        close_session(spark)
+        operator.on_kill()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert errors
+    beats.assert_silent(15)
+    assert spark_connect.process.poll() is None  # the server serves others
+
+
+def test_next_try_stops_what_a_lost_client_left_running(beats: Beats, spark_connect: ConnectServer) -> None:
+    url = with_session_id(spark_connect.url, str(uuid.uuid4()))
+    job = ("--step", "slice_listing", "--run", "file:///nowhere/run")
+    client = subprocess.Popen(
+        [sys.executable, str(beats.script), *job, "--remote", url],
+        env={**os.environ, "BEATS": str(beats.folder), "PYTHONPATH": str(ROOT)},
+    )
+    beats.wait_for_both()
+    client.kill()
+    client.wait()
+    spark = open_session("next try", url)
+    beats.assert_silent(15)
+    close_session(spark)
 
 
 def test_session_that_the_server_has_closed_is_opened_anew(spark_connect: ConnectServer) -> None:

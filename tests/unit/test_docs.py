@@ -44,7 +44,7 @@ OUTSIDE = re.compile(
     r"|\bseed \"|\bseeds/|\bthe (?:seed|seeds)(?:'s? | asks| says| models| names)"
     r"|\bdesign\.md\b"
     r"|\bdecisions? \d{2,}|\bdecisions/\d"
-    r"|(?<!\w)/work/",
+    r"|(?<!\w)/(?:home|root|work)/",
     re.IGNORECASE,
 )
 

@@ -85,6 +85,7 @@ def sample(run: Run, seed: str) -> list[Canary]:
     each = max(1, min(each, 20 * safety.canary_objects) // 3)
     places = [_Place(branch.id, "", each if each < _CHANGES else _CHANGES) for branch in branches]
     places += _places(run, branches, each, chance)
+    places = list(dict.fromkeys(places))  # a small branch has fewer places than there are looks
     shown = _spread(lambda place: _list(run, place), places)
     changed = _changed(run, branches, places, each, chance)
     found = [(place.branch, stats) for place, answer in zip(places, shown, strict=True) for stats in answer]
@@ -210,7 +211,11 @@ def _stat(run: Run, branch: str, path: str) -> list[ObjectStats]:
 def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Iterable[Canary]:
     """Each address once."""
     canaries: dict[str, Canary] = {}
+    seen: set[str] = set()
     for branch, stats in found:
+        if stats.address in seen:
+            continue
+        seen.add(stats.address)
         for address in address_readings(stats.address, AddressType.FULL, namespace):
             if not any(
                 "\ud800" <= letter <= "\udfff" for letter in address

@@ -149,7 +149,7 @@ def keys(client: Any) -> set[str]:
     return {key for key in all_keys(client) if not key.startswith("_lakefs/")}
 
 
-@pytest.mark.parametrize("keep_tags", [True, False])
+@pytest.mark.parametrize("keep_tags", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_exactly_the_truths_garbage_of_a_real_servers_repository_goes(
     store: tuple[StorageOptions, Any], server: Script, keep_tags: bool
 ) -> None:

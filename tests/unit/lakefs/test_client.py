@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,11 +17,10 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.lakefs import LakeFSClient, PreparedCommits, Ref, Rules
-from dredge.lakefs import transport as transport_module
+from dredge.lakefs import LakeFSClient, Ref, Rules
 from dredge.lakefs.transport import TRIES
-from tests.support.captured import FOLDER
-from tests.support.http import Asked, Script, scripted_server
+from tests.support.captured import FOLDER, captured_answer
+from tests.support.http import Asked, Script
 
 UNKNOWN_CALL = (404, {"message": "invalid API endpoint"})
 OLD_SERVER = (500, {"message": "invalid API endpoint"})
@@ -32,22 +30,6 @@ RESULT = {
     "gc_commits_location": "s3://b/lake/commits.csv",
     "gc_addresses_location": "s3://b/lake/a/",
 }
-
-
-@pytest.fixture
-def server() -> Iterator[Script]:
-    with scripted_server() as script:
-        yield script
-
-
-@pytest.fixture
-def client(server: Script) -> LakeFSClient:
-    return LakeFSClient(server.endpoint, "key", "secret")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module.time, "sleep", lambda _: None)
 
 
 def page(*results: Any, after: str = "") -> dict[str, Any]:
@@ -60,12 +42,6 @@ def page(*results: Any, after: str = "") -> dict[str, Any]:
             "max_per_page": 1000,
         },
     }
-
-
-def captured(name: str) -> tuple[int, Any]:
-    """Status and body as a real server gave them."""
-    found = json.loads((FOLDER / "api" / f"{name}.json").read_text())
-    return found["status"], found["body"]
 
 
 def test_every_request_carries_the_key_pair_and_goes_below_the_api(
@@ -132,15 +108,15 @@ def test_a_page_ends_a_list_only_by_saying_so(
 
 def test_real_answers_are_understood(server: Script, client: LakeFSClient) -> None:
     answers = {
-        "/api/v1/repositories": captured("repositories"),
-        "/api/v1/repositories/basic-fixture": captured("repository"),
-        "/api/v1/repositories/basic-fixture/branches": captured("branches_show_hidden"),
-        "/api/v1/repositories/basic-fixture/tags": captured("tags"),
-        "/api/v1/repositories/basic-fixture/refs/main/commits": captured("log_main"),
-        "/api/v1/repositories/basic-fixture/refs/main/objects/stat": captured("stat_twin"),
-        "/api/v1/repositories/basic-fixture/refs/work/objects/ls": captured("objects_work"),
-        "/api/v1/repositories/basic-fixture/settings/gc_rules": captured("gc_rules_with_branches"),
-        "/api/v1/config": captured("config"),
+        "/api/v1/repositories": captured_answer("repositories"),
+        "/api/v1/repositories/basic-fixture": captured_answer("repository"),
+        "/api/v1/repositories/basic-fixture/branches": captured_answer("branches_show_hidden"),
+        "/api/v1/repositories/basic-fixture/tags": captured_answer("tags"),
+        "/api/v1/repositories/basic-fixture/refs/main/commits": captured_answer("log_main"),
+        "/api/v1/repositories/basic-fixture/refs/main/objects/stat": captured_answer("stat_twin"),
+        "/api/v1/repositories/basic-fixture/refs/work/objects/ls": captured_answer("objects_work"),
+        "/api/v1/repositories/basic-fixture/settings/gc_rules": captured_answer("gc_rules_with_branches"),
+        "/api/v1/config": captured_answer("config"),
     }
     server.answer = lambda asked: answers[asked.path]
     assert client.repository("basic-fixture").namespace == "s3://lake/basic/basic-fixture"
@@ -157,7 +133,7 @@ def test_real_answers_are_understood(server: Script, client: LakeFSClient) -> No
 
 
 def test_names_and_paths_are_sent_exactly(server: Script, client: LakeFSClient) -> None:
-    server.answer = lambda _: captured("stat_twin")
+    server.answer = lambda _: captured_answer("stat_twin")
     odd = "a b/ü%20?#&=+"
     client.stat("lake", "main", odd)
     assert server.asked[0].query["path"] == odd
@@ -171,7 +147,7 @@ def test_rules_without_branches_come_as_null_and_none_come_as_404(
     server: Script, client: LakeFSClient, name: str, expected: Rules | None
 ) -> None:
     def answer(asked: Asked) -> tuple[int, Any]:
-        return captured(name) if asked.path.endswith("gc_rules") else captured("repository")
+        return captured_answer(name) if asked.path.endswith("gc_rules") else captured_answer("repository")
 
     server.answer = answer
     assert client.rules("basic-fixture") == expected
@@ -239,7 +215,7 @@ def test_errors_come_by_what_to_do_about_them(
 
 
 def test_a_busy_server_is_asked_again_and_a_refusal_is_not(server: Script, client: LakeFSClient) -> None:
-    answers = [(503, b""), (429, b""), (500, b""), captured("repository")]
+    answers = [(503, b""), (429, b""), (500, b""), captured_answer("repository")]
     server.answer = lambda _: answers[len(server.asked) - 1]
     client.repository("basic-fixture")
     assert len(server.asked) == 4
@@ -264,7 +240,7 @@ def test_an_answer_that_is_no_json_is_not_lakefs(server: Script, client: LakeFSC
 def test_pages_of_uncommitted_addresses_carry_location_and_token(
     server: Script, client: LakeFSClient
 ) -> None:
-    server.answer = lambda _: captured("prepare_uncommitted_01")
+    server.answer = lambda _: captured_answer("prepare_uncommitted_01")
     found = client.prepare_uncommitted("basic-fixture", None)
     assert found.location.endswith("/uncommitted/")
     assert found.token
@@ -345,7 +321,7 @@ def test_what_a_cache_kept_is_no_answer(server: Script, client: LakeFSClient) ->
 
 
 def test_a_server_that_is_back_after_a_foreign_answer_is_heard(server: Script, client: LakeFSClient) -> None:
-    answers = [*list(FOREIGN.values())[: TRIES - 1], captured("repository")]
+    answers = [*list(FOREIGN.values())[: TRIES - 1], captured_answer("repository")]
     server.answer = lambda _: answers[len(server.asked) - 1]
     assert client.repository("basic-fixture").name == "basic-fixture"
 
@@ -353,7 +329,7 @@ def test_a_server_that_is_back_after_a_foreign_answer_is_heard(server: Script, c
 def test_real_errors_are_lakefs_own(server: Script, client: LakeFSClient) -> None:
     for path in sorted((FOLDER / "api").glob("error_*.json")):
         server.asked.clear()
-        server.answer = lambda _, name=path.stem: captured(name)  # type: ignore[misc]
+        server.answer = lambda _, name=path.stem: captured_answer(name)  # type: ignore[misc]
         with pytest.raises(DredgeError) as caught:
             client.repository("basic-fixture")
         assert not isinstance(caught.value, UnavailableError), path.stem
@@ -407,159 +383,9 @@ def test_what_a_server_never_does_is_not_to_be_tried_again(
         assert len(server.asked) == 1
 
 
-def sequence(server: Script, *answers: tuple[str, tuple[int, Any] | None]) -> None:
-    """Answer each request in turn; every one must go to the path given (its end)."""
-    steps = iter(answers)
-
-    def answer(asked: Asked) -> tuple[int, Any] | None:
-        ending, given = next(steps)
-        assert asked.path.endswith(ending), asked.path
-        return given
-
-    server.answer = answer
-
-
-STARTED = (202, {"id": "GCPCtask"})
-WAITING = (200, {"task_id": "GCPCtask", "completed": False, "update_time": "2026-01-01T00:00:00Z"})
-DONE = (
-    200,
-    {"task_id": "GCPCtask", "completed": True, "update_time": "2026-01-01T00:00:00Z", "result": RESULT},
-)
-PREPARED = PreparedCommits("r", "s3://b/lake/commits.csv")
-
-
-def test_active_commits_are_asked_for_asynchronously(server: Script, client: LakeFSClient) -> None:
-    sequence(server, ("/async", STARTED), ("/status", WAITING), ("/status", DONE))
-    assert client.prepare_commits("lake", 60) == PREPARED
-
-
-@pytest.mark.parametrize("status", [404, 500])
-def test_a_server_without_the_asynchronous_call_is_asked_the_old_way(
-    server: Script, client: LakeFSClient, status: int
-) -> None:
-    sequence(
-        server, ("/async", (status, {"message": "invalid API endpoint"})), ("/prepare_commits", (201, RESULT))
-    )
-    assert client.prepare_commits("lake", 60) == PREPARED
-
-
-def test_vendor_two_documents_in_a_400_are_a_result(server: Script, client: LakeFSClient) -> None:
-    body = b'{"message":"operation not supported"}\n' + json.dumps(RESULT).encode() + b"\n"
-    sequence(server, ("/async", OLD_SERVER), ("/prepare_commits", (400, body)))
-    assert client.prepare_commits("lake", 60) == PREPARED
-
-
-def test_a_400_without_a_result_is_an_error(server: Script, client: LakeFSClient) -> None:
-    sequence(server, ("/async", OLD_SERVER), ("/prepare_commits", (400, {"message": "bad"})))
-    with pytest.raises(ConfigError, match="bad"):
-        client.prepare_commits("lake", 60)
-
-
-def test_trap_02_no_rules_come_as_a_404_or_as_a_completed_tasks_error(
-    server: Script, client: LakeFSClient
-) -> None:
-    sequence(server, ("/async", UNKNOWN_CALL), ("/prepare_commits", (404, NO_RULES)))
-    assert client.prepare_commits("lake", 60) is None
-    failed = captured("prepare_commits_status_no_rules")
-    sequence(server, ("/async", STARTED), ("/status", failed))
-    assert client.prepare_commits("lake", 60) is None
-
-
-@pytest.mark.parametrize("message", ["repository not found", "commit not found", "not found"])
-def test_trap_02_another_404_is_never_read_as_nothing_committed(
-    server: Script, client: LakeFSClient, message: str
-) -> None:
-    sequence(server, ("/async", UNKNOWN_CALL), ("/prepare_commits", (404, {"message": message})))
-    with pytest.raises(RefusedError, match="does not mean that"):
-        client.prepare_commits("lake", 60)
-
-
-@pytest.mark.parametrize(
-    ("status", "family"),
-    [
-        ((404, {"message": "not found"}), RefusedError),
-        ((200, {"completed": True, "error": {"message": "commit not found"}}), RefusedError),
-        ((200, {"completed": True}), FormatError),
-        ((200, {"completed": True, "result": {"run_id": "r"}}), FormatError),
-    ],
-)
-def test_trap_31_a_task_that_ends_without_a_result_is_no_result(
-    server: Script, client: LakeFSClient, status: tuple[int, Any], family: type[DredgeError]
-) -> None:
-    sequence(server, ("/async", STARTED), ("/status", status))
-    with pytest.raises(family, match="Nothing was deleted"):
-        client.prepare_commits("lake", 60)
-
-
-def test_trap_31_a_task_that_never_ends_has_a_deadline(server: Script, client: LakeFSClient) -> None:
-    sequence(server, ("/async", STARTED), ("/status", WAITING))
-    with pytest.raises(UnavailableError, match="not finished after 0 s"):
-        client.prepare_commits("lake", 0)
-
-
-@pytest.mark.parametrize("where", ["/async", "/prepare_commits"])
-@pytest.mark.parametrize(
-    ("foreign", "family"),
-    [
-        ((404, b"default backend - 404"), UnavailableError),
-        ((404, {"message": ""}), UnavailableError),
-        ((502, b"<html>bad gateway</html>"), RefusedError),
-        ((500, b""), RefusedError),
-        ((201, b"<html>welcome</html>"), RefusedError),
-        ((202, {"status": "ok"}), RefusedError),
-    ],
-)
-def test_somebody_elses_answer_to_prepare_commits_is_neither_a_result_nor_a_reason_to_ask_again(
-    server: Script, client: LakeFSClient, where: str, foreign: tuple[int, Any], family: type[DredgeError]
-) -> None:
-    """Only a 404 of an ingress tells that no server got the request; a server that died looks like all others."""
-    if where == "/async":
-        sequence(server, ("/async", foreign))
-    elif foreign[0] == 202:
-        return
-    else:
-        sequence(server, ("/async", UNKNOWN_CALL), ("/prepare_commits", foreign))
-    with pytest.raises(family, match="not lakeFS's own"):
-        client.prepare_commits("lake", 60)
-    assert len(server.asked) == (1 if where == "/async" else 2)
-
-
-def test_somebody_elses_answer_to_a_poll_is_asked_again(server: Script, client: LakeFSClient) -> None:
-    sequence(server, ("/async", STARTED), ("/status", (404, b"default backend - 404")), ("/status", DONE))
-    assert client.prepare_commits("lake", 60) == PREPARED
-    server.answer = lambda asked: STARTED if asked.method == "POST" else (404, b"default backend - 404")
-    server.asked.clear()
-    with pytest.raises(RefusedError, match="not repeated"):
-        client.prepare_commits("lake", 60)
-    assert sum(asked.method == "POST" for asked in server.asked) == 1
-
-
-@pytest.mark.parametrize("where", ["/async", "/prepare_commits"])
-def test_trap_41_a_dropped_connection_is_never_followed_by_another_try(
-    server: Script, client: LakeFSClient, where: str
-) -> None:
-    answers: list[tuple[str, tuple[int, Any] | None]] = [("/async", OLD_SERVER), ("/prepare_commits", None)]
-    sequence(server, *(answers if where == "/prepare_commits" else [("/async", None)]))
-    with pytest.raises(RefusedError, match="not repeated"):
-        client.prepare_commits("lake", 60)
-    assert [asked.path.endswith(where) for asked in server.asked].count(True) == 1
-
-
-def test_trap_41_a_server_that_dies_while_it_computes_is_not_asked_again(
-    server: Script, client: LakeFSClient
-) -> None:
-    def answer(asked: Asked) -> tuple[int, Any] | None:
-        return STARTED if asked.path.endswith("/async") else None
-
-    server.answer = answer
-    with pytest.raises(RefusedError, match="not repeated"):
-        client.prepare_commits("lake", 60)
-    assert sum(asked.method == "POST" for asked in server.asked) == 1
-
-
 @pytest.mark.parametrize("name", ["error_prepare_commits_read_only"])
 def test_trap_32_a_read_only_repository_is_refused(server: Script, client: LakeFSClient, name: str) -> None:
-    server.answer = lambda _: captured(name)
+    server.answer = lambda _: captured_answer(name)
     with pytest.raises(RefusedError):
         client.prepare_commits("lake", 60)
     with pytest.raises(RefusedError):
@@ -567,7 +393,7 @@ def test_trap_32_a_read_only_repository_is_refused(server: Script, client: LakeF
 
 
 def test_wrong_credentials_fail_at_once_and_say_so(server: Script, client: LakeFSClient) -> None:
-    server.answer = lambda _: captured("error_unauthorized")
+    server.answer = lambda _: captured_answer("error_unauthorized")
     with pytest.raises(ConfigError, match="access key"):
         client.repositories()
     assert len(server.asked) == 1

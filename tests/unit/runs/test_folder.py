@@ -34,6 +34,9 @@ def test_parts_come_back_as_they_were(folder: RunFolder) -> None:
     assert part.rows == 3
     assert folder.read_part(part).equals(ROWS)
     assert folder.read_part(part, ["hash"]).column_names == ["hash"]
+    assert folder.read_part(part, ["hash", "address"]).column_names == ["hash", "address"]
+    with pytest.raises(FormatError, match="another"):
+        folder.read_part(part, ["address", "another"])
     assert PartInfo.from_json(part.to_json()) == part
 
 

@@ -108,7 +108,7 @@ def bucket() -> Iterator[TestBucket]:
         yield found
 
 
-@pytest.mark.parametrize("spec", [1, 2])
+@pytest.mark.parametrize("spec", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_repository_on_s3_is_collected_in_ranges(
     bucket: TestBucket, spec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

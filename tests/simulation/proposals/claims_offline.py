@@ -1,0 +1,236 @@
+"""The offline protocol beside everything that may happen meanwhile, whole and with a rule left out; and online."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from tests.simulation.proposals import lake, offline
+from tests.simulation.proposals.explorer import Scene
+from tests.simulation.proposals.lake import Branch, Commit, losses
+from tests.simulation.proposals.offline import START, Rules
+from tests.simulation.proposals.world import Actor, Flow, World, after, wait_until
+
+HOURS = 2
+NEXT_RUN = START + 20
+RULES = tuple(field.name for field in fields(Rules) if field.default is True)
+
+
+def _scene(
+    world: World, rules: Rules, actors: dict[str, Actor], hours: int = HOURS, crashes: int = 0
+) -> Scene:
+    """Some actors beside a run, and a complete run when all is quiet.
+
+    With no hour to pass (hours=0) no request takes long: time stands still, and the run does not wait.
+    """
+    offline.put_old(world, "data/old")
+    return Scene(
+        world,
+        {"Collector": lambda: offline.collect(rules, requests=hours > 0), **actors},
+        losses,
+        later=(("next run", lambda: _next(rules)),),
+        at_rest=lake.leaks,
+        hours=hours,
+        crashes=crashes,
+    )
+
+
+def _next(rules: Rules) -> Flow[object]:
+    yield wait_until(NEXT_RUN)
+    return (yield from offline.collect(rules, "B"))
+
+
+def _staged() -> World:
+    return offline.world(objects=("data/a",), staged={"t1/x": lake.entry("data/a")})
+
+
+def _committed() -> World:
+    world = offline.world(objects=("data/a",), head="c1", c1=Commit("c0", offline.entries_of(x="data/a")))
+    world.kv["branch/main"] = Branch("c1", "t1")
+    return world
+
+
+def _with_dev() -> World:
+    world = offline.world(objects=("data/a",), c1=Commit("c0", offline.entries_of(x="data/a")))
+    world.kv["branch/dev"] = Branch("c1", "d1")
+    return world
+
+
+def upload_and_commit(rules: Rules) -> Scene:
+    return _scene(
+        offline.world(),
+        rules,
+        {
+            "Writer": lambda: after(
+                lambda: offline.upload("x", "data/a"), lambda: lake.commit("main", "c1", "t2")
+            )
+        },
+        hours=0,
+    )
+
+
+def upload(rules: Rules) -> Scene:
+    return _scene(offline.world(), rules, {"Writer": lambda: offline.upload("x", "data/a")})
+
+
+def commit_of_old(rules: Rules) -> Scene:
+    return _scene(_staged(), rules, {"Committer": lambda: lake.commit("main", "c1", "t2")})
+
+
+def reset(rules: Rules) -> Scene:
+    return _scene(_staged(), rules, {"Writer": lambda: offline.reset("t2")})
+
+
+def late_link(rules: Rules) -> Scene:
+    return _scene(offline.world(), rules, {"Client": lambda: offline.link_late("x", "data/a")})
+
+
+def upload_in_parts(rules: Rules) -> Scene:
+    return _scene(offline.world(), rules, {"Client": lambda: offline.upload_in_parts("x", "data/a")})
+
+
+def rename_and_commit(rules: Rules) -> Scene:
+    return _scene(
+        _staged(),
+        rules,
+        {"Writer": lambda: after(lambda: offline.rename("x", "y"), lambda: lake.commit("main", "c1", "t2"))},
+        hours=0,
+    )
+
+
+def merge_and_delete(rules: Rules) -> Scene:
+    return _scene(_with_dev(), rules, {"Merger": lambda: offline.merge_and_delete("dev", "c2")})
+
+
+def branch_and_delete(rules: Rules) -> Scene:
+    return _scene(_with_dev(), rules, {"Writer": lambda: offline.branch_and_delete("dev", "rel", "r1")})
+
+
+def leave_behind() -> Flow[object]:
+    """What the head has is staged again, and the branch goes back to the commit before."""
+    return after(lambda: offline.set_metadata("x"), lambda: offline.hard_reset("c0"))
+
+
+def commit_and_leave(rules: Rules) -> Scene:
+    """An object goes from staging to a commit and back, and the commit is left behind; then again."""
+    return _scene(
+        _staged(),
+        rules,
+        {
+            "Writer": lambda: after(
+                lambda: lake.commit("main", "c1", "t2"), leave_behind, lambda: lake.commit("main", "c2", "t3")
+            )
+        },
+        hours=0,
+    )
+
+
+def leave_and_commit(rules: Rules) -> Scene:
+    """The same, beginning with what is committed."""
+    return _scene(
+        _committed(),
+        rules,
+        {"Writer": lambda: after(leave_behind, lambda: lake.commit("main", "c2", "t2"), leave_behind)},
+        hours=0,
+    )
+
+
+def leave_twice(rules: Rules) -> Scene:
+    """The whole way twice."""
+    return _scene(
+        _staged(),
+        rules,
+        {
+            "Writer": lambda: after(
+                lambda: lake.commit("main", "c1", "t2"),
+                leave_behind,
+                lambda: lake.commit("main", "c2", "t3"),
+                leave_behind,
+            )
+        },
+        hours=0,
+    )
+
+
+def restore(rules: Rules) -> Scene:
+    """Somebody brings back what nothing names, when the run's time is over and its process is not."""
+    world = offline.put_old(offline.world(), "data/a")
+    return _scene(
+        world,
+        rules,
+        {"Restorer": lambda: offline.restore("x", "data/a", START + offline.LEASE_HOURS + 1)},
+        hours=offline.LEASE_HOURS + 2,
+    )
+
+
+def two_runs(rules: Rules) -> Scene:
+    return _scene(_staged(), rules, {"Second run": lambda: offline.collect(rules, "B")}, hours=1)
+
+
+def run_dies(rules: Rules) -> Scene:
+    return _scene(_staged(), rules, {"Writer": lambda: offline.reset("t2")}, crashes=1)
+
+
+SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
+    "upload": (upload, "an upload through the server"),
+    "upload-commit": (upload_and_commit, "an upload, then a commit"),
+    "commit": (commit_of_old, "a commit of an old staged object"),
+    "reset": (reset, "a reset"),
+    "late-link": (late_link, "an address that is linked as late as is allowed"),
+    "parts": (upload_in_parts, "an upload in parts ends, whose object looks old from birth"),
+    "rename": (rename_and_commit, "a rename in staging, then a commit"),
+    "merge": (merge_and_delete, "a merge, then its branch is deleted"),
+    "branch": (branch_and_delete, "a branch is made from another, which is deleted"),
+    "commit-leave": (commit_and_leave, "commit, new metadata, hard reset, commit"),
+    "leave-commit": (leave_and_commit, "new metadata, hard reset, commit, new metadata, hard reset"),
+    "restore": (
+        restore,
+        "an object that nothing names is brought back under the lease, after the run's time",
+    ),
+    "two-runs": (two_runs, "a second run"),
+    "dies": (run_dies, "the collector or a writer dies"),
+}
+"""What happens beside a run."""
+
+LONG_SCENES: dict[str, tuple[Callable[[Rules], Scene], str]] = {
+    "leave-twice": (leave_twice, "commit, new metadata, hard reset, and all of that again"),
+}
+"""The same, with many states."""
+
+
+def scene_named(name: str) -> tuple[Callable[[Rules], Scene], str]:
+    """A scene, and what happens in it."""
+    return (SCENES | LONG_SCENES)[name]
+
+
+def crowd(rules: Rules) -> Scene:
+    """Many at once, too many for every order."""
+    return _scene(
+        _staged(),
+        rules,
+        {
+            "Committer": lambda: after(lambda: lake.commit("main", "c1", "t2"), leave_behind),
+            "Client": lambda: offline.link_late("y", "data/b"),
+            "Uploader": lambda: offline.upload_in_parts("z", "data/c"),
+            "Second run": lambda: offline.collect(rules, "B"),
+        },
+        hours=offline.LEASE_HOURS + 2,
+        crashes=1,
+    )
+
+
+WEAKENED = {
+    "staging_first": ("commit-leave", "staging is read after commits"),
+    "listing_first": ("parts", "the listing is read while deleting"),
+    "min_age": ("late-link", "young objects are not kept"),
+    "recheck": ("parts", "nothing is read again before deleting"),
+    "lease": ("restore", "no lease is taken or asked for"),
+    "one_moment": ("leave-twice", "staging is read once, by the branch records that were read before"),
+    "heads": ("leave-commit", "heads seen while staging was read do not count"),
+}
+"""Each rule, the scene in which leaving it out loses something, and what that means."""
+
+
+def without(*rules: str) -> Rules:
+    """All rules but these."""
+    return replace(Rules(), **dict.fromkeys(rules, False))

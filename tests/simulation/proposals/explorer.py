@@ -1,0 +1,401 @@
+"""Runs a scene in every order there is, and says the shortest one that goes wrong.
+
+An actor's state is the list of answers it got (since it last began afresh, see `Then`): it is started anew and told
+them again, so generators need no copy. Two orders that lead to the same world and the same answers are one state.
+States are looked at by depth, so the first that is wrong has the shortest schedules; of those, the one in which the
+turn changes least often is kept.
+
+Moves: `name` does its next step, `name!` dies instead, `name?` does it and loses the answer, `clock` lets an hour
+pass.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.simulation.proposals.world import (
+    CLOCK,
+    Actor,
+    AnswerLostError,
+    RefusedError,
+    Step,
+    Then,
+    World,
+    say,
+    through,
+)
+
+LOST = "(answer lost)"
+CLOCK_MOVE = "clock"
+DEAD = "died"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that is wrong.
+
+    Args:
+        kind: "loss": something readable is gone or changed; "leak": garbage that nobody will ever delete; "stuck":
+            an operation that can never succeed.
+        text: what exactly.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A world, who moves in it, and what must hold.
+
+    Args:
+        world: how it begins.
+        actors: by name.
+        always: finds what is wrong at any moment.
+        later: who comes when all have ended, one after the other and alone.
+        at_rest: finds what is wrong after that; gets how each actor and each of `later` ended.
+        crashes: so many actors may die.
+        lost_answers: so many answers may get lost.
+        hours: the clock may move so often; also when all wait for an hour.
+    """
+
+    world: World
+    actors: Mapping[str, Actor]
+    always: Callable[[World], Sequence[Trouble]]
+    later: Sequence[tuple[str, Actor]] = ()
+    at_rest: Callable[[World, Mapping[str, str]], Sequence[Trouble]] = lambda world, ends: ()
+    crashes: int = 0
+    lost_answers: int = 0
+    hours: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One move of a schedule, as it happened.
+
+    Args:
+        actor: whose.
+        move: as above.
+        where: who answered: a store, the clock, or nobody.
+        text: what was asked.
+        answer: what came back; empty for nothing of interest.
+        outcome: how the actor ended, if this was its last move.
+    """
+
+    actor: str
+    move: str
+    where: str
+    text: str
+    answer: str = ""
+    outcome: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A schedule that goes wrong.
+
+    Args:
+        trouble: what is wrong at its end.
+        events: the moves of the scene.
+        later: what followed when all had ended.
+    """
+
+    trouble: Trouble
+    events: tuple[Event, ...]
+    later: tuple[Event, ...] = ()
+
+    @property
+    def moves(self) -> list[str]:
+        """The schedule."""
+        return [event.move for event in self.events]
+
+
+@dataclass
+class Explored:
+    """What an exploration did.
+
+    Args:
+        states: how many different ones there are.
+        schedules: how many orders they stand for.
+        found: the shortest schedule of each kind of trouble.
+        ends: how often each way in which all actors may end was seen.
+    """
+
+    states: int = 0
+    schedules: int = 0
+    found: dict[str, Found] = field(default_factory=dict)
+    ends: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def note(self, found: Found) -> None:
+        """Keep the shortest of its kind."""
+        known = self.found.get(found.trouble.kind)
+        if known is None or len(found.events) < len(known.events):
+            self.found[found.trouble.kind] = found
+
+
+class _Life(NamedTuple):
+    """An actor's state: the number of the list of answers it got, and whether it has died."""
+
+    history: int
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """How a state was reached: a list that shares its beginning with others."""
+
+    before: _Path | None = None
+    event: Event | None = None
+    switches: int = 0
+
+    def events(self) -> tuple[Event, ...]:
+        found: list[Event] = []
+        path: _Path | None = self
+        while path is not None:
+            if path.event is not None:
+                found.append(path.event)
+            path = path.before
+        return tuple(reversed(found))
+
+
+@dataclass(slots=True)
+class _Node:
+    world: World
+    lives: tuple[_Life, ...]
+    last: str
+    path: _Path
+    count: int
+    state: Hashable
+
+
+@dataclass(slots=True)
+class _History:
+    """Answers that an actor got since it last began afresh, and where they have led it."""
+
+    actor: Actor
+    answers: tuple[Hashable, ...]
+    next: Step | str
+
+
+class _Play:
+    """The rules of one scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.names = list(scene.actors)
+        self._histories: list[_History] = []
+        self._numbers: dict[tuple[object, Hashable], int] = {}
+        self._first = tuple(
+            _Life(self._number(name, None, actor, ())) for name, actor in scene.actors.items()
+        )
+
+    def first(self) -> _Node:
+        return self._node(self.scene.world.copy(), self._first, "", _Path(), 1)
+
+    def _node(self, world: World, lives: tuple[_Life, ...], last: str, path: _Path, count: int) -> _Node:
+        return _Node(world, lives, last, path, count, (world.frozen(), lives))
+
+    def next_of(self, life: _Life) -> Step | str:
+        """An actor's next step, or how it ended."""
+        return DEAD if life.dead else self._histories[life.history].next
+
+    def told(self, actor: str, life: _Life, answer: Hashable) -> _Life:
+        """An actor after one more answer."""
+        key = (life.history, answer)
+        if key not in self._numbers:
+            history = self._histories[life.history]
+            self._numbers[key] = self._number(actor, key, history.actor, (*history.answers, answer))
+        return _Life(self._numbers[key])
+
+    def _number(self, name: str, key: object, actor: Actor, answers: tuple[Hashable, ...]) -> int:
+        """The number of a list of answers, or of the state in which the actor begins afresh after them."""
+        following = replay(actor, answers)
+        while isinstance(following, Then):
+            place = (name, following.state)
+            if place in self._numbers:
+                return self._numbers[place]
+            self._numbers[place] = len(self._histories)
+            actor, answers = following.flow, ()
+            following = replay(actor, ())
+        self._histories.append(_History(actor, answers, following))
+        return len(self._histories) - 1
+
+    def moves(self, node: _Node) -> list[str]:
+        pending = {
+            name: step
+            for name, life in zip(self.names, node.lives, strict=True)
+            if isinstance(step := self.next_of(life), Step)
+        }
+        ready = [name for name, step in pending.items() if step.since <= node.world.now]
+        moves = list(ready)
+        if sum(life.dead for life in node.lives) < self.scene.crashes:
+            begun = [
+                name for name, life in zip(self.names, node.lives, strict=True) if life not in self._first
+            ]
+            moves += [f"{name}!" for name in pending if name in begun]
+        if self.scene.lost_answers:
+            lost = sum(self._answers(node, name).count(LOST) for name in self.names)
+            moves += [f"{name}?" for name in ready if lost < self.scene.lost_answers]
+        due = any(step.by is not None and step.by <= node.world.now for step in pending.values())
+        left = node.world.now < self.scene.world.now + self.scene.hours
+        if pending and not due and (left or not ready):  # when all wait, time passes whatever the scene says
+            moves.append(CLOCK_MOVE)
+        return moves
+
+    def _answers(self, node: _Node, name: str) -> tuple[Hashable, ...]:
+        return self._histories[node.lives[self.names.index(name)].history].answers
+
+    def make(self, node: _Node, move: str) -> _Node:
+        world, lives = node.world.copy(), list(node.lives)
+        if move == CLOCK_MOVE:
+            world.now += 1
+            actor, event = CLOCK_MOVE, Event(CLOCK_MOVE, move, CLOCK, f"it is {world.now}:00")
+        else:
+            actor = move.rstrip("!?")
+            index = self.names.index(actor)
+            lives[index], event = self._act(world, actor, move, lives[index])
+        switches = node.path.switches + (node.last not in ("", actor))
+        return self._node(world, tuple(lives), actor, _Path(node.path, event, switches), node.count)
+
+    def _act(self, world: World, actor: str, move: str, life: _Life) -> tuple[_Life, Event]:
+        step = self.next_of(life)
+        assert isinstance(step, Step)
+        if move.endswith("!"):
+            return life._replace(dead=True), Event(actor, move, "", "dies", outcome=DEAD)
+        answer = step.act(world)
+        if move.endswith("?"):
+            answer = LOST
+        after = self.told(actor, life, answer)
+        end = self.next_of(after)
+        return after, Event(
+            actor, move, step.where, step.text, _told(answer), "" if isinstance(end, Step) else end
+        )
+
+    def ends(self, node: _Node) -> dict[str, str]:
+        found = {name: self.next_of(life) for name, life in zip(self.names, node.lives, strict=True)}
+        return {name: end for name, end in found.items() if isinstance(end, str)}
+
+    def rest(self, node: _Node) -> tuple[list[Trouble], tuple[Event, ...]]:
+        """Let the later ones come, then look."""
+        world, ends, events = node.world.copy(), self.ends(node), []
+        for name, actor in self.scene.later:
+            happened, ends[name] = run_alone(name, actor, world)
+            events += happened
+        troubles = [*self.scene.always(world), *self.scene.at_rest(world, ends)]
+        return troubles, tuple(events)
+
+
+def _told(answer: Hashable) -> str:
+    return "" if answer is None else say(answer)
+
+
+def replay(actor: Actor, answers: Sequence[Hashable]) -> Step | Then | str:
+    """Start an actor, tell it the answers, and return its next step, what follows, or how it ended."""
+    flow = actor()
+    try:
+        step = next(flow)
+        for answer in answers:
+            step = flow.throw(AnswerLostError()) if answer == LOST else flow.send(answer)
+    except StopIteration as ended:
+        if isinstance(ended.value, Then):
+            return ended.value
+        return "done" if ended.value is None else str(ended.value)
+    except RefusedError as error:
+        return f"refused: {error}"
+    except AnswerLostError:
+        return "failed: no answer"
+    flow.close()
+    return step
+
+
+def run_alone(name: str, actor: Actor, world: World) -> tuple[list[Event], str]:
+    """Let one actor run to its end, nobody beside it; time passes when it waits."""
+    answers: list[Hashable] = []
+    events: list[Event] = []
+    while isinstance(step := replay(lambda: through(actor()), answers), Step):
+        world.now = max(world.now, step.since)
+        answers.append(step.act(world))
+        events.append(Event(name, name, step.where, step.text, _told(answers[-1])))
+    assert isinstance(step, str)
+    return events, step
+
+
+def explore(scene: Scene) -> Explored:
+    """Look at every state that a scene can reach."""
+    play, explored = _Play(scene), Explored()
+    layer = [play.first()]
+    seen: set[Hashable] = set()
+    while layer:
+        following: dict[Hashable, _Node] = {}
+        for node in sorted(layer, key=lambda node: node.path.switches):
+            moves = play.moves(node)
+            if node.state not in seen:
+                seen.add(node.state)
+                _look(play, node, moves, explored)
+            if not moves:
+                explored.schedules += node.count
+            for move in moves:
+                _merge(following, play.make(node, move))
+        layer = list(following.values())
+    explored.states = len(seen)
+    return explored
+
+
+def _merge(following: dict[Hashable, _Node], node: _Node) -> None:
+    key = (node.state, node.last)
+    known = following.get(key)
+    if known is None:
+        following[key] = node
+        return
+    node.count += known.count
+    known.count = node.count
+    if node.path.switches < known.path.switches:
+        following[key] = node
+
+
+def _look(play: _Play, node: _Node, moves: Sequence[str], explored: Explored) -> None:
+    for trouble in play.scene.always(node.world):
+        explored.note(Found(trouble, node.path.events()))
+    if moves:
+        return
+    ends = tuple(f"{name}: {end}" for name, end in play.ends(node).items())
+    explored.ends[ends] = explored.ends.get(ends, 0) + 1
+    troubles, later = play.rest(node)
+    for trouble in troubles:
+        explored.note(Found(trouble, node.path.events(), later))
+
+
+def sample(scene: Scene, seed: int, runs: int) -> Explored:
+    """Play a scene so often, each time in an order by lot that the seed repeats."""
+    play, explored, lot = _Play(scene), Explored(), random.Random(seed)
+    seen: set[Hashable] = set()
+    for _ in range(runs):
+        for node, moves in _walk(play, lot):
+            if node.state not in seen:
+                seen.add(node.state)
+                _look(play, node, moves, explored)
+    explored.states, explored.schedules = len(seen), runs
+    return explored
+
+
+def _walk(play: _Play, lot: random.Random) -> Iterator[tuple[_Node, list[str]]]:
+    """One order; some change the turn all the time, some hardly ever, as different mistakes need either."""
+    node, stays = play.first(), lot.choice((0.0, 0.5, 0.9))
+    while moves := play.moves(node):
+        yield node, moves
+        goes_on = node.last in moves and lot.random() < stays
+        node = play.make(node, node.last if goes_on else lot.choice(moves))
+    yield node, moves
+
+
+def follow(scene: Scene, moves: Sequence[str]) -> list[Trouble]:
+    """Play one schedule; what is wrong at its end, at rest if all have ended by then."""
+    play = _Play(scene)
+    node = play.first()
+    for move in moves:
+        assert move in play.moves(node), f"{move} cannot be made now; possible: {play.moves(node)}"
+        node = play.make(node, move)
+    return list(scene.always(node.world)) or (play.rest(node)[0] if not play.moves(node) else [])

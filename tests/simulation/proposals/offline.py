@@ -1,0 +1,335 @@
+"""The offline protocol, as Dredge has it, with every rule as a switch; and what others do meanwhile.
+
+lease → cutoff → listing → staging → commits → subtract → re-check (staging → commits) → delete, the lease looked at
+before each deletion. Hours are scaled: an address may be linked for one, a request takes at most one, and so the
+minimum age is two (24, 1 and 25 in truth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tests.simulation.proposals import lake
+from tests.simulation.proposals.lake import TOMBSTONE, Branch, Commit, Entry
+from tests.simulation.proposals.world import (
+    KV,
+    Flow,
+    Object,
+    RefusedError,
+    Step,
+    Then,
+    World,
+    delete_object,
+    head,
+    kv_delete_if,
+    kv_drop,
+    kv_get,
+    kv_scan,
+    kv_set,
+    kv_set_if,
+    list_objects,
+    put,
+    read_clock,
+    wait_until,
+    within,
+)
+
+LINK_HOURS = 1
+REQUEST_HOURS = 1
+MIN_AGE_HOURS = LINK_HOURS + REQUEST_HOURS
+LEASE_HOURS = 3
+ROUNDS = 3
+START = 10
+"""The hour at which a scene begins; what is there from the beginning was born at 0."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules; each may be left out.
+
+    Args:
+        lease: nobody else works under it; without it nothing is asked.
+        min_age: younger objects stay.
+        listing_first: the listing is there in full before staging is read; without, it is read while deleting.
+        staging_first: staging is read before commits, in the mark and in the re-check.
+        one_moment: staging is read until the branch records are the same before and after (in truth also in one
+            snapshot of the store, or held against what the branches show afterwards); without, once.
+        heads: heads at which a branch was seen while staging was read count as active.
+        recheck: staging and commits are read again before anything is deleted.
+        only_tokens: no rule, but a weaker `one_moment`: until no branch names a token that was not read.
+    """
+
+    lease: bool = True
+    min_age: bool = True
+    listing_first: bool = True
+    staging_first: bool = True
+    one_moment: bool = True
+    heads: bool = True
+    recheck: bool = True
+    only_tokens: bool = False
+
+
+class Lease(NamedTuple):
+    """The exclusive right to run."""
+
+    holder: str
+    until: int
+
+    def __str__(self) -> str:
+        return f"{self.holder} until {self.until}:00"
+
+
+def world(**given: object) -> World:
+    """A repository at hour START whose objects are old."""
+    made = lake.world(**given)  # type: ignore[arg-type]
+    made.now = START
+    return made
+
+
+# --- the collector ------------------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """What a run knows from step to step.
+
+    Args:
+        rules: what it keeps to.
+        lease: its lease.
+        cutoff: only what was born before is old.
+        listed: what the store holds.
+        listed_at: the hour of the listing.
+        live: addresses that were found alive.
+    """
+
+    rules: Rules
+    lease: Lease | None
+    cutoff: int
+    listed: tuple[tuple[str, Object], ...]
+    listed_at: int
+    live: frozenset[str] = frozenset()
+
+
+def collect(rules: Rules, name: str = "A", *, requests: bool = True) -> Flow[object]:
+    """One run.
+
+    Args:
+        rules: what it keeps to.
+        name: its name in the lease.
+        requests: requests may be on their way when it begins, so the re-check waits for their end.
+    """
+    lease = (yield from take_lease(name)) if rules.lease else None
+    began = yield read_clock()
+    listed = (yield list_objects("data/")) if rules.listing_first else ()
+    run = Run(rules, lease, began - MIN_AGE_HOURS, listed, (yield read_clock()) if requests else 0)
+    return Then(run, lambda: mark(run, requests))
+
+
+def mark(run: Run, requests: bool) -> Flow[object]:
+    """What is alive."""
+    marked = run._replace(live=(yield from find_live(run.rules)))
+    follows = recheck if run.rules.recheck else sweep
+    return Then((follows.__name__, marked), lambda: follows(marked, requests))
+
+
+def recheck(run: Run, requests: bool) -> Flow[object]:
+    """What is alive now."""
+    if requests:
+        yield wait_until(run.listed_at + REQUEST_HOURS + 1)
+    checked = run._replace(live=run.live | (yield from find_live(run.rules)))
+    return Then(("sweep", checked), lambda: sweep(checked, requests))
+
+
+def sweep(run: Run, requests: bool) -> Flow[object]:
+    """Delete what was listed, is old and is not alive."""
+    listed = run.listed if run.rules.listing_first else (yield list_objects("data/"))
+    for key, found in listed:
+        if key not in run.live and (found.born < run.cutoff or not run.rules.min_age):
+            yield from delete_under(run.lease, key)
+    if run.lease:
+        yield kv_delete_if("lease", run.lease)
+    return "collected"
+
+
+def take_lease(name: str) -> Flow[Lease]:
+    """Take the lease, if nobody has it or its time is over."""
+    old = yield kv_get("lease")
+    now = yield read_clock()
+    lease = Lease(name, now + LEASE_HOURS)
+    if (old and old.until >= now) or not (yield kv_set_if("lease", lease, old)):
+        raise RefusedError("somebody else has the lease")
+    return lease
+
+
+def delete_under(lease: Lease | None, key: str) -> Flow[None]:
+    """Delete an object; the request is over before the lease is."""
+    if lease is None:
+        yield delete_object(key)
+        return
+    if (yield kv_get("lease")) != lease or (yield read_clock()) > lease.until:
+        raise RefusedError("the lease is lost")
+    yield from within(_one(delete_object(key)), lease.until)
+
+
+def _one(step: Step) -> Flow[Hashable]:
+    answer: Hashable = yield step
+    return answer
+
+
+def find_live(rules: Rules) -> Flow[frozenset[str]]:
+    """All addresses that staging and active commits name."""
+    if not rules.staging_first:
+        committed = yield from read_commits(())
+        staged, _ = yield from read_staging(rules)
+        return frozenset(committed | staged)
+    staged, heads = yield from read_staging(rules)
+    return staged | (yield from read_commits(heads if rules.heads else ()))
+
+
+def read_staging(rules: Rules) -> Flow[tuple[frozenset[str], frozenset[str]]]:
+    """The addresses in all tokens of all branches, and the heads that these had."""
+    addresses: set[str] = set()
+    heads: set[str] = set()
+    read: set[str] = set()
+    before = yield kv_scan("branch/")
+    for _ in range(ROUNDS):
+        heads |= {branch.head for _, branch in before}
+        for token in tokens_of(before):
+            if not (rules.only_tokens and token in read):
+                addresses |= {entry.address for _, entry in (yield kv_scan(f"staged/{token}/"))}
+        read.update(tokens_of(before))
+        if not rules.one_moment or before == (after := (yield kv_scan("branch/"))):
+            return frozenset(addresses), frozenset(heads)
+        if rules.only_tokens and read.issuperset(tokens_of(after)):
+            return frozenset(addresses), frozenset(heads | {branch.head for _, branch in after})
+        before = after
+    raise RefusedError("branches never stand still")
+
+
+def tokens_of(branches: Iterable[tuple[str, Branch]]) -> list[str]:
+    """All tokens of some branches."""
+    return [token for _, branch in branches for token in (branch.token, *branch.sealed)]
+
+
+def read_commits(heads: Iterable[str]) -> Flow[frozenset[str]]:
+    """The addresses in the commits of all branches, and in those of other heads. Commits never change."""
+    branches = yield kv_scan("branch/")
+    every = sorted({*heads, *(branch.head for _, branch in branches)})
+
+    def act(world: World) -> frozenset[str]:
+        commits = [commit for head in every for _, commit in lake.commits_of(world, head)]
+        return frozenset(entry.address for commit in commits for _, entry in commit.entries)
+
+    addresses: frozenset[str] = yield Step(KV, f"read the commits up to {', '.join(every)}", act)
+    return addresses
+
+
+# --- the others ---------------------------------------------------------------------------------------------------
+
+
+def upload(path: str, address: str) -> Flow[str]:
+    """An upload through the server: one request."""
+    by = (yield read_clock()) + REQUEST_HOURS
+    yield from within(_put_and_stage(path, address, None), by)
+    return "uploaded"
+
+
+def upload_in_parts(path: str, address: str) -> Flow[str]:
+    """The end of an upload in parts: the object appears with the time at which the upload began, long ago."""
+    by = (yield read_clock()) + REQUEST_HOURS
+    yield from within(_put_and_stage(path, address, 0), by)
+    return "uploaded"
+
+
+def _put_and_stage(path: str, address: str, born: int | None) -> Flow[str]:
+    yield put(address, lake.body_of(address), born=born)
+    return (yield from lake.stage("main", path, lake.entry(address)))
+
+
+def link_late(path: str, address: str) -> Flow[str]:
+    """Get an address, upload to it, link it within the time that is given."""
+    issued = yield read_clock()
+    yield from within(_one(put(address, lake.body_of(address))), issued + LINK_HOURS)
+    now = yield read_clock()
+    if now > issued + LINK_HOURS:
+        raise RefusedError("too late")
+    yield from within(lake.stage("main", path, lake.entry(address)), now + REQUEST_HOURS)
+    return "linked"
+
+
+def reset(token: str) -> Flow[str]:
+    """Reset branch, and drop its tokens."""
+    for old in (yield from lake.reset("main", token)):
+        yield kv_drop(f"staged/{old}/")
+    return "reset"
+
+
+def rename(path: str, to: str) -> Flow[str]:
+    """Copy a staged entry without its object, and delete the first."""
+    branch = yield from lake.get_branch("main")
+    entry = yield from lake.get_entry(branch.token, path)
+    yield from lake.stage("main", to, entry)
+    yield from lake.stage("main", path, TOMBSTONE)
+    return "renamed"
+
+
+def set_metadata(path: str) -> Flow[str]:
+    """Give an object other metadata: what the head has is staged again."""
+    branch = yield from lake.get_branch("main")
+    commit = yield kv_get(f"commit/{branch.head}")
+    entry = dict(commit.entries).get(path)
+    if entry is None:
+        raise RefusedError(f"{path} is not committed")
+    return (yield from lake.stage("main", path, entry))
+
+
+def hard_reset(head: str) -> Flow[str]:
+    """Move the branch to another commit; what is staged stays."""
+    before = yield from lake.get_branch("main")
+    if not (yield kv_set_if("branch/main", before._replace(head=head), before)):
+        raise RefusedError("main was changed")
+    return "reset"
+
+
+def merge_and_delete(source: str, commit_id: str) -> Flow[str]:
+    """Merge a branch into main, and delete it."""
+    branch = yield from lake.get_branch(source)
+    main = yield from lake.get_branch("main")
+    theirs, ours = (yield kv_get(f"commit/{branch.head}")), (yield kv_get(f"commit/{main.head}"))
+    entries = dict(ours.entries) | dict(theirs.entries)
+    yield kv_set(f"commit/{commit_id}", Commit(main.head, tuple(sorted(entries.items()))))
+    if not (yield kv_set_if("branch/main", main._replace(head=commit_id), main)):
+        raise RefusedError("main was changed")
+    yield from lake.delete_branch(source)
+    return "merged"
+
+
+def branch_and_delete(source: str, name: str, token: str) -> Flow[str]:
+    """Make a branch where another one is, and delete that."""
+    branch = yield from lake.get_branch(source)
+    yield kv_set_if(f"branch/{name}", Branch(branch.head, token), None)
+    yield from lake.delete_branch(source)
+    return "done"
+
+
+def restore(path: str, address: str, hour: int) -> Flow[str]:
+    """Bring back an object that nothing names: under the lease, so that no run works meanwhile."""
+    yield wait_until(hour)
+    lease = yield from take_lease("restore")
+    if (yield head(address)) is None:
+        raise RefusedError("it is gone")
+    yield from within(lake.stage("main", path, lake.entry(address)), lease.until)
+    yield kv_delete_if("lease", lease)
+    return "restored"
+
+
+def entries_of(**addresses: str) -> tuple[tuple[str, Entry], ...]:
+    """Entries of a commit by path."""
+    return tuple((path, lake.entry(address)) for path, address in sorted(addresses.items()))
+
+
+def put_old(world: World, key: str) -> World:
+    """Add an object that nobody names."""
+    world.objects[key] = Object(lake.body_of(key))
+    return world

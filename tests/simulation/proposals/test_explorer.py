@@ -1,0 +1,166 @@
+"""The explorer sees every order, says the shortest that goes wrong, and repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import comb
+
+import pytest
+
+from tests.simulation.proposals.explorer import Found, Scene, Trouble, explore, follow, sample
+from tests.simulation.proposals.world import (
+    AnswerLostError,
+    Flow,
+    World,
+    after,
+    kv_get,
+    kv_set,
+    kv_set_if,
+    pass_hours,
+    read_clock,
+    within,
+)
+
+
+def count(key: str, *, careful: bool = False) -> Flow[str]:
+    while True:
+        old = yield kv_get(key)
+        if not careful:
+            yield kv_set(key, (old or 0) + 1)
+            return "counted"
+        if (yield kv_set_if(key, (old or 0) + 1, old)):
+            return "counted"
+
+
+def expect(number: int, key: str = "n") -> Scene:
+    """A scene's last look: the counter has this value."""
+    return Scene(
+        World(),
+        {},
+        lambda world: (),
+        at_rest=lambda world, ends: (
+            [Trouble("loss", str(world.kv.get(key)))] if world.kv.get(key) != number else []
+        ),
+    )
+
+
+def counters(careful: bool, **options: int) -> Scene:
+    end = expect(2)
+    actors = {"a": lambda: count("n", careful=careful), "b": lambda: count("n", careful=careful)}
+    return Scene(World(), actors, end.always, at_rest=end.at_rest, **options)  # type: ignore[arg-type]
+
+
+def test_every_order_of_two_actors_is_counted() -> None:
+    actors = {"a": lambda: after(*[lambda: count("a")] * 3), "b": lambda: after(*[lambda: count("b")] * 2)}
+    explored = explore(Scene(World(), actors, lambda world: ()))
+    assert explored.schedules == comb(10, 4)
+    assert explored.states == 7 * 5
+    assert explored.found == {}
+
+
+def test_a_lost_update_is_found_by_its_shortest_schedule_with_the_fewest_turns() -> None:
+    found = explore(counters(careful=False)).found["loss"]
+    assert found.moves in (["a", "b", "b", "a"], ["b", "a", "a", "b"])
+    assert follow(counters(careful=False), found.moves) == [Trouble("loss", "1")]
+    assert not follow(counters(careful=False), ["a", "a", "b", "b"])
+
+
+def test_a_careful_counter_loses_nothing_in_any_order() -> None:
+    explored = explore(counters(careful=True))
+    assert explored.found == {}
+    assert explored.schedules > 2
+
+
+def test_a_dead_actor_is_found_and_only_as_many_die_as_may() -> None:
+    found = explore(counters(careful=True, crashes=1)).found["loss"]
+    assert sum(move.endswith("!") for move in found.moves) == 1
+    assert (
+        explore(counters(careful=True, crashes=1)).schedules
+        < explore(counters(careful=True, crashes=2)).schedules
+    )
+
+
+def test_a_lost_answer_is_told_to_the_actor_after_the_step_was_done() -> None:
+    def twice() -> Flow[str]:
+        for _ in range(3):
+            try:
+                yield from count("n", careful=True)
+                return "once"
+            except AnswerLostError:
+                continue
+        return "given up"
+
+    end = expect(1)
+    scene = Scene(World(), {"a": twice}, end.always, at_rest=end.at_rest, lost_answers=1)
+    assert explore(scene).found["loss"].moves == ["a", "a?", "a", "a"]
+
+
+def test_time_does_not_pass_a_request_by() -> None:
+    def request() -> Flow[str]:
+        by = (yield read_clock()) + 1
+        yield from within(count("n"), by)
+        return str((yield read_clock()))
+
+    ends = explore(Scene(World(), {"a": request}, lambda world: (), hours=3)).ends
+    assert {end for (end,) in ends} == {"a: 0", "a: 1", "a: 2", "a: 3"}
+
+    def late() -> Flow[str]:
+        by = (yield read_clock()) + 1
+        yield from within(count("n"), by)
+        return "done"
+
+    seen: list[tuple[int, Hashable]] = []
+
+    def look(world: World) -> list[Trouble]:
+        seen.append((world.now, world.kv.get("n")))
+        return []
+
+    explore(Scene(World(), {"a": late}, look, hours=3))
+    assert max(now for now, value in seen if value is None) == 3, "before the request begins, time passes"
+
+
+def test_who_forgets_what_it_heard_sees_no_less() -> None:
+    remembering = {"a": lambda: twice("n"), "b": lambda: twice("n")}
+    forgetting = {name: lambda: after(lambda: count("n"), lambda: count("n")) for name in "ab"}
+    end = expect(4)
+    both = [
+        explore(Scene(World(), actors, end.always, at_rest=end.at_rest))
+        for actors in (remembering, forgetting)
+    ]
+    assert both[0].schedules == both[1].schedules == comb(8, 4)
+    assert both[0].states > both[1].states
+    assert len(both[0].found["loss"].events) == len(both[1].found["loss"].events)
+
+
+def twice(key: str) -> Flow[str]:
+    yield from count(key)
+    yield from count(key)
+    return "counted"
+
+
+def test_what_comes_later_comes_when_all_have_ended() -> None:
+    def look() -> Flow[str]:
+        yield pass_hours(5)
+        return str((yield kv_get("n")))
+
+    def check(world: World, ends: object) -> list[Trouble]:
+        return [Trouble("leak", f"{ends} at {world.now}")]
+
+    scene = Scene(
+        World(), {"a": lambda: count("n")}, lambda world: (), later=(("look", look),), at_rest=check
+    )
+    found: Found = explore(scene).found["leak"]
+    assert found.trouble.text == "{'a': 'counted', 'look': '1'} at 5"
+    assert [event.actor for event in found.later] == ["look", "look"]
+
+
+def test_samples_repeat_by_their_seed() -> None:
+    one, same = (sample(counters(careful=False), seed, 20) for seed in (1, 1))
+    assert one == same
+    assert "loss" in one.found
+    assert len({sample(counters(careful=False), seed, 2).states for seed in range(9)}) > 1
+
+
+def test_a_schedule_that_cannot_be_is_refused() -> None:
+    with pytest.raises(AssertionError, match="cannot be made now"):
+        follow(counters(careful=False), ["a", "a", "a"])

@@ -1,0 +1,94 @@
+"""Worlds for the cleaner of trash, and one who looks at them again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from dredge.trash.finding import TrashFinding
+from dredge.trash.look import read_look
+from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.rules import classify
+from dredge.trash.sightings import Sightings
+from dredge.trash.state import TrashState
+from dredge.trash.steps import CleanReport, ScanReport, clean, scan
+from tests.support.kv_world import World
+
+MARGINS = TrashMargins()
+
+
+class Watcher:
+    """Looks at a world again and again, as runs of the cleaner do."""
+
+    def __init__(self, world: World, margins: TrashMargins = MARGINS) -> None:
+        self.world = world
+        self.margins = margins
+        self.sightings = Sightings()
+
+    def look(self, after: timedelta = timedelta(0)) -> dict[tuple[bytes, bytes | None], TrashFinding]:
+        self.world.store.now += after
+        classified = classify(read_look(self.world.store), self.sightings, self.world.now, self.margins)
+        self.sightings = classified.sightings
+        return {(f.partition, f.key): f for f in classified.findings}
+
+    def verdict_of(
+        self, partition: bytes, key: bytes | None = None, after: timedelta = timedelta(0)
+    ) -> tuple[str, str] | None:
+        found = self.look(after).get((partition, key))
+        return (found.kind, found.verdict) if found else None
+
+
+class Ground:
+    """A world with a live repository `lake` and a staging partition nobody names."""
+
+    def __init__(self, state: TrashState) -> None:
+        self.world = World()
+        self.state = state
+        self.partition, self.main = self.world.repository("lake")
+        self.head = next(iter(self.world.kv.scan(self.partition, b"commits/"))).key[8:].decode()
+        self.orphan = self.world.stage(self.world.token("lake", "main"))
+
+    def scan(self, after: timedelta = timedelta(0), **options: Any) -> ScanReport:
+        self.world.store.now += after
+        return scan(
+            self.world.store, self.state, clock=self.world.store.machine_clock, margins=MARGINS, **options
+        )
+
+    def clean(self, after: timedelta = timedelta(0), **options: Any) -> CleanReport:
+        self.world.store.now += after
+        return clean(
+            self.world.store,
+            self.state,
+            **{
+                "clock": self.world.store.machine_clock,
+                "margins": MARGINS,
+                "limits": TrashLimits(),
+                "dry_run": False,
+            }
+            | options,
+        )
+
+    def name_orphan(self) -> None:
+        """What a reset by prefix does last: the branch names the token."""
+        self.world.branch(self.partition, "main", self.head, self.orphan.decode(), sealed=[self.main])
+
+    def orphan_rows(self) -> int:
+        return len(list(self.world.kv.scan(self.orphan)))
+
+    def before_view(self, number: int, action: Callable[[], None]) -> None:
+        """Do something before a run opens its nth view: 1 the store's identity, 2 first look, 3 second
+        look, 4 the first deletion's."""
+        store, view, views = self.world.store, self.world.store.view, [0]
+
+        def watched() -> Any:
+            views[0] += 1
+            if views[0] == number:
+                action()
+            return view()
+
+        store.view = watched  # type: ignore[method-assign]
+
+
+def fates(report: CleanReport) -> list[str]:
+    return [outcome.fate for outcome in report.outcomes]

@@ -1,0 +1,58 @@
+"""Tries of the steps of a run: another driver of the same run, and steps that come before, again or never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dredge.gc.run import Run
+from dredge.gc.state.advance import advance_state
+from dredge.gc.steps import (
+    bulk_delete,
+    check_limits,
+    list_committed,
+    mark_uncommitted,
+    slice_listing,
+    subtract,
+    verify,
+)
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.storage import open_deleter
+from tests.support.gc import World
+
+type Step = Callable[[Run, TaskRunner], StepSummary]
+
+STEPS: dict[str, Step] = {
+    "slice_listing": slice_listing,
+    "mark_uncommitted": mark_uncommitted,
+    "list_committed": list_committed,
+    "subtract": subtract,
+    "check_limits": check_limits,
+    "bulk_delete": bulk_delete,
+    "verify": verify,
+    "state": lambda context, _: advance_state(context),
+}
+HERE = LocalRunner()
+
+
+def driver(world: World, context: Run) -> Run:
+    """Another driver of the same run, as a retry in another process has it."""
+    return Run.open(context.plan.run_uri, None, world.client, world.lake.clock)
+
+
+def come_to(context: Run, name: str, runner: TaskRunner = HERE) -> None:
+    """Do the steps before one."""
+    for before, step in STEPS.items():
+        if before == name:
+            return
+        step(context, runner)
+
+
+def undo(context: Run, *steps: str) -> None:
+    """Let steps have to be done again."""
+    open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json" for step in steps])
+
+
+def die() -> None:
+    """What a driver that is killed does."""
+    raise KeyboardInterrupt

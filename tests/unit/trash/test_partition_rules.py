@@ -1,0 +1,294 @@
+"""What partitions must not be called trash, rule by rule; breaking the rule makes its test fail."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dredge.graveler import messages, xid
+from tests.support.kv_world import DAY, START, World
+from tests.support.trash import Watcher
+
+
+def test_a_live_repository_has_no_findings(world: World, watcher: Watcher) -> None:
+    partition, token = world.repository("lake")
+    world.stage(token)
+    world.import_status(partition, world.now)
+    assert watcher.look(DAY) == {}
+    assert watcher.look(DAY / 2) == {}
+
+
+# Repository partitions
+
+
+def test_a_young_instance_without_a_record_is_not_trash_however_often_it_is_seen(
+    world: World, watcher: Watcher
+) -> None:
+    partition, _ = world.beginning(
+        "lake", uid=xid.new_xid(world.now + 2 * DAY)
+    )  # seen before its time is old enough
+    assert watcher.verdict_of(partition) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=2 * DAY) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=2)) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=timedelta(seconds=2)) == ("zombie-create", "trash")
+
+
+def test_an_old_zombie_needs_two_looks_a_grace_apart(world: World, watcher: Watcher) -> None:
+    partition, _ = world.beginning("lake")
+    assert watcher.verdict_of(partition, after=9 * DAY) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=DAY - timedelta(seconds=1)) == ("zombie-create", "wait")
+    assert watcher.verdict_of(partition, after=timedelta(seconds=1)) == ("zombie-create", "trash")
+
+
+def test_a_zombie_is_only_what_a_create_leaves(world: World, watcher: Watcher) -> None:
+    staged, token = world.beginning("staged")
+    world.stage(token)
+    tagged, _ = world.beginning("tagged")
+    world.tag(tagged, "t", "nowhere")
+    two_branches, _ = world.beginning("two-branches")
+    world.branch(two_branches, "other", "nowhere", world.token("two-branches", "other"))
+    same_head, _ = world.beginning("same-head")
+    first = next(iter(world.kv.scan(same_head, b"commits/"))).key[8:].decode()
+    world.branch(same_head, "other", first, world.token("same-head", "other"))
+    imported = b"imported-" + xid.new_xid(world.now).encode()
+    world.branch(imported, "main", world.commit(imported).id, world.token("imported", "main"))
+    with_settings, _ = world.beginning("with-settings")
+    world.kv.set(with_settings, b"settings/protected_branches", b"")
+    elsewhere, _ = world.beginning("elsewhere", branch=None)
+    world.branch(elsewhere, "main", "nowhere", world.token("elsewhere", "main"))
+    history, _ = world.beginning("history")
+    world.commit(history, parents=["x"])
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)
+    for partition in (staged, tagged, two_branches, same_head, imported, with_settings, elsewhere, history):
+        assert found[partition, None].verdict == "report", partition
+
+
+def test_a_lost_repository_is_reported_and_never_trash(world: World, watcher: Watcher) -> None:
+    partition, token = world.beginning("pond")
+    second = world.commit(partition, parents=[world.commit(partition, metarange="").id])
+    world.branch(partition, "main", second.id, token)
+    for _ in range(5):
+        assert watcher.verdict_of(partition, after=2 * DAY) == ("lost-repository", "report")
+
+
+def test_a_usable_head_alone_makes_a_repository_lost(world: World, watcher: Watcher) -> None:
+    by_branch = b"pond-" + xid.new_xid(world.now).encode()
+    head = world.commit(by_branch, parents=["gone"])
+    world.branch(by_branch, "main", head.id, world.token("pond", "main"))
+    by_tag = b"lagoon-" + xid.new_xid(world.now).encode()
+    world.tag(by_tag, "v1", world.commit(by_tag, parents=["gone"]).id)
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)
+    assert {found[p, None].kind for p in (by_branch, by_tag)} == {"lost-repository"}
+    assert {found[p, None].verdict for p in (by_branch, by_tag)} == {"report"}
+
+
+def test_staged_rows_make_a_recordless_partition_lost_and_stay_with_it(
+    world: World, watcher: Watcher
+) -> None:
+    partition, token = world.beginning("pond")
+    sealed = world.token("pond", "main")
+    world.branch(partition, "main", "gone", token, sealed=[sealed])
+    world.stage(sealed)
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)
+    assert found[partition, None].verdict == "report"
+    assert (found[sealed.encode(), None].kind, found[sealed.encode(), None].verdict) == ("staging", "report")
+
+
+def test_leftovers_with_unknown_keys_are_not_trash(world: World, watcher: Watcher) -> None:
+    partition = b"gulf-" + xid.new_xid(world.now).encode()
+    world.import_status(partition, world.now)
+    world.kv.set(partition, b"novelties/1", b"?")
+    watcher.look(2 * DAY)
+    assert watcher.verdict_of(partition, after=2 * DAY) == ("repository-unclear", "report")
+
+
+def test_tracked_copies_are_leftovers_of_a_deletion_too(world: World, watcher: Watcher) -> None:
+    partition, _ = world.repository("lake")
+    copy = messages.encode(messages.Entry(address="data/a/b"))
+    world.kv.set(partition, b"copies/dc0oaahksdu9evk6qvog", copy)
+    assert watcher.look(2 * DAY) == {}, "live"
+    for entry in list(world.kv.scan(partition)):
+        if not entry.key.startswith(b"copies/"):
+            world.kv.delete(partition, entry.key)
+    world.kv.delete(b"graveler", b"repos/lake")
+    assert watcher.verdict_of(partition) == ("deleted-repository-leftovers", "wait")
+    assert watcher.verdict_of(partition, after=2 * DAY) == ("deleted-repository-leftovers", "trash")
+
+
+def test_leftovers_that_change_start_over(world: World, watcher: Watcher) -> None:
+    partition = b"gulf-" + xid.new_xid(world.now).encode()
+    world.import_status(partition, world.now)
+    watcher.look(2 * DAY)
+    world.kv.set(partition, b"settings/protected_branches", b"late")
+    assert watcher.verdict_of(partition, after=2 * DAY) == ("deleted-repository-leftovers", "wait")
+    assert watcher.verdict_of(partition, after=DAY) == ("deleted-repository-leftovers", "trash")
+
+
+def test_a_repository_in_deletion_waits_for_its_delete(world: World, watcher: Watcher) -> None:
+    partition, token = world.repository("lake")
+    world.record(partition, state=1)
+    world.stage(token)
+    world.import_status(partition, world.now - 9 * DAY)
+    world.pull_index(partition, "a", "b")
+    owner = world.owner("lake", "gone", world.now)
+    world.run("lake", world.now - 5 * DAY)
+    world.run("lake", world.now, with_run=False)
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    assert b"actions" not in {partition for partition, _ in found}
+    assert all(finding.verdict != "trash" for finding in found.values())
+    assert found[token.encode(), None].verdict == "wait"
+    assert found[b"graveler", b"repos/lake"].verdict == "report"
+    assert (b"mc-ownership", owner) not in found
+
+
+def test_another_life_of_the_name_protects_nothing_and_is_not_touched(world: World, watcher: Watcher) -> None:
+    old, _ = world.beginning("twin", uid=xid.new_xid(START - 9 * DAY))
+    new, _ = world.repository("twin")
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)
+    assert found[old, None].verdict == "trash"
+    assert (new, None) not in found
+
+
+def test_a_bare_repository_is_legitimate(world: World, watcher: Watcher) -> None:
+    partition = b"barely-" + xid.new_xid(world.now).encode()
+    world.record(partition)
+    key = world.pull_index(partition, "a", "b")
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)
+    assert found.keys() == {(b"pulls", key)}
+
+
+def test_the_name_of_a_repository_may_look_like_an_instance(world: World, watcher: Watcher) -> None:
+    """Records decide first: `lake-<xid>` may be a repository's name."""
+    inner = "lake-" + xid.new_xid(START - 9 * DAY)
+    _, token = world.repository(inner)
+    world.stage(token)
+    watcher.look(2 * DAY)
+    assert watcher.look(2 * DAY) == {}
+
+
+# Staging
+
+
+def test_a_token_needs_two_looks_with_unchanged_bytes(world: World, watcher: Watcher) -> None:
+    token = world.stage(world.token("keeper", "main"))
+    assert watcher.verdict_of(token, after=99 * DAY) == ("staging-orphan", "wait")
+    assert watcher.verdict_of(token, after=DAY / 2) == ("staging-orphan", "wait")
+    world.stage(token.decode(), "a/3")
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
+    world.kv.set(token, b"a/3", b"changed")
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "trash")
+
+
+def test_a_token_that_was_in_use_between_two_looks_starts_over(world: World, watcher: Watcher) -> None:
+    partition, main = world.repository("lake")
+    token = world.stage(world.token("lake", "main"))
+    assert watcher.verdict_of(token) == ("staging-orphan", "wait")
+    head = next(iter(watcher.world.kv.scan(partition, b"commits/"))).key[8:].decode()
+    world.branch(partition, "main", head, token.decode(), sealed=[main])
+    assert watcher.verdict_of(token, after=DAY) is None
+    world.branch(partition, "main", head, main)
+    assert watcher.verdict_of(token, after=DAY) == ("staging-orphan", "wait")
+
+
+def test_sealed_tokens_are_as_live_as_the_current_one(world: World, watcher: Watcher) -> None:
+    partition, token = world.repository("lake")
+    sealed = [world.token("lake", "main") for _ in range(3)]
+    for each in (token, *sealed):
+        world.stage(each)
+    world.branch(partition, "main", "head", token, sealed=sealed)
+    watcher.look(2 * DAY)
+    assert not {finding.partition for finding in watcher.look(2 * DAY).values()} - {partition}
+
+
+def test_a_branch_of_any_repository_keeps_a_token_whatever_its_text(world: World, watcher: Watcher) -> None:
+    """`lake-a` with branch `b` and `lake` with branch `a-b` have the same token text."""
+    partition, _ = world.repository("other")
+    token = world.stage(world.token("lake", "a-b"))
+    world.branch(partition, "strange", "head", token.decode())
+    watcher.look(2 * DAY)
+    assert (token, None) not in watcher.look(2 * DAY)
+
+
+def test_a_queued_token_is_trash_at_once_and_its_marker_waits(world: World, watcher: Watcher) -> None:
+    token = world.token("keeper", "main")
+    world.stage(token)
+    world.queue(token)
+    found = watcher.look()
+    assert found[token.encode(), None].verdict == "trash"
+    assert found[b"cleanup-tokens", token.encode()].verdict == "wait"
+
+
+def test_a_queued_token_that_a_branch_names_is_live(world: World, watcher: Watcher) -> None:
+    _, token = world.repository("lake")
+    world.stage(token)
+    world.queue(token)
+    watcher.look(2 * DAY)
+    found = watcher.look(2 * DAY)
+    assert found[token.encode(), None].verdict == "report"
+    assert found[b"cleanup-tokens", token.encode()].kind == "marker-of-live-token"
+    assert found[b"cleanup-tokens", token.encode()].verdict == "report"
+
+
+def test_a_marker_goes_only_when_its_partition_was_empty_for_a_grace(world: World, watcher: Watcher) -> None:
+    token = world.token("keeper", "main").encode()
+    world.queue(token.decode())
+    assert watcher.verdict_of(b"cleanup-tokens", token) == ("marker", "wait")
+    world.stage(token.decode())
+    assert watcher.verdict_of(b"cleanup-tokens", token, DAY) == ("marker", "wait")
+    for row in list(world.kv.scan(token)):
+        world.kv.delete(token, row.key)
+    assert watcher.verdict_of(b"cleanup-tokens", token, DAY) == ("marker", "wait")
+    assert watcher.verdict_of(b"cleanup-tokens", token, DAY) == ("marker", "trash")
+
+
+def test_staging_of_an_import_belongs_to_its_caller(world: World, watcher: Watcher) -> None:
+    token = world.stage("import-ingest_range:00000000-0000-4000-8000-000000000000")
+    watcher.look(2 * DAY)
+    assert watcher.verdict_of(token, after=9 * DAY) == ("unknown", "report")
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        b"lake",
+        b"lake-nothing",
+        b"lake-main:not-a-uuid",
+        b"Lake-main:00000000-0000-4000-8000-000000000000",
+        b"\xff-main:00000000-0000-4000-8000-000000000000",
+        b"lake-dc0o931ksdu976aheec",
+        b"la-dc0o931ksdu976aheea0",
+        b"gravelers",
+    ],
+)
+def test_unknown_partitions_are_never_touched(world: World, watcher: Watcher, partition: bytes) -> None:
+    world.kv.set(partition, b"k", b"v")
+    watcher.look(9 * DAY)
+    assert watcher.verdict_of(partition, after=99 * DAY) == ("unknown", "report")
+
+
+# Keys
+
+
+def test_a_repository_being_created_is_never_trash(world: World, watcher: Watcher) -> None:
+    """State 2, the design's step 2: the server marks a create that failed, nobody else."""
+    partition, token = world.repository("lake")
+    world.record(partition, state=2)
+    world.stage(token)
+    world.import_status(partition, world.now - 9 * DAY)
+    world.pull_index(partition, "a", "b")
+    young = watcher.look()
+    assert young[b"graveler", b"repos/lake"].verdict == "wait"
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    assert all(finding.verdict != "trash" for finding in found.values())
+    assert found[b"graveler", b"repos/lake"].kind == "repository-initial"
+    assert found[b"graveler", b"repos/lake"].verdict == "report"
+    assert found[token.encode(), None].verdict == "wait"
