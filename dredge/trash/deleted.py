@@ -62,7 +62,12 @@ class DeletedOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"entry": self.entry, "fate": self.fate, "rows_deleted": self.rows_removed, "message": self.message}
+        return {
+            "entry": self.entry,
+            "fate": self.fate,
+            "rows_deleted": self.rows_removed,
+            "message": self.message,
+        }
 
 
 def clean_deleted(

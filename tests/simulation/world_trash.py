@@ -12,7 +12,6 @@ from dredge.errors import DredgeError, UnavailableError
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.trash.margins import TrashLimits
 from tests.simulation.clock import DAY, HOUR, Clock
-from tests.simulation.doors import Accident
 from tests.simulation.history import Move, Simulation, Violation
 from tests.simulation.kv import DoorKV, WatchedKV
 from tests.simulation.lakefs import Server, make_settings
@@ -21,11 +20,20 @@ from tests.simulation.trash.cleaner import TASKS, Cleaner
 from tests.simulation.trash.moves import BRANCHES, NAMES, VERBS, Users, draw_move
 from tests.simulation.trash.named import read_named
 from tests.simulation.trash.oracle import IN_DELETION, Oracle
-from tests.simulation.trash.rows import DoorRows
+from tests.simulation.trash.rows import DoorRows, FreezingKV
 from tests.simulation.weather import KINDS
 
 BY_PEOPLE = ("run", "again", "by hand", "restore", "unqueue")
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("kv", "store", "any"))
+FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
+    "create": (("set", 1), ("set_if", 1), ("set_if", 2), ("set_if", 2)),
+    "reset prefix": (("set", 1), ("set_if", 1), ("set_if", 1), ("set_if", 1)),
+    "delete": (("set", 1), ("delete", 1), ("delete", 2), ("delete", 4), ("delete_if", 1), ("set_if", 1)),
+    "upload": (("set", 1),),
+    "commit": (("set", 1), ("set_if", 1), ("set_if", 2)),
+    "delete branch": (("delete", 1), ("set", 1)),
+}
+"""Before which operation of the store what may freeze."""
 QUIET_HOURS = (49.0, 25.0, 25.0)
 """Until each run in the end: the first only looks at what is old by then."""
 
@@ -65,13 +73,11 @@ def _draw_frozen(chance: random.Random, run: float, work: float) -> list[Move]:
     wakes = run + chance.random() * 1.2 * work
     began = max(60.0, wakes - hours * HOUR)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
-    verb = chance.choice(
-        ("create", "reset prefix", "reset prefix", "delete", "upload", "commit", "delete branch")
-    )
+    verb = chance.choice(tuple(FREEZES))
+    call, number = chance.choice(FREEZES[verb])
     args = {"create": (name, False), "delete": (name,), "upload": (name, branch, "x/1")}.get(
         verb, (name, branch)
     )
-    call = chance.randrange(1, 14)
     before = (
         ("create", (name, False)),
         ("create branch", (name, branch, "main")),
@@ -86,7 +92,7 @@ def _draw_frozen(chance: random.Random, run: float, work: float) -> list[Move]:
         Move(round(began - 50 + 10 * n, 3), *each)
         for n, each in enumerate(before if verb != "create" else ())
     ]
-    moves.append(Move(round(began, 3), "frozen", (verb, args, call, round(wakes - began, 3))))
+    moves.append(Move(round(began, 3), "frozen", (verb, args, call, number, round(wakes - began, 3))))
     return moves + [Move(round(began + 20 + 10 * n, 3), *each) for n, each in enumerate(after)]
 
 
@@ -158,17 +164,16 @@ class TrashScene:
         self.requests += 1
         return self._serve(ask, self.servers[self.requests % len(self.servers)])
 
-    def _freeze(self, verb: str, args: tuple[Any, ...], call: int, seconds: float) -> None:
+    def _freeze(self, verb: str, args: tuple[Any, ...], call: str, number: int, seconds: float) -> None:
         """Let a server of its own do something, and freeze at one of its calls."""
         self.frozen += 1
         first = self.servers[0]
         doors = self.simulation.doors
-        server = Server(f"frozen{self.frozen}", self.kv, doors, first.clock, first.settings)
+        kv: Any = FreezingKV(self.kv, self.simulation.scheduler, call, number, seconds)
+        server = Server(f"frozen{self.frozen}", kv, doors, first.clock, first.settings)
         self.servers_gone.append(server)
-        doors.accidents.append(Accident(server.name, call, seconds))
         scheduler = self.simulation.scheduler
-        kv = DoorKV(self.kv, doors)
-        Users(scheduler, kv, lambda ask: self._serve(ask, server)).make(verb, args)
+        Users(scheduler, DoorKV(self.kv, doors), lambda ask: self._serve(ask, server)).make(verb, args)
 
     def _serve(self, ask: Callable[[Catalog], Any], server: Server) -> Any:
         scheduler = self.simulation.scheduler

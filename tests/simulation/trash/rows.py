@@ -21,6 +21,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
 from tests.simulation.kv import WatchedKV
 from tests.simulation.noise import stable_hash
+from tests.simulation.scheduler import Scheduler
 
 _FAULTS: dict[str, Any] = {"kv down": not_done("kv"), "kv answer lost": answer_lost("kv")}
 
@@ -164,3 +165,34 @@ class DoorView:
             if len(found) == self._rows.page_rows:
                 break
         return found
+
+
+class FreezingKV:
+    """The shared store for one server that freezes before one of its operations.
+
+    Args:
+        store: the shared one.
+        scheduler: who runs.
+        name: of the operation.
+        number: which of them, from 1.
+        seconds: how long.
+    """
+
+    def __init__(
+        self, store: WatchedKV, scheduler: Scheduler, name: str, number: int, seconds: float
+    ) -> None:
+        self._store = store
+        self._scheduler = scheduler
+        self._name = name
+        self._left = number
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return partial(self._late, found) if name == self._name else found
+
+    def _late(self, deed: Callable[..., Any], *arguments: Any) -> Any:
+        self._left -= 1
+        if not self._left:
+            self._scheduler.wait(self._seconds)
+        return deed(*arguments)
