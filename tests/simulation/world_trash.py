@@ -43,8 +43,8 @@ def draw_moves(chance: random.Random) -> list[Move]:
     pace = chance.choice((0.02, 0.2, 2.0))
     moves = [Move(0.0, "pace", (pace,))]
     starts = [0.0]
-    for _ in range(chance.choice((1, 2, 3, 5))):
-        starts.append(starts[-1] + chance.choice((0.0, 0.01, 6.0, 24.1, 24.1, 25.0, 30.0)) * HOUR + 1)
+    for _ in range(chance.choice((1, 2, 3, 4))):
+        starts.append(starts[-1] + chance.choice((0.0, 0.01, 24.1, 24.1, 25.0, 25.0, 30.0)) * HOUR + 1)
     for number, start in enumerate(starts):
         approval = chance.choice((0.0, 0.0, 0.0, 3 * HOUR, 26 * HOUR))
         args = (f"dag{number}", number > 0 and chance.random() < 0.1, approval)
@@ -52,7 +52,7 @@ def draw_moves(chance: random.Random) -> list[Move]:
     work = 150 * pace
     end = HOUR + starts[-1] + 2 * work
     for _ in range(chance.choice((1, 2, 4, 6))):
-        moves += _draw_frozen(chance, HOUR + chance.choice(starts), work)
+        moves += _draw_frozen(chance, [HOUR + start for start in starts], work)
     for _ in range(chance.choice((5, 15, 30, 60))):
         at = chance.random() * end
         if chance.random() < 0.5:
@@ -67,11 +67,16 @@ def draw_moves(chance: random.Random) -> list[Move]:
     return moves
 
 
-def _draw_frozen(chance: random.Random, run: float, work: float) -> list[Move]:
+def _draw_frozen(chance: random.Random, runs: Sequence[float], work: float) -> list[Move]:
     """Draw an operation that freezes, and wakes while a run is at work; often with a life of what it is about."""
-    hours = chance.choice((1.0, 20.0, 24.5, 26.0, 48.0))
-    wakes = run + chance.random() * 1.2 * work
-    began = max(60.0, wakes - hours * HOUR)
+    later = chance.choice(runs)
+    wakes = later + chance.random() * 1.5 * work
+    # Often it froze right before a run that saw its traces a day before.
+    days = [run for run in runs if run <= later - 24 * HOUR]
+    if days and chance.random() < 0.7:
+        began = chance.choice(days) - 60 - chance.random() * 600
+    else:
+        began = max(60.0, wakes - chance.choice((1.0, 20.0, 24.5)) * HOUR)
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     verb = chance.choice(tuple(FREEZES))
     call, number = chance.choice(FREEZES[verb])
