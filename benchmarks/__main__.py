@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+from collections.abc import Iterable
+from typing import Any
 
 import click
 
+from benchmarks import tables
 from benchmarks.collect import ENGINES, run
 from benchmarks.lakes import STORES
 from benchmarks.server import USERS
 from benchmarks.server import run as run_server
 from benchmarks.shapes import SHAPES
 
+KVS = {"yes": (True,), "no": (False,), "both": (False, True)}
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of tables.")
+_table = click.option("--write", is_flag=True, help="Put the tables into benchmarks/README.md.")
+
 
 @click.group()
 def main() -> None:
     """Measure Dredge on generated repositories; every figure comes from one machine in one run."""
+    # Told to stop, it ends the servers that it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 @main.command()
@@ -25,54 +37,39 @@ def main() -> None:
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Run without the committed index.")
 @click.option("--warm/--no-warm", default=True, show_default=True, help="Run again with it.")
 @click.option(
-    "--kv/--no-kv", "with_kv", default=True, show_default=True, help="Read the staging records of the server."
+    "--kv", type=click.Choice(KVS), default="yes", show_default=True, help="Read the staging records."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of a table.")
+@click.option(
+    "--airflow/--no-airflow", default=True, show_default=True, help="Run submit and connect in the DAG."
+)
+@_json
+@_table
 def gc(
     shapes: tuple[str, ...],
     engines: tuple[str, ...],
     store: str,
     cold: bool,
     warm: bool,
-    with_kv: bool,
+    kv: str,
+    airflow: bool,
     as_json: bool,
+    write: bool,
 ) -> None:
     """Collect generated repositories on a local folder, or on an S3 server that is started for it.
 
-    Beside each run stands what the store alone takes: one client that lists the same objects one page after the
-    other, and that deletes as many as there is garbage.
+    Before the runs on a shape a bare client does the same work on the same store: list, scan, fetch, decode,
+    subtract, delete. Each run's figures are ratios to it.
+
+    \b
+    bare     that client alone
+    floor    our steps in one process
+    local    our steps with two processes
+    submit   the DAG, each distributed step through spark-submit
+    connect  the DAG, with a Spark Connect server that is up
     """
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)
-    rows = run(store, list(shapes), list(engines), rounds, with_kv)
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row))
-        return
-    head = (
-        "shape",
-        "engine",
-        "index",
-        "total",
-        "cpu_seconds",
-        "peak_mib",
-        "driver_peak_mib",
-        "deleted",
-        "missed",
-    )
-    click.echo(" ".join(f"{name:>15}" for name in (*head, "lost")))
-    for row in rows:
-        click.echo(" ".join(f"{row[name]!s:>15}" for name in (*head, "lost")))
-    for row in rows:
-        parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
-        name = f"{row['shape']} {row['engine']} {row['index']}"
-        click.echo(f"{name}: {parts}")
-        click.echo(
-            f"{name}: the store alone lists {row['bare_listed']:,} in {row['bare_list_seconds']} s and deletes"
-            f" {row['bare_deleted']:,} in {row['bare_delete_seconds']} s"
-        )
-        for step, counts in row["requests"].items():
-            told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-            click.echo(f"{name}: requests of {step}: {told}")
+    rows = run(store, shapes, engines, rounds, KVS[kv], airflow)
+    _tell("gc", rows, as_json, write)
 
 
 @main.command()
@@ -94,24 +91,55 @@ def server(clients: int, seconds: float, users: tuple[str, ...]) -> None:
 @click.option("--shape", "shapes", multiple=True, type=click.Choice(sorted(SHAPES)), default=("b10k",))
 @click.option("--engine", type=click.Choice(ENGINES), default="floor", show_default=True)
 @click.option("--changed", multiple=True, type=int, default=(0,), help="Objects uploaded; 0 is one percent.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a run instead of a table.")
+@click.option("--kv/--no-kv", "with_kv", default=True, show_default=True, help="Read the staging records.")
+@_json
+@_table
 def optimized(
-    store: str, shapes: tuple[str, ...], engine: str, changed: tuple[int, ...], as_json: bool
+    store: str,
+    shapes: tuple[str, ...],
+    engine: str,
+    changed: tuple[int, ...],
+    with_kv: bool,
+    as_json: bool,
+    write: bool,
 ) -> None:
     """Change a part of a repository, and compare an optimized run with a clean one."""
     from benchmarks.optimized import run as run_optimized
 
-    rows = run_optimized(store, list(shapes), engine, list(changed))
-    names = ("shape", "mode", "index", "total", "cpu_seconds", "peak_mib", "read_mib", "requests", "deleted")
+    _tell("optimized", run_optimized(store, shapes, engine, changed, with_kv), as_json, write)
+
+
+@main.command()
+@click.option(
+    "--millions", multiple=True, type=float, default=(2, 5), show_default=True, help="Of objects; repeatable."
+)
+@click.option("--processes", default=2, show_default=True, help="That do the spread steps.")
+@_table
+def scale(millions: tuple[float, ...], processes: int, write: bool) -> None:
+    """Collect lakes of millions of objects without one of them, and tell how the cost grows."""
+    from benchmarks import scale as measured
+
+    rows = []
+    for row in measured.run([round(count * 1_000_000) for count in millions], processes):
+        rows.append(row)
+        click.echo(json.dumps(row), err=True)
+    for name, text in (("scale", measured.growth(rows)), ("need", measured.need(rows))):
+        click.echo(text + "\n")
+        if write:
+            tables.write(name, text, tables.SCALE)
+
+
+def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:
+    """Print rows as they come, then the tables; keep them in the README if that is wanted."""
+    found = []
     for row in rows:
-        if as_json:
-            click.echo(json.dumps(row))
-            continue
-        asked = sum(sum(kinds.values()) for kinds in row.get("requests", {}).values())
-        click.echo(" ".join(f"{(row | {'requests': asked}).get(name, '')!s:>12}" for name in names))
-    for row in rows if not as_json else ():
-        parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in row["seconds"].items())
-        click.echo(f"{row['shape']} {row['mode']} {row['index']}: {parts}")
+        found.append(row)
+        click.echo(json.dumps(row) if as_json else tables.line(row), err=not as_json)
+    text = tables.whole(found)
+    if not as_json:
+        click.echo(text)
+    if write:
+        tables.write(name, text)
 
 
 if __name__ == "__main__":

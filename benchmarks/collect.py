@@ -8,17 +8,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from benchmarks.driver import SETTINGS
-from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake, s3_store
+from benchmarks.driver import RUN, SETTINGS
+from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
 from benchmarks.measure import Meter
+from benchmarks.s3_store import S3Store, s3_store
 from benchmarks.shapes import SHAPES
 from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
+from dredge.lakefs import LakeFSClient
 
-ENGINES = ("floor", "local", "submit", "connect")
+ENGINES = ("bare", "floor", "local", "submit", "connect")
+IN_AIRFLOW = ("submit", "connect")
+BRANCH_MS = "11"
+"""What preparing uncommitted addresses takes of a real server for each branch."""
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -33,19 +40,41 @@ def check(lake: Lake) -> dict[str, int]:
 
 
 @contextmanager
-def lakefs_server(lake: Lake) -> Iterator[dict[str, str]]:
-    """Serve a lake from a process of its own; gives the variables that reach it."""
+def lakefs_server(lake: Lake) -> Iterator[tuple[dict[str, str], int]]:
+    """Serve a lake from a process of its own; gives the variables that reach it, and its process id."""
+    with lakefs_process(["--prepare-branch-ms", BRANCH_MS, *lake.serve], lake.server_environ) as (env, pid):
+        _warm(env, lake.shape.name)
+        yield {**env, **lake.environ}, pid
+
+
+def _warm(env: Mapping[str, str], repository: str) -> None:
+    """Let a server read the metadata of all branches once, as one in use has; a real one does that much faster."""
+    client, token = LakeFSClient.from_env(env), None
+    while True:
+        page = client.prepare_uncommitted(repository, token)
+        if (token := page.token) is None:
+            return
+
+
+@contextmanager
+def lakefs_process(words: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
+    """Run the embedded lakeFS; gives the variables that reach it, and its process id.
+
+    Args:
+        words: arguments of `dredge serve`.
+        environ: variables of its own.
+    """
     keys = {
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "AKIABENCHMARK",
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "benchmark-secret",
     }
-    command = ["dredge", "serve", "--listen", "127.0.0.1:0", "--json", *lake.serve]
-    env = os.environ | keys | lake.environ
+    command = ["dredge", "serve", "--listen", "127.0.0.1:0", "--json", *words]
+    env = {**os.environ, **keys, **environ}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             ready = json.loads(process.stdout.readline())
-            yield {"LAKECTL_SERVER_ENDPOINT_URL": ready["endpoint"], **keys, **lake.environ}
+            yield {"LAKECTL_SERVER_ENDPOINT_URL": ready["endpoint"], **keys}, process.pid
         finally:
             process.terminate()
 
@@ -76,61 +105,120 @@ def connect_server() -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What runs beside every engine.
+
+    Attributes:
+        store: the S3 server, for that store.
+        connect: a Connect server's URL and process id, for that engine.
+    """
+
+    store: S3Store | None
+    connect: tuple[str, int] | None
+
+    def trees(self, engine: str) -> dict[str, int]:
+        """Process trees to measure, by name."""
+        found = {"store": self.store.pid} if self.store else {}
+        return found | ({"spark": self.connect[1]} if self.connect and engine == "connect" else {})
+
+
 def measure(
-    lake: Lake, engine: str, warm: bool, connect: tuple[str, int] | None, with_kv: bool = True
+    lake: Lake, engine: str, beside: Surroundings, *, warm: bool, with_kv: bool, in_airflow: bool
 ) -> dict[str, Any]:
     """Run one engine once on a prepared lake and check what it did.
 
     Args:
         lake: to collect.
         engine: one of ENGINES.
+        beside: what runs beside it.
         warm: keep the committed index of earlier runs.
-        connect: a Connect server's URL and process id, for that engine.
         with_kv: read the staging records. Without them all garbage of these lakes, whose branches are many and whose
             objects have few lengths, is held.
+        in_airflow: run engines of IN_AIRFLOW through the DAG.
     """
     lake.prepare()
     if not warm:
         lake.forget_index()
-    row = {"shape": lake.shape.name, "index": "warm" if warm else "cold"}
-    return {**row, **measure_run(lake, engine, connect, with_kv), **check(lake)}
+    row = {"shape": lake.shape.name, "index": "warm" if warm else "cold", "kv": with_kv}
+    return {**row, **measure_run(lake, engine, beside, with_kv, in_airflow), **check(lake)}
 
 
 def measure_run(
-    lake: Lake, engine: str, connect: tuple[str, int] | None, with_kv: bool = True
+    lake: Lake, engine: str, beside: Surroundings, with_kv: bool = True, in_airflow: bool = True
 ) -> dict[str, Any]:
     """Run one engine once on a lake as it is.
 
     Args:
         lake: to collect.
         engine: one of ENGINES.
-        connect: a Connect server's URL and process id, for that engine.
+        beside: what runs beside it.
         with_kv: read the staging records from the server's key-value store.
+        in_airflow: run engines of IN_AIRFLOW through the DAG.
 
     Returns:
         What the run says of itself, processor seconds, peak memory and bytes read.
     """
-    name = lake.shape.name
-    command = [sys.executable, "-m", "benchmarks.driver", engine, name]
-    command += [connect[0]] if connect and engine == "connect" else []
-    with (
-        lakefs_server(lake) as env,
-        subprocess.Popen(
-            command, env=os.environ | env | _kv(lake, with_kv), stdout=subprocess.PIPE, text=True
-        ) as process,
-    ):
-        pids = (process.pid, connect[1]) if connect and engine == "connect" else (process.pid,)
-        with Meter(pids) as meter:
-            said, _ = process.communicate()
-    if process.returncode:
-        raise SystemExit(f"{name} on {engine} failed")
-    figures: dict[str, Any] = json.loads(said.splitlines()[-1])
+    in_airflow = in_airflow and engine in IN_AIRFLOW
+    run = _through_airflow if in_airflow else _in_driver
+    with lakefs_server(lake) as (env, server):
+        env |= _kv(lake, with_kv)
+
+        def metered(pid: int) -> Meter:
+            return Meter({"dredge": pid, "lakefs": server, **beside.trees(engine)})
+
+        figures = run(lake, engine, beside, env, metered)
+        meter: Meter = figures.pop("meter")
     return {
+        "engine": engine,
+        "airflow": in_airflow,
         **figures,
-        "cpu_seconds": round(meter.cpu_seconds, 1),
-        "peak_mib": round(meter.peak_mib),
-        "read_mib": round(meter.read_mib, 1),
+        "cpu_seconds": {name: round(used, 1) for name, used in meter.cpu_seconds.items()},
+        "peak_mib": {name: round(size) for name, size in meter.peak_mib.items()},
+        "peak_of_all_mib": round(meter.peak_of_all_mib),
+        "read_mib": round(meter.read_mib["dredge"], 1),
     }
+
+
+type _Metered = Callable[[int], Meter]
+
+
+def _in_driver(
+    lake: Lake, engine: str, beside: Surroundings, env: dict[str, str], metered: _Metered
+) -> dict[str, Any]:
+    """Run an engine in the driver of the benchmarks, or the bare client."""
+    words = [lake.namespace, lake.shape.name] if engine == "bare" else [engine, lake.shape.name]
+    words += [beside.connect[0]] if beside.connect and engine == "connect" else []
+    command = [sys.executable, "-m", "benchmarks.bare" if engine == "bare" else "benchmarks.driver", *words]
+    begun = time.perf_counter()
+    process = subprocess.Popen(command, env=os.environ | env, stdout=subprocess.PIPE, text=True)
+    with process, metered(process.pid) as meter:
+        said, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{lake.shape.name} on {engine} failed")
+    figures: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return figures | {"wall": round(time.perf_counter() - begun, 2), "meter": meter}
+
+
+def _through_airflow(
+    lake: Lake, engine: str, beside: Surroundings, env: dict[str, str], metered: _Metered
+) -> dict[str, Any]:
+    """Run the DAG."""
+    from benchmarks import through_airflow
+
+    made = through_airflow.airflow_environment(env, beside.connect[0] if beside.connect else None)
+    through_airflow.prepare(made)
+    settings = RUN | json.loads((os.environ | env).get(SETTINGS, "{}"))
+    settings |= {"repository": lake.shape.name, "spark_engine": engine}
+    if settings.pop("read_kv", False):
+        settings["kv_conn_id"] = "lakefs_kv"
+    with through_airflow.watch_of(env) as watch:
+        begun = time.time()
+        process = through_airflow.start(made, settings)
+        with metered(process.pid) as meter:
+            process.wait()
+        ended = time.time()
+    return through_airflow.figures(watch, begun, ended) | {"meter": meter}
 
 
 def _kv(lake: Lake, wanted: bool) -> dict[str, str]:
@@ -141,35 +229,64 @@ def _kv(lake: Lake, wanted: bool) -> dict[str, str]:
     return {SETTINGS: json.dumps(settings), KV_URL: lake.serve[lake.serve.index("--kv") + 1]}
 
 
+@contextmanager
+def surroundings(store: str, engines: Iterable[str]) -> Iterator[Surroundings]:
+    """Start what engines need beside them."""
+    STATE.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        s3 = stack.enter_context(s3_store()) if store == "s3" else None
+        connect = stack.enter_context(connect_server()) if "connect" in engines else None
+        found = Surroundings(s3, connect)
+        if connect:
+            # The first run pays for a fresh server; the figures are those of a server in use.
+            lake = lake_of("b10k", s3)
+            measure(lake, "connect", found, warm=False, with_kv=True, in_airflow=False)
+        yield found
+
+
+def lake_of(name: str, store: S3Store | None) -> Lake:
+    """A lake of a shape, in a store or on the local folder."""
+    return LocalLake(SHAPES[name]) if store is None else S3Lake(SHAPES[name], store)
+
+
 def run(
-    store: str, shapes: list[str], engines: list[str], rounds: tuple[bool, ...], with_kv: bool = True
-) -> list[dict[str, Any]]:
-    """Measure every engine on every shape, cold and warm, and return a row each.
+    store: str,
+    shapes: Sequence[str],
+    engines: Sequence[str],
+    rounds: Sequence[bool],
+    kvs: Sequence[bool] = (True,),
+    in_airflow: bool = True,
+) -> Iterator[dict[str, Any]]:
+    """Measure every engine on every shape, cold and warm, and yield a row each; the bare client comes first.
 
     Args:
         store: one of STORES.
         shapes: names of SHAPES.
         engines: of ENGINES.
         rounds: False is a cold run, True a warm one.
-        with_kv: read the staging records.
+        kvs: whether to read the staging records.
+        in_airflow: run engines of IN_AIRFLOW through the DAG.
     """
-    STATE.mkdir(parents=True, exist_ok=True)
-    rows = []
-    with ExitStack() as stack:
-        s3 = stack.enter_context(s3_store()) if store == "s3" else None
-
-        def lake_of(name: str) -> Lake:
-            return LocalLake(SHAPES[name]) if s3 is None else S3Lake(SHAPES[name], s3)
-
-        connect = stack.enter_context(connect_server()) if "connect" in engines else None
-        if connect:
-            # The first run pays for a fresh server; the figures are those of a server in use.
-            measure(lake_of("b10k"), "connect", False, connect)
+    with surroundings(store, engines) as beside:
         for name in shapes:
-            lake = lake_of(name)
-            for engine in engines:
-                for warm in rounds:
-                    row = measure(lake, engine, warm, connect, with_kv)
-                    rows.append({"store": store, **row, **lake.bare()})
-                    print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    return rows
+            lake = lake_of(name, beside.store)
+            bare = measure(lake, "bare", beside, warm=False, with_kv=False, in_airflow=False)
+            yield {"store": store, **bare, "index": ""}
+            if not set(rounds) - {True}:  # somebody must have filled the index
+                measure(lake, "floor", beside, warm=True, with_kv=True, in_airflow=False)
+            for engine, with_kv, warm in product(engines, kvs, rounds):
+                if engine != "bare":
+                    row = measure(lake, engine, beside, warm=warm, with_kv=with_kv, in_airflow=in_airflow)
+                    yield {"store": store, **row, **ratios(row, bare)}
+
+
+def ratios(row: dict[str, Any], bare: dict[str, Any]) -> dict[str, Any]:
+    """A run beside the bare client's on the same store: its steps, and everything with Airflow and starts."""
+    floor = sum(bare["seconds"].values())
+    steps = sum(seconds for step, seconds in row["seconds"].items() if step != "session")
+    return {
+        "steps": round(steps, 1),
+        "bare": round(floor, 1),
+        "steps_to_bare": round(steps / floor, 2),
+        "wall_to_bare": round(row["wall"] / floor, 2),
+    }

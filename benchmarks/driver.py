@@ -16,12 +16,13 @@ import resource
 import subprocess
 import sys
 import time
-import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.s3_store import LOG, Requests
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
@@ -30,6 +31,8 @@ from dredge.runs.tasks import LocalRunner, TaskRunner
 JOB = Path(__file__).resolve().parent.parent / "spark_jobs" / "step.py"
 SETTINGS = "DREDGE_BENCH_SETTINGS"
 """Names a variable with further settings of the run, as JSON."""
+RUN = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0}
+"""How every benchmark collects."""
 SESSION = "5b1c7a52-3d0e-4d5f-9d64-0c2f1f0b7a11"
 
 
@@ -39,20 +42,21 @@ def main() -> None:
     seconds: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}
 
+    log = os.environ.get(LOG)
+    counted = Requests(Path(log)) if log else None
+
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]
-        before, begun = _requests(), time.perf_counter()
+        before, begun = counted.counts() if counted else Counter(), time.perf_counter()
         yield
         seconds[name] = round(time.perf_counter() - begun, 3)
-        new = {kind: count - before.get(kind, 0) for kind, count in _requests().items()}
-        if any(new.values()):
-            requests[name] = {kind: count for kind, count in new.items() if count}
+        if counted:
+            requests[name] = dict(counted.counts() - before)
 
     begun = time.perf_counter()
     with timed("session"):
         runner, spread, close = _engine(engine, rest[0] if rest else "")
-    settings = {"repository": repository, "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0}
-    config = GCConfig.from_json(settings | json.loads(os.environ.get(SETTINGS, "{}")))
+    config = GCConfig.from_json(RUN | {"repository": repository} | json.loads(os.environ.get(SETTINGS, "{}")))
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
     context = Run.open(plan.run_uri)
@@ -73,7 +77,6 @@ def main() -> None:
     close()
     own = resource.getrusage(resource.RUSAGE_SELF)
     figures = {
-        "engine": engine,
         "runner": type(runner).__name__,
         "run_uri": plan.run_uri,
         "seconds": seconds,
@@ -82,15 +85,6 @@ def main() -> None:
         "driver_peak_mib": own.ru_maxrss // 1024,
     }
     print(json.dumps(figures))
-
-
-def _requests() -> dict[str, int]:
-    """How many requests of each kind the benchmarks' own store has answered; {} for other stores."""
-    if not os.environ.get("AWS_ENDPOINT_URL"):
-        return {}
-    with urllib.request.urlopen(f"{os.environ['AWS_ENDPOINT_URL']}/_bench/requests") as answer:
-        counts: dict[str, int] = json.load(answer)
-    return counts
 
 
 def _engine(

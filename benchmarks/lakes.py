@@ -6,28 +6,22 @@ A lake is generated once, on a local folder. The S3 one is the same files in the
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote
+from typing import Protocol
 
 import pyarrow.parquet as pq
 
 from benchmarks.generate import Objects, generate, move, save_truth
+from benchmarks.s3_store import S3Store, put
 from benchmarks.shapes import Shape
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench"
 INDEX, RUNS = "_lakefs/retention/gc/dredge", "_lakefs/retention/gc/unified"
-S3_KEYS = {"AWS_ACCESS_KEY_ID": "AKIABENCHMARK", "AWS_SECRET_ACCESS_KEY": "benchmark-secret"}
 STORES = ("local", "s3")
 
 
@@ -44,6 +38,14 @@ class Lake(Protocol):
     def environ(self) -> dict[str, str]:
         """Variables that reach the store."""
 
+    @property
+    def server_environ(self) -> dict[str, str]:
+        """The same for the lakeFS server."""
+
+    @property
+    def namespace(self) -> str:
+        """URL of the storage namespace."""
+
     def prepare(self) -> None:
         """Put back what earlier runs deleted."""
 
@@ -52,9 +54,6 @@ class Lake(Protocol):
 
     def present(self) -> set[str]:
         """Addresses of the objects that are there now."""
-
-    def bare(self) -> dict[str, Any]:
-        """Measure the store alone: list everything, delete as many as there is garbage."""
 
     @property
     def truth(self) -> dict[str, bool]:
@@ -69,6 +68,12 @@ class LocalLake:
         self.folder = STATE / shape.name
         self.root = self.folder / "objects" / "repo"
         self.environ: dict[str, str] = {}
+        self.server_environ = self.environ
+
+    @property
+    def namespace(self) -> str:
+        """URL of the storage namespace."""
+        return f"file://{self.root}"
 
     @property
     def serve(self) -> list[str]:
@@ -80,8 +85,8 @@ class LocalLake:
         self.restore()
         time.sleep(2)
 
-    def restore(self) -> None:
-        """Generate the lake, or write what is missing."""
+    def make(self) -> None:
+        """Generate the lake if it is not there."""
         if not (self.folder / "truth.parquet").exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             (self.folder / "objects").mkdir(parents=True)
@@ -90,6 +95,10 @@ class LocalLake:
             truth = generate(self.shape, place, f"sqlite:///{self.folder}/kv.db", self.shape.name)
             save_truth(truth, self.folder / "truth.parquet")
             print(f"{self.shape.name} generated in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+
+    def restore(self) -> None:
+        """Write what is missing."""
+        self.make()
         objects = Objects(self.shape, datetime.now(UTC))
         for address, live in self.truth.items():
             path = self.root / address
@@ -102,31 +111,13 @@ class LocalLake:
 
     def present(self) -> set[str]:
         """Addresses of the objects that are there now."""
-        files = (part for part in (self.root / "data").rglob("*") if part.is_file())
-        return {f"data/{part.parent.name}/{part.name}" for part in files}
+        return _addresses(self.root)
 
     @property
     def truth(self) -> dict[str, bool]:
         """Which addresses are live."""
         table = pq.read_table(self.folder / "truth.parquet", columns=["address", "live"])
         return dict(zip(table["address"].to_pylist(), table["live"].to_pylist(), strict=True))
-
-    def bare(self) -> dict[str, Any]:
-        """Walk the folder with a look at each file, and unlink as many files as there is garbage."""
-        begun = time.perf_counter()
-        listed = sum(
-            1 for slice_ in os.scandir(self.root / "data") for item in os.scandir(slice_) if item.stat()
-        )
-        list_seconds = time.perf_counter() - begun
-        folder = self.folder / "bare"
-        folder.mkdir(exist_ok=True)
-        doomed = [folder / f"{number:07d}" for number in range(self.shape.garbage)]
-        for path in doomed:
-            path.write_bytes(b"x")
-        begun = time.perf_counter()
-        for path in doomed:
-            path.unlink()
-        return _bare(listed, list_seconds, len(doomed), time.perf_counter() - begun)
 
 
 class S3Lake:
@@ -140,10 +131,13 @@ class S3Lake:
     def __init__(self, shape: Shape, store: S3Store) -> None:
         self.shape = shape
         self.local = LocalLake(shape)
-        self.store = store
         self.bucket, self.prefix = f"bench-{shape.name}", "repo"
-        self.environ = store.environ
+        self.root = store.bucket(self.bucket) / self.prefix
+        self.environ, self.server_environ = store.environ, store.server_environ
+        self.namespace = f"s3://{self.bucket}/{self.prefix}"
         self._kv = f"sqlite:///{self.local.folder}/kv-s3.db"
+        for written in (INDEX, RUNS):
+            shutil.rmtree(self.root / written, ignore_errors=True)
 
     @property
     def serve(self) -> list[str]:
@@ -157,91 +151,51 @@ class S3Lake:
 
     def prepare(self) -> None:
         """Fill the bucket, or put back what earlier runs deleted."""
-        self.local.restore()
+        self.local.make()
         for ending in ("", "-wal", "-shm"):
             Path(f"{self.local.folder}/kv-s3.db{ending}").unlink(missing_ok=True)
         shutil.copyfile(self.local.folder / "kv.db", self.local.folder / "kv-s3.db")
-        move(self._kv, self.shape.name, f"s3://{self.bucket}/{self.prefix}")
-        place = {"bucket": self.bucket, "prefix": self.prefix}
+        move(self._kv, self.shape.name, self.namespace)
         begun = time.perf_counter()
-        added = self.store.ask("fill", {**place, "folder": str(self.local.root), "without": [INDEX, RUNS]})
+        added = self._fill()
         if added > self.shape.garbage:
-            print(
-                f"{added:,} files put into {self.bucket} in {time.perf_counter() - begun:.0f} s",
-                file=sys.stderr,
-            )
+            print(f"{added:,} objects put in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         time.sleep(3)  # the store counts in whole seconds
+
+    def _fill(self) -> int:
+        """Put every object that is not there; gives how many."""
+        source, added = self.local.root / "_lakefs", 0
+        for path in source.rglob("*"):
+            name = path.relative_to(self.local.root)
+            if (
+                path.is_file()
+                and not name.as_posix().startswith((INDEX, RUNS))
+                and not (self.root / name).exists()
+            ):
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                put(self.root / name, path.read_bytes())
+                added += 1
+        present = self.present()
+        for address in present - self.truth.keys():  # what a benchmark that changes the lake brought
+            (self.root / address).unlink()
+        missing = sorted(self.truth.keys() - present)
+        objects = Objects(self.shape, datetime.now(UTC))
+        for folder in {address.rpartition("/")[0] for address in missing}:
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for address in missing:
+            put(self.root / address, objects.content(address))
+        return added + len(missing)
 
     def forget_index(self) -> None:
         """Make the next run a cold one."""
-        self.store.ask("drop", {"bucket": self.bucket, "prefix": f"{self.prefix}/{INDEX}/"})
+        shutil.rmtree(self.root / INDEX, ignore_errors=True)
 
     def present(self) -> set[str]:
         """Addresses of the objects that are there now."""
-        start = f"{self.prefix}/"
-        query = f"keys?bucket={self.bucket}&prefix={quote(start + 'data/')}"
-        return {key.removeprefix(start) for key in self.store.ask(query)}
-
-    def bare(self) -> dict[str, Any]:
-        """List page by page, and delete as many keys as there is garbage, 1,000 a request, with a bare client."""
-        import boto3
-
-        client = boto3.client(
-            "s3",
-            endpoint_url=self.store.environ["AWS_ENDPOINT_URL"],
-            region_name="us-east-1",
-            aws_access_key_id=S3_KEYS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=S3_KEYS["AWS_SECRET_ACCESS_KEY"],
-        )
-        count = self.shape.garbage
-        begun = time.perf_counter()
-        pages = client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=f"{self.prefix}/data/"
-        )
-        listed = sum(page["KeyCount"] for page in pages)
-        list_seconds = time.perf_counter() - begun
-        self.store.ask("plant", {"bucket": self.bucket, "prefix": "bare", "count": count})
-        begun = time.perf_counter()
-        for start in range(0, count, 1000):
-            keys = [{"Key": f"bare/{number:07d}"} for number in range(start, min(count, start + 1000))]
-            client.delete_objects(Bucket=self.bucket, Delete={"Objects": keys, "Quiet": False})
-        return _bare(listed, list_seconds, count, time.perf_counter() - begun)
+        return _addresses(self.root)
 
 
-def _bare(listed: int, list_seconds: float, deleted: int, delete_seconds: float) -> dict[str, Any]:
-    return {
-        "bare_listed": listed,
-        "bare_list_seconds": round(list_seconds, 2),
-        "bare_deleted": deleted,
-        "bare_delete_seconds": round(delete_seconds, 2),
-    }
-
-
-class S3Store:
-    """A running store process, from outside.
-
-    Args:
-        port: where it listens.
-    """
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self.environ = {**S3_KEYS, "AWS_ENDPOINT_URL": self.url, "AWS_REGION": "us-east-1"}
-
-    def ask(self, name: str, body: Any = None) -> Any:
-        """Make a control call; see `s3_store`."""
-        data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/_bench/{name}", data=data)) as answer:
-            return json.load(answer)
-
-
-@contextmanager
-def s3_store() -> Iterator[S3Store]:
-    """Run a store in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.s3_store"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield S3Store(int(process.stdout.readline()))
-        finally:
-            process.terminate()
+def _addresses(root: Path) -> set[str]:
+    """The objects in a namespace's data folder."""
+    slices = os.scandir(root / "data") if (root / "data").exists() else ()
+    return {f"data/{slice_.name}/{item.name}" for slice_ in slices for item in os.scandir(slice_)}

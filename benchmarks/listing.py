@@ -1,4 +1,4 @@
-"""Listing beside the bare native client, on a local folder and on S3 (moto's server), in one run.
+"""Listing beside the bare native client, on a local folder and on S3, in one run.
 
     python -m benchmarks.listing [--objects N] [--slices N] [--repeat N]
 
@@ -7,14 +7,14 @@ The claim it guards: at least 80 % of what the bare client lists from the same s
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
+from benchmarks.s3_store import put, s3_store
 from dredge.storage import StorageOptions, open_reader
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "listing"
@@ -22,59 +22,40 @@ BUCKET = "benchmark"
 
 
 @click.command()
-@click.option(
-    "--objects", default=100_000, show_default=True, help="Objects in the folder; a twentieth of it on S3."
-)
+@click.option("--objects", default=100_000, show_default=True, help="Objects listed.")
 @click.option("--slices", default=50, show_default=True, help="Folders they lie in.")
 @click.option("--repeat", default=5, show_default=True, help="Rounds; the best one counts.")
 def main(objects: int, slices: int, repeat: int) -> None:
     """Measure listing."""
     import obstore
-    from moto.server import ThreadedMotoServer
 
-    shutil.rmtree(STATE, ignore_errors=True)
     keys = [f"data/slice-{number % slices:04d}/object-{number:08d}" for number in range(objects)]
-    for folder in {key.rpartition("/")[0] for key in keys}:
-        (STATE / folder).mkdir(parents=True)
-    for key in keys:
-        (STATE / key).write_bytes(b"x")
+    shutil.rmtree(STATE, ignore_errors=True)
+    _plant(STATE, keys, slices)
     bare = obstore.store.LocalStore(str(STATE))
     ours = open_reader(f"file://{STATE}")
     _compare("folder", repeat, lambda: _rows(ours.list("data/")), lambda: _bare(bare))
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    options = StorageOptions(
-        endpoint_url=f"http://{host}:{port}",
-        region="us-east-1",
-        access_key_id="key",
-        secret_access_key="secret",
-    )
-    import boto3
+    with s3_store() as server:
+        _plant(server.bucket(BUCKET), keys, slices)
+        options = StorageOptions.from_env(server.environ)
+        remote = obstore.store.S3Store(
+            BUCKET,
+            endpoint=options.endpoint_url,
+            region="us-east-1",
+            access_key_id=options.access_key_id,
+            secret_access_key=options.secret_access_key,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+        reader = open_reader(f"s3://{BUCKET}", options)
+        _compare("S3", repeat, lambda: _rows(reader.list("data/")), lambda: _bare(remote))
 
-    client = boto3.client(
-        "s3",
-        endpoint_url=options.endpoint_url,
-        region_name="us-east-1",
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-    )
-    client.create_bucket(Bucket=BUCKET)
-    for key in keys[: objects // 20]:
-        client.put_object(Bucket=BUCKET, Key=key, Body=b"x")
-    remote = obstore.store.S3Store(
-        BUCKET,
-        endpoint=options.endpoint_url,
-        region="us-east-1",
-        access_key_id="key",
-        secret_access_key="secret",
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": True},
-    )
-    reader = open_reader(f"s3://{BUCKET}", options)
-    _compare("S3 (moto)", repeat, lambda: _rows(reader.list("data/")), lambda: _bare(remote))
-    server.stop()
+
+def _plant(root: Path, keys: Sequence[str], slices: int) -> None:
+    for number in range(slices):
+        (root / "data" / f"slice-{number:04d}").mkdir(parents=True, exist_ok=True)
+    for key in keys:
+        put(root / key, b"x")
 
 
 def _rows(batches: object) -> int:

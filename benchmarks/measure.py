@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import psutil
 
+type _Process = tuple[int, float]
 
-@dataclass
+
 class Meter:
     """Samples the trees below some processes until it is stopped.
 
+    Args:
+        roots: process ids by what the figures call their trees.
+        every_seconds: between two looks.
+
     Attributes:
-        cpu_seconds: user and system time that the trees used while the meter ran (processes that lived
-            shorter than a sampling interval escape it).
-        read_mib: what they read from files and connections, page cache or not.
-        peak_mib: largest sum of proportional set sizes.
+        cpu_seconds: user and system time by tree while the meter ran (processes that lived shorter than a
+            sampling interval escape it).
+        read_mib: what the trees read from files and connections, page cache or not.
+        peak_mib: largest sum of proportional set sizes, by tree.
+        peak_of_all_mib: largest sum over all trees at one time.
     """
 
-    pids: tuple[int, ...]
-    every_seconds: float = 0.25
-    cpu_seconds: float = 0.0
-    peak_mib: float = 0.0
-    read_mib: float = 0.0
-    _read: dict[tuple[int, float], int] = field(default_factory=dict)
-    _before: dict[tuple[int, float], float] = field(default_factory=dict)
-    _seen: dict[tuple[int, float], float] = field(default_factory=dict)
+    def __init__(self, roots: Mapping[str, int], every_seconds: float = 0.25) -> None:
+        self._roots = roots
+        self._every_seconds = every_seconds
+        self._used: dict[str, dict[_Process, tuple[float, float]]] = {name: {} for name in roots}
+        self._read: dict[str, dict[_Process, tuple[int, int]]] = {name: {} for name in roots}
+        self._stop = threading.Event()
+        self._fresh = True
+        self.cpu_seconds: dict[str, float] = {}
+        self.read_mib: dict[str, float] = {}
+        self.peak_mib: dict[str, float] = dict.fromkeys(roots, 0.0)
+        self.peak_of_all_mib = 0.0
 
     def __enter__(self) -> Meter:
         """Start sampling."""
-        self._stop = threading.Event()
-        self._before = self._sample(memory=False)
-        self._read_before = dict(self._read)
+        self._sample(memory=False)
+        self._fresh = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
@@ -44,34 +50,43 @@ class Meter:
         """Stop, and sum up."""
         self._stop.set()
         self._thread.join()
-        self.cpu_seconds = sum(used - self._before.get(key, 0.0) for key, used in self._seen.items())
-        read = sum(count - self._read_before.get(key, 0) for key, count in self._read.items())
-        self.read_mib = read / (1 << 20)
+        for name in self._roots:
+            self.cpu_seconds[name] = sum(last - first for first, last in self._used[name].values())
+            self.read_mib[name] = sum(last - first for first, last in self._read[name].values()) / (1 << 20)
 
     def _run(self) -> None:
         turn = 0
         while not self._stop.is_set():
             self._sample(memory=turn % 4 == 0)
             turn += 1
-            time.sleep(self.every_seconds)
+            self._stop.wait(self._every_seconds)
         self._sample(memory=False)
 
-    def _sample(self, memory: bool) -> dict[tuple[int, float], float]:
-        used: dict[tuple[int, float], float] = {}
+    def _sample(self, memory: bool) -> None:
+        sizes = {name: self._look(name, pid, memory) / 1024 for name, pid in self._roots.items()}
+        for name, size in sizes.items():
+            self.peak_mib[name] = max(self.peak_mib[name], size)
+        self.peak_of_all_mib = max(self.peak_of_all_mib, sum(sizes.values()))
+
+    def _look(self, name: str, pid: int, memory: bool) -> int:
+        """Note what a tree has used so far; gives its memory in KiB."""
         total = 0
-        for pid in self.pids:
-            with suppress(psutil.Error):
-                top = psutil.Process(pid)
-                for process in (top, *top.children(recursive=True)):
-                    with suppress(psutil.Error, OSError):
-                        times = process.cpu_times()
-                        key = (process.pid, process.create_time())
-                        used[key] = times.user + times.system
-                        self._read[key] = max(self._read.get(key, 0), _bytes_read(process.pid))
-                        total += _pss(process.pid) if memory else 0
-        self._seen.update(used)
-        self.peak_mib = max(self.peak_mib, total / 1024)
-        return used
+        with suppress(psutil.Error):
+            top = psutil.Process(pid)
+            for process in (top, *top.children(recursive=True)):
+                with suppress(psutil.Error, OSError):
+                    times = process.cpu_times()
+                    key = (process.pid, process.create_time())
+                    _note(self._used[name], key, times.user + times.system, self._fresh)
+                    _note(self._read[name], key, _bytes_read(process.pid), self._fresh)
+                    total += _pss(process.pid) if memory else 0
+        return total
+
+
+def _note[N: (int, float)](seen: dict[_Process, tuple[N, N]], key: _Process, value: N, fresh: bool) -> None:
+    """Keep a process's first and last figure; one that began later began at nothing."""
+    first = seen[key][0] if key in seen else value if fresh else type(value)(0)
+    seen[key] = (first, value)
 
 
 def _pss(pid: int) -> int:
@@ -86,8 +101,3 @@ def _pss(pid: int) -> int:
 def _bytes_read(pid: int) -> int:
     with open(f"/proc/{pid}/io", encoding="ascii") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("rchar:"))
-
-
-def own_tree() -> tuple[int, ...]:
-    """The process ids to give a meter for this process."""
-    return (os.getpid(),)

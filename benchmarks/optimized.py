@@ -13,13 +13,15 @@ import os
 import shutil
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from benchmarks.collect import connect_server, measure_run
+from benchmarks.collect import Surroundings, measure_run, ratios, surroundings
 from benchmarks.driver import SETTINGS
 from benchmarks.generate import move
-from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake, s3_store
+from benchmarks.lakes import INDEX, RUNS, STATE, Lake, LocalLake, S3Lake
 from benchmarks.shapes import SHAPES
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.kv import open_store
@@ -96,61 +98,66 @@ def change(kv_url: str, repository: str, options: StorageOptions, objects: int) 
     return {"uploads": objects, "overwrites": len(overwrites), "commits": parts, "resets": 1}
 
 
-def run(store: str, shapes: list[str], engine: str, changed: list[int]) -> list[dict[str, Any]]:
-    """Measure each shape and return a row a run.
+def run(
+    store: str, shapes: Sequence[str], engine: str, changed: Sequence[int], with_kv: bool = True
+) -> Iterator[dict[str, Any]]:
+    """Measure each shape and yield a row a run.
 
     Args:
         store: one of STORES.
         shapes: names of SHAPES.
         engine: one of ENGINES.
         changed: objects uploaded between the runs, for each shape; a percent of its objects when 0.
+        with_kv: read the staging records.
     """
-    STATE.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    with ExitStack() as stack:
-        connect = stack.enter_context(connect_server()) if engine == "connect" else None
-        for name in shapes:
-            for objects in changed:
-                s3 = stack.enter_context(s3_store()) if store == "s3" else None
-                shape = SHAPES[name]
-                lake: Lake = CopiedLake(LocalLake(shape)) if s3 is None else S3Lake(shape, s3)
-                rows += _measure(lake, store, engine, objects or shape.objects // 100, connect)
-                if isinstance(lake, CopiedLake):
-                    shutil.rmtree(lake.folder)
-    return rows
+    with surroundings(store, [engine]) as beside:
+        for name, objects in product(shapes, changed):
+            shape = SHAPES[name]
+            lake: Lake = S3Lake(shape, beside.store) if beside.store else CopiedLake(LocalLake(shape))
+            runner = _Runner(lake, store, engine, beside, with_kv)
+            yield from _measure(lake, runner, objects or shape.objects // 100)
+            if isinstance(lake, CopiedLake):
+                shutil.rmtree(lake.folder)
 
 
-def _measure(
-    lake: Lake, store: str, engine: str, objects: int, connect: tuple[str, int] | None
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _Runner:
+    """Runs an engine on a lake as it is."""
+
+    lake: Lake
+    store: str
+    engine: str
+    beside: Surroundings
+    with_kv: bool
+
+    def __call__(self, mode: str, index: str) -> dict[str, Any]:
+        os.environ[SETTINGS] = json.dumps({"mode": mode, "slice_margin_hours": MARGIN_HOURS})
+        try:
+            row = {"store": self.store, "shape": self.lake.shape.name, "mode": mode, "index": index}
+            return row | {"kv": self.with_kv} | measure_run(self.lake, self.engine, self.beside, self.with_kv)
+        finally:
+            del os.environ[SETTINGS]
+
+
+def _measure(lake: Lake, run_once: _Runner, objects: int) -> Iterator[dict[str, Any]]:
+    lake.prepare()
+    bare = measure_run(lake, "bare", run_once.beside, with_kv=False)
     lake.prepare()
     lake.forget_index()
-    rows = [_run(lake, store, engine, "clean", "cold", connect)]
+    whole = lake.present()
+    cold = run_once("clean", "cold")
     kv = lake.serve[lake.serve.index("--kv") + 1]
     begun = time.perf_counter()
     done = change(kv, lake.shape.name, StorageOptions.from_env(os.environ | lake.environ), objects)
     print(f"{lake.shape.name}: {done} in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     time.sleep(3)
     before = lake.present()
-    rows.append(_run(lake, store, engine, "optimized", "warm", connect) | {"changed": objects})
+    yield cold | ratios(cold, bare) | {"deleted": len(whole - before)}
+    optimized = run_once("optimized", "warm")
     between = lake.present()
-    rows.append(_run(lake, store, engine, "clean", "warm", connect) | {"changed": objects})
-    rows[-2]["deleted"] = len(before) - len(between)
-    rows[-1]["deleted"] = len(between) - len(lake.present())
-    if rows[-1]["deleted"]:
-        raise SystemExit(f"the optimized run on {lake.shape.name} missed {rows[-1]['deleted']} objects")
-    return rows
-
-
-def _run(
-    lake: Lake, store: str, engine: str, mode: str, index: str, connect: tuple[str, int] | None
-) -> dict[str, Any]:
-    settings = {"mode": mode, "slice_margin_hours": MARGIN_HOURS}
-    os.environ[SETTINGS] = json.dumps(settings)
-    try:
-        row = {"store": store, "shape": lake.shape.name, "mode": mode, "index": index}
-        row |= measure_run(lake, engine, connect)
-    finally:
-        del os.environ[SETTINGS]
-    print(json.dumps(row), file=sys.stderr, flush=True)
-    return row
+    yield optimized | ratios(optimized, bare) | {"changed": objects, "deleted": len(before) - len(between)}
+    again = run_once("clean", "warm")
+    missed = len(between) - len(lake.present())
+    yield again | ratios(again, bare) | {"changed": objects, "deleted": missed}
+    if missed:
+        raise SystemExit(f"the optimized run on {lake.shape.name} missed {missed} objects")

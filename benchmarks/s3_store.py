@@ -1,216 +1,183 @@
-"""An S3 store for benchmarks: moto's server in a process of its own, filled from a folder, counting requests.
+"""An S3 store for benchmarks: versitygw, a compiled server on a folder, with its requests counted from its log.
 
-    python -m benchmarks.s3_store        prints its port, serves until it is told to stop
+A store that is slower than what is measured hides it, so this one is written in Go; it has pages that start after
+a name, DeleteObjects, uploads in parts, and writes under If-None-Match and If-Match. It is a tool of the benchmarks
+only: `go install` brings it into `.dredge/tools` when it is first wanted.
 
-Beside S3 it answers, behind `/_bench/`:
-
-    POST fill {"bucket", "prefix", "folder", "without"}
-                                               take in every file below the folder that is not there yet, but
-                                               those whose name begins with one of `without`
-    POST drop {"bucket", "prefix"}             forget every key below a prefix
-    POST plant {"bucket", "prefix", "count"}   put so many small objects
-    GET  keys?bucket=…&prefix=…                all keys, straight from its memory
-    GET  requests                              how many requests of each kind it has answered
-
-Filling and looking go past HTTP, so that a lake of 100,000 objects is there in seconds. Pages of a listing are
-written here, from moto's own objects: moto needs half a second of processor time for one of 1,000 keys, a hundred
-times what a store needs, and nothing else would show beside it.
+Its objects are the files of a folder, so a lake is put into a bucket, and looked at, past S3. The folder is in memory
+where the system allows that, and is gone at the end; one that `DREDGE_BENCH_S3` names is on disk as well as you
+choose, and stays for the next time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import threading
-from bisect import bisect_left, bisect_right
+import shutil
+import socket
+import subprocess
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, quote
-from xml.sax.saxutils import escape
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
-ACCOUNT = "123456789012"
-CONTROL = "/_bench/"
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".dredge" / "tools" / "bin"
+STATE = ROOT / ".dredge" / "bench"
+MEMORY = Path("/dev/shm")
+KEPT = "DREDGE_BENCH_S3"
+MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIABENCHMARK", "AWS_SECRET_ACCESS_KEY": "benchmark-secret"}
+SERVER_KEYS = {"AWS_ACCESS_KEY_ID": "AKIALAKEFS", "AWS_SECRET_ACCESS_KEY": "benchmark-secret-of-lakefs"}
+"""The lakeFS server asks the store under a name of its own, so that its requests are counted apart."""
+LOG = "DREDGE_BENCH_S3_LOG"
+"""Names a variable with the path of the running store's log."""
+KINDS = {
+    "s3_GetObject": "get",
+    "s3_HeadObject": "head",
+    "s3_PutObject": "put",
+    "s3_ListObjectsV2": "list",
+    "s3_DeleteObjects": "bulk_delete",
+    "s3_DeleteObject": "delete",
+}
+# Places in a line of the log: owner, bucket, two of time, address, requester, id, operation.
+_REQUESTER, _OPERATION = 5, 7
+ETAG = "user.etag"
+START_SECONDS = 30
 
-type Respond = Callable[..., Any]
+
+def program() -> Path:
+    """Find versitygw, or install it; ends the program with one line when that is impossible."""
+    known = TOOLS / "versitygw"
+    if known.exists():
+        return known
+    if found := shutil.which("versitygw"):
+        return Path(found)
+    if not shutil.which("go"):
+        raise SystemExit(f"the S3 benchmarks need Go (https://go.dev/dl) to run `go install {MODULE}`")
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["go", "install", MODULE], env=os.environ | {"GOBIN": str(TOOLS)}, check=False)
+    if done.returncode:
+        raise SystemExit(f"`go install {MODULE}` failed: the S3 benchmarks need the Go modules' proxy")
+    return known
 
 
-class Counting:
-    """The WSGI application around moto's: answers control calls, counts the others.
+class Requests:
+    """Counts requests by kind as the log grows.
 
     Args:
-        app: moto's.
+        log: of the store.
     """
 
-    def __init__(self, app: Callable[[dict[str, Any], Respond], Iterable[bytes]]) -> None:
-        self._app = app
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._at = 0
+        self._rest = b""
         self._counts: Counter[str] = Counter()
-        self._pages = Pages()
-        self._lock = threading.Lock()
 
-    def __call__(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
-        """Answer one request."""
-        path = environ["PATH_INFO"]
-        if path.startswith(CONTROL):
-            return self._control(path.removeprefix(CONTROL), environ, respond)
-        kind = kind_of(environ["REQUEST_METHOD"], environ.get("QUERY_STRING", ""))
-        with self._lock:
-            self._counts[kind] += 1
-        if kind != "list":
-            return self._app(environ, respond)
-        with self._lock:
-            body = self._pages.page(path.strip("/"), environ["QUERY_STRING"])
-        respond("200 OK", [("Content-Type", "application/xml")])
-        return [body]
-
-    def _control(self, name: str, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        asked = json.loads(body) if body else {}
-        query = {key: values[0] for key, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
-        match name:
-            case "fill":
-                value: Any = fill(asked["bucket"], asked["prefix"], Path(asked["folder"]), asked["without"])
-            case "drop":
-                value = drop(asked["bucket"], asked["prefix"])
-            case "plant":
-                value = plant(asked["bucket"], asked["prefix"], asked["count"])
-            case "keys":
-                value = [key for key in _bucket(query["bucket"]).keys if key.startswith(query["prefix"])]
-            case _:
-                with self._lock:
-                    value = dict(self._counts)
-        respond("200 OK", [("Content-Type", "application/json")])
-        return [json.dumps(value).encode()]
+    def counts(self) -> Counter[str]:
+        """All requests that the store has answered so far; those of the lakeFS server begin with `lakefs`."""
+        with self._log.open("rb") as file:
+            file.seek(self._at)
+            new = file.read()
+        self._at += len(new)
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        for line in lines:
+            fields = line.split(b" ", _OPERATION + 1)
+            if len(fields) > _OPERATION and fields[2].startswith(b"["):
+                name = fields[_OPERATION].decode()
+                kind = KINDS.get(name, name.removeprefix("s3_"))
+                own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"].encode()
+                self._counts[f"lakefs {kind}" if own else kind] += 1
+        return Counter(self._counts)
 
 
-class Pages:
-    """Answers to ListObjectsV2; the names of a bucket are sorted again only when there are others."""
+class S3Store:
+    """A running store.
 
-    def __init__(self) -> None:
-        self._names: dict[str, tuple[frozenset[str], list[str]]] = {}
+    Args:
+        port: where it listens.
+        pid: of its process.
+        folder: of its buckets.
+        log: where it writes a line for each request.
+    """
 
-    def _sorted(self, bucket: str) -> list[str]:
-        keys = _bucket(bucket).keys
-        known, names = self._names.get(bucket, (frozenset(), []))
-        if known != keys.keys():
-            names = sorted(keys)
-            self._names[bucket] = (frozenset(names), names)
-        return names
+    def __init__(self, port: int, pid: int, folder: Path, log: Path) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.pid = pid
+        self._folder = folder
+        place = {"AWS_ENDPOINT_URL": self.url, "AWS_REGION": "us-east-1", LOG: str(log)}
+        self.environ, self.server_environ = {**KEYS, **place}, {**SERVER_KEYS, **place}
 
-    def page(self, bucket: str, query: str) -> bytes:
-        """Write one page; names are compared as text, which is the order of bytes for names in ASCII."""
-        asked = {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
-        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
-        after = asked.get("continuation-token") or asked.get("start-after", "")
-        limit = int(asked.get("max-keys", "1000"))
-        names, objects = self._sorted(bucket), _bucket(bucket).keys
-        at = max(bisect_left(names, prefix), bisect_right(names, after))
-        spell = quote if asked.get("encoding-type") == "url" else escape
-        rows: list[str] = []
-        last = ""
-        while at < len(names) and names[at].startswith(prefix) and len(rows) < limit:
-            name = names[at]
-            cut = name.find(delimiter, len(prefix)) if delimiter else -1
-            if cut >= 0:
-                folder = name[: cut + len(delimiter)]
-                last = folder + "\U0010ffff"
-                at = bisect_left(names, last)
-                rows.append(f"<CommonPrefixes><Prefix>{spell(folder)}</Prefix></CommonPrefixes>")
-                continue
-            found = objects[name]
-            rows.append(
-                f"<Contents><Key>{spell(name)}</Key><LastModified>{found.last_modified:%Y-%m-%dT%H:%M:%S}.000Z"
-                f"</LastModified><ETag>{escape(found.etag)}</ETag><Size>{found.size}</Size>"
-                "<StorageClass>STANDARD</StorageClass></Contents>"
-            )
-            last = name
-            at += 1
-        more = at < len(names) and names[at].startswith(prefix)
-        token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
-        return (
-            '<?xml version="1.0" encoding="UTF-8"?>'
-            '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
-            f"<Name>{bucket}</Name><Prefix>{spell(prefix)}</Prefix><MaxKeys>{limit}</MaxKeys>"
-            f"<KeyCount>{len(rows)}</KeyCount><IsTruncated>{str(more).lower()}</IsTruncated>{token}"
-            f"{''.join(rows)}</ListBucketResult>"
-        ).encode()
+    def bucket(self, name: str) -> Path:
+        """The folder of a bucket; it is made when it is not there."""
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
 
-def kind_of(method: str, query: str) -> str:
-    """Name the kind of an S3 request."""
-    names = {item.partition("=")[0] for item in query.split("&")}
-    if method == "GET" and "list-type" in names:
-        return "list"
-    if method == "POST" and "delete" in names:
-        return "bulk_delete"
-    return method.lower()
+@contextmanager
+def s3_store() -> Iterator[S3Store]:
+    """Run a store in a process of its own."""
+    command = program()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(TemporaryDirectory(prefix="dredge-bench-", dir=_place())))
+        buckets = Path(os.environ.get(KEPT) or own / "buckets")
+        buckets.mkdir(parents=True, exist_ok=True)
+        said = stack.enter_context((STATE / "s3.log").open("wb"))
+        words = [
+            "--iam-dir",
+            _users(own),
+            "--port",
+            f"127.0.0.1:{port}",
+            "--access-log",
+            own / "requests.log",
+        ]
+        words += ["--keep-alive", "--quiet", "posix", buckets]
+        env = os.environ | {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "VGW_REGION": "us-east-1"}
+        env["ROOT_SECRET_KEY"] = KEYS["AWS_SECRET_ACCESS_KEY"]
+        process = stack.enter_context(subprocess.Popen([command, *words], env=env, stdout=said, stderr=said))
+        stack.callback(process.terminate)
+        _wait(port, process)
+        yield S3Store(port, process.pid, buckets, own / "requests.log")
 
 
-def _bucket(name: str) -> Any:
-    from moto.s3.models import s3_backends
-
-    return s3_backends[ACCOUNT]["aws"].buckets[name]
-
-
-def fill(bucket: str, prefix: str, folder: Path, without: list[str]) -> int:
-    """Put every file below a folder that is not there yet; gives how many."""
-    from moto.s3.models import s3_backends
-
-    backend = s3_backends[ACCOUNT]["aws"]
-    if bucket not in backend.buckets:
-        backend.create_bucket(bucket, "us-east-1")
-    present = set(backend.buckets[bucket].keys)
-    added = 0
-    for path in _files(folder):
-        name = path.relative_to(folder).as_posix()
-        key = f"{prefix}/{name}"
-        if key not in present and not name.startswith(tuple(without)):
-            backend.put_object(bucket, key, path.read_bytes())
-            added += 1
-    return added
+def _place() -> Path:
+    """Where files can be made fast and can have attributes."""
+    try:
+        with NamedTemporaryFile(dir=MEMORY) as file:
+            os.setxattr(file.name, ETAG, b"")
+        return MEMORY
+    except OSError:
+        return STATE
 
 
-def drop(bucket: str, prefix: str) -> int:
-    """Forget every key below a prefix; gives how many."""
-    keys = _bucket(bucket).keys
-    doomed = [key for key in keys if key.startswith(prefix)]
-    for key in doomed:
-        del keys[key]
-    return len(doomed)
+def _users(folder: Path) -> Path:
+    """Let the lakeFS server in."""
+    access, secret = SERVER_KEYS.values()
+    account = {"access": access, "secret": secret, "role": "admin"}
+    (folder / "users.json").write_text(json.dumps({"accessAccounts": {access: account}}))
+    return folder
 
 
-def plant(bucket: str, prefix: str, count: int) -> int:
-    """Put so many small objects."""
-    from moto.s3.models import s3_backends
-
-    for number in range(count):
-        s3_backends[ACCOUNT]["aws"].put_object(bucket, f"{prefix}/{number:07d}", b"x")
-    return count
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
-        yield from (Path(parent, name) for name in names)
+def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit(f"versitygw did not start: see {STATE / 's3.log'}")
 
 
-def main() -> None:
-    """Serve until the process is ended."""
-    import logging
-
-    from moto.moto_server.werkzeug_app import (
-        DomainDispatcherApplication,
-        MotoRequestHandler,
-        create_backend_app,
-    )
-    from werkzeug.serving import make_server
-
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    app = Counting(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
-    print(server.server_port, flush=True)
-    server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()
+def put(path: Path, content: bytes) -> None:
+    """Write an object as the store itself would have put it: a file with its entity tag."""
+    path.write_bytes(content)
+    tag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    os.setxattr(path, ETAG, f'"{tag}"'.encode())

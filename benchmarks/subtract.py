@@ -8,6 +8,7 @@ The claim it guards: 5 million listed against 20 million live within 8 GiB on 2 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import time
@@ -18,7 +19,7 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.measure import Meter, own_tree
+from benchmarks.measure import Meter
 from dredge.gc.config import GCConfig
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.sets.hashes import split, unite
@@ -103,7 +104,7 @@ def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], lis
     ]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
-    with Meter(own_tree()) as meter:
+    with Meter({"own": os.getpid()}) as meter:
         results = subtract_parts.spread(LocalRunner(processes=2), "subtract", stores, config, tasks)
     seconds = time.perf_counter() - begun
     found = sum(result.candidates.objects for result in results)
@@ -111,8 +112,8 @@ def _run(folder: RunFolder, everything_live: LiveSet, parts: list[PartInfo], lis
         "listed": listed,
         "live": live,
         "seconds": round(seconds, 1),
-        "cpu_seconds": round(meter.cpu_seconds, 1),
-        "peak_mib_all_processes": round(meter.peak_mib),
+        "cpu_seconds": round(meter.cpu_seconds["own"], 1),
+        "peak_mib_all_processes": round(meter.peak_of_all_mib),
         "driver_grew_mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024,
         "candidates": found,
         "right": found == -(-listed // 100) if listed % PART_ROWS == 0 else None,

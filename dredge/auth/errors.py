@@ -67,7 +67,7 @@ class CredentialsNotFoundError(MissingError):
 class AlreadyExistsError(NotUniqueError):
     """The name is taken, or the two are linked already."""
 
-    default = "already exists"
+    default = "Already exists"
 
 
 class AlreadySetUpError(NotUniqueError):

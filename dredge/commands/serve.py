@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from datetime import timedelta
 from typing import Literal
 
 import click
@@ -44,9 +45,29 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     help="Rules: today's lakeFS, or the stricter ones of its design (addresses for one link, tracked copies).",
 )
 @click.option(
-    "--presign-multipart",
-    is_flag=True,
-    help="With --blockstore s3: let clients upload large objects in parts to the store itself.",
+    "--presign/--no-presign",
+    default=True,
+    show_default=True,
+    help="With --blockstore s3: let clients read and write objects in the store itself, by pre-signed URLs.",
+)
+@click.option(
+    "--presign-multipart/--no-presign-multipart",
+    default=True,
+    show_default=True,
+    help="The same for uploads in parts.",
+)
+@click.option(
+    "--actions/--no-actions",
+    default=True,
+    show_default=True,
+    help="Refuse (501) what a repository's action files ask a hook for; hooks are not run. --no-actions ignores them.",
+)
+@click.option(
+    "--rbac",
+    type=click.Choice(["none", "simplified", "internal"]),
+    default="internal",
+    show_default=True,
+    help="none: one user, and calls about groups, policies and more users answer 501.",
 )
 @click.option(
     "--defect",
@@ -54,6 +75,13 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     multiple=True,
     metavar="NAME",
     help="Fault of a real server, for tests; repeatable.",
+)
+@click.option(
+    "--prepare-branch-ms",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="MS",
+    help="Least time that preparing uncommitted addresses spends on a branch; a real server needs about 11.",
 )
 @click.option("--access-log/--no-access-log", default=False, help="One line a request on standard error.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line when ready instead of text.")
@@ -65,8 +93,12 @@ def command(
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
+    actions: bool,
+    rbac: Literal["none", "simplified", "internal"],
+    presign: bool,
     presign_multipart: bool,
     defects: tuple[str, ...],
+    prepare_branch_ms: float,
     access_log: bool,
     as_json: bool,
 ) -> None:
@@ -124,8 +156,15 @@ def command(
         storage=StorageOptions.from_env(),
         credentials=credentials,
         signing_key=signing_key,
-        catalog=Settings(profile=profile, presign_multipart=presign_multipart),
-        defects=frozenset(defects),
+        actions=actions,
+        rbac=rbac,
+        presign=presign,
+        catalog=Settings(
+            profile=profile,
+            presign_multipart=presign_multipart,
+            prepare_branch_time=timedelta(milliseconds=prepare_branch_ms),
+        ),
+        defects=frozenset(name.replace("-", "_") for name in defects),
     )
     namespace = (
         f"local://{folder.objects}/<repository>"

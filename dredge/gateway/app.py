@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
 from starlette.concurrency import run_in_threadpool
@@ -18,16 +19,26 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gateway import responses, routes
-from dredge.gateway.errors import S3Error, to_s3_error
+from dredge.gateway.dialect import as_lakefs, missing_repository
+from dredge.gateway.errors import S3Error, UnknownOperationError, to_s3_error
 from dredge.gateway.payload import Payload
 from dredge.gateway.requests import AccessControl, AccessKey, S3Request, Target
-from dredge.gateway.sigv4 import RawRequest, is_signed, read_claim, verify
+from dredge.gateway.sigv2 import V2Claim, read_v2_claim, verify_v2
+from dredge.gateway.sigv4 import Claim, RawRequest, is_signed, read_claim, verify
 from dredge.graveler.catalog import Catalog
 
 access_log = logging.getLogger("dredge.server.access")
 
 SMALL_BODY = 64 << 10  # bytes
 CLIENT_GONE = 499
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a request got: the name of its handler, "" before one is found."""
+
+    operation: str = ""
+
 
 type BodyReader = Callable[[Request], Iterator[bytes]]
 
@@ -72,19 +83,15 @@ class Gateway:
         request = Request(scope, receiving)
         raw = RawRequest(scope["method"], scope["raw_path"], scope["query_string"], scope["headers"])
         request_id = responses.new_request_id()
+        progress = _Progress()
         try:
             body = await self._body(request)
-            response = await run_in_threadpool(self._serve, raw, body)
+            response = await run_in_threadpool(self._serve, raw, body, progress)
         except ClientDisconnect:
             self._log(raw, CLIENT_GONE, started, request_id)
             return
         except Exception as error:
-            response = responses.error(
-                to_s3_error(error, reading=raw.method in ("GET", "HEAD")),
-                resource=raw.path.decode("latin-1"),
-                request_id=request_id,
-                with_body=raw.method != "HEAD",
-            )
+            response = self._error(raw, error, progress, request_id)
         response.headers["x-amz-request-id"] = request_id
         if not body_asked and request.headers.get("expect", "").lower() == "100-continue":
             # The client waits for "100 Continue" and may never send its body: the next bytes on this
@@ -93,13 +100,44 @@ class Gateway:
         await response(scope, receive, send)
         self._log(raw, response.status_code, started, request_id)
 
-    def _serve(self, raw: RawRequest, body: Iterator[bytes]) -> Response:
-        claim = read_claim(raw)
+    @property
+    def _follows_lakefs(self) -> bool:
+        return self._catalog.settings.profile == "lakefs"
+
+    def _error(self, raw: RawRequest, error: Exception, progress: _Progress, request_id: str) -> Response:
+        if isinstance(error, UnknownOperationError) and self._follows_lakefs:
+            return responses.empty(404)
+        found = missing_repository(raw.path, error) or to_s3_error(
+            error, reading=raw.method in ("GET", "HEAD")
+        )
+        return responses.error(
+            as_lakefs(found, progress.operation) if self._follows_lakefs else found,
+            resource=raw.path.decode("latin-1"),
+            request_id=request_id,
+            with_body=raw.method != "HEAD",
+        )
+
+    def _authenticate(self, raw: RawRequest) -> tuple[Claim | V2Claim, AccessKey]:
+        """Find and verify the signature of a request."""
+        old = read_v2_claim(raw) if self._follows_lakefs else None
+        claim = old or read_claim(raw)
         key = self._identify(claim.access_key_id)
-        verify(raw, claim, key.secret, self._clock())
+        if isinstance(claim, V2Claim):
+            verify_v2(raw, claim, key.secret, self._clock())
+        else:
+            verify(raw, claim, key.secret, self._clock())
+        return claim, key
+
+    def _serve(self, raw: RawRequest, body: Iterator[bytes], progress: _Progress) -> Response:
+        claim, key = self._authenticate(raw)
         target = Target.of_url(raw.path)
         query = _query_of(raw)
-        handler = routes.find_handler(raw.method, target, query)
+        try:
+            handler = routes.find_handler(raw.method, target, query)
+        except UnknownOperationError:
+            self._catalog.repositories.get_repository(target.repository)  # a missing one is told first
+            raise
+        progress.operation = handler.__name__
         return handler(
             S3Request(
                 catalog=self._catalog,
@@ -136,7 +174,7 @@ class Gateway:
         if access_log.isEnabledFor(logging.INFO):
             path = raw.path.decode("ascii", "replace")
             query = raw.query.decode("ascii", "replace")
-            if query and "X-Amz-Signature=" not in query:
+            if query and "Signature=" not in query:
                 path = f"{path}?{query}"
             milliseconds = (time.perf_counter() - started) * 1000
             access_log.info("s3 %s %s %d %.1f ms %s", raw.method, path, status, milliseconds, request_id)

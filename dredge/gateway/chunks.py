@@ -107,14 +107,17 @@ class _Source:
 
 
 def decode(
-    pieces: Iterable[bytes], mode: str, signatures: Signatures, trailers: Mapping[str, ExpectedChecksum]
+    pieces: Iterable[bytes],
+    mode: str,
+    signatures: Signatures | None,
+    trailers: Mapping[str, ExpectedChecksum],
 ) -> Iterator[bytes]:
     """Decode a body.
 
     Args:
         pieces: the encoded body.
         mode: one of MODES.
-        signatures: verifies the chunks; unused in an unsigned mode.
+        signatures: verifies the chunks; unused in an unsigned mode, and None for a request that cannot sign chunks.
         trailers: announced checksums by trailer name; their values are set from the trailers.
 
     Yields:
@@ -125,6 +128,8 @@ def decode(
     """
     source = _Source(pieces)
     is_signed = mode != UNSIGNED_TRAILER
+    if is_signed and signatures is None:
+        raise S3Error("InvalidRequest", "Signed chunks need a request signed with version 4.")
     while True:
         match = _CHUNK.fullmatch(source.line())
         if match is None or (match[2] is None) is is_signed:
@@ -135,7 +140,7 @@ def decode(
             if is_signed:
                 digest.update(piece)
             yield piece
-        if is_signed:
+        if is_signed and signatures is not None:
             signatures.check_chunk(match[2].decode(), digest.hexdigest())
         if size == 0:
             break

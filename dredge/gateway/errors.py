@@ -2,7 +2,8 @@
 
     <Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message>…</Error>
 
-Codes that only lakeFS has (a protected branch, a read-only repository) are spelled as in lakeFS.
+The texts are S3's and lakeFS's, because clients match them. Codes that only lakeFS has (a protected branch, a
+read-only repository) are spelled as in lakeFS.
 
 Source: S3 API reference "Error responses"; lakeFS pkg/gateway/errors/errors.go.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 
 from dredge.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
+from dredge.graveler.catalog import PresignUnsupportedError
 from dredge.graveler.catalog.multiparts import UploadNotFoundError
 from dredge.graveler.errors import (
     DataNotFoundError,
@@ -34,43 +36,80 @@ CODES: dict[str, tuple[int, str]] = {
     "AccessDenied": (403, "Access Denied."),
     "AuthorizationHeaderMalformed": (400, "The authorization header is malformed."),
     "AuthorizationQueryParametersError": (400, "The query parameters of the signature are malformed."),
-    "BadDigest": (400, "The checksum you specified did not match what was received."),
-    "BadRequest": (400, "The request is malformed."),
-    "BucketAlreadyExists": (409, "The requested bucket name is not available."),
-    "ERRLakeFSNotSupported": (405, "This operation is not supported in lakeFS"),
-    "EntityTooLarge": (400, "The body is larger than this request allows."),
-    "EntityTooSmall": (400, "A part other than the last one is smaller than the minimum size."),
+    "BadDigest": (400, "The Content-Md5 you specified did not match what we received."),
+    "BadRequest": (400, "400 BadRequest"),
+    "BucketAlreadyExists": (
+        409,
+        "The requested bucket name is not available. The bucket namespace is shared by all users of the system. "
+        "Please select a different name and try again.",
+    ),
+    "ERRLakeFSNotSupported": (405, "This operation is not supported in LakeFS"),
+    "EntityTooLarge": (400, "Your proposed upload exceeds the maximum allowed object size."),
+    "EntityTooSmall": (400, "Your proposed upload is smaller than the minimum allowed object size."),
     "ErrReadOnlyRepository": (403, "Attempted to write to a read-only repository"),
     "ErrWriteToProtectedBranch": (403, "Attempted to write to a protected branch"),
     "IncompleteBody": (400, "The length or the encoding of the body does not match its headers."),
-    "InternalError": (500, "An internal error occurred, please try again."),
-    "InvalidAccessKeyId": (403, "The access key id does not exist."),
+    "InternalError": (500, "We encountered an internal error, please try again."),
+    "InvalidAccessKeyId": (403, "The access key ID you provided does not exist in our records."),
     "InvalidArgument": (400, "Invalid argument."),
-    "InvalidDigest": (400, "The checksum is not well formed."),
-    "InvalidPart": (400, "A part was not found, or its entity tag differs."),
-    "InvalidPartOrder": (400, "The list of parts is not in ascending order."),
+    "InvalidDigest": (400, "The Content-Md5 you specified is not valid."),
+    "InvalidPart": (
+        400,
+        "One or more of the specified parts could not be found.  The part may not have been uploaded, or "
+        "the specified entity tag may not match the part's entity tag.",
+    ),
+    "InvalidPartOrder": (
+        400,
+        "The list of parts was not in ascending order. The parts list must be specified in order by part number.",
+    ),
     "InvalidRange": (416, "The requested range is not satisfiable"),
     "InvalidRequest": (400, "Invalid request."),
     "InvalidURI": (400, "The URI cannot be parsed."),
-    "KeyTooLongError": (400, "The key is empty or too long."),
-    "MalformedXML": (400, "The XML is not well formed or does not match the schema of this request."),
-    "MetadataTooLarge": (400, "The metadata headers exceed 2 KB."),
-    "MethodNotAllowed": (405, "The method is not allowed on this resource."),
-    "MissingContentLength": (411, "The length of the body must be given."),
+    "KeyTooLongError": (400, "Your key is too long"),
+    "MalformedXML": (
+        400,
+        "The XML you provided was not well-formed or did not validate against our published schema.",
+    ),
+    "MetadataTooLarge": (400, "Your metadata headers exceed the maximum allowed metadata size"),
+    "MethodNotAllowed": (405, "The specified method is not allowed against this resource."),
+    "MissingFields": (400, "Missing fields in request."),
+    "MissingContentLength": (411, "You must provide the Content-Length HTTP header."),
+    "ErrNoSuchBucketPossibleAPIEndpoint": (
+        404,
+        'Repository "api" not found; this can happen if your endpoint URL mistakenly ends in "/api/v1".',
+    ),
     "NoSuchBucket": (404, "The specified bucket does not exist"),
     "NoSuchKey": (404, "The specified key does not exist."),
-    "NoSuchUpload": (404, "The multipart upload does not exist; it may have been aborted or completed."),
-    "NoSuchVersion": (404, "The object's data is no longer in the store."),
-    "NotImplemented": (501, "The request uses a feature that is not implemented."),
-    "PreconditionFailed": (412, "At least one of the preconditions you specified did not hold"),
-    "RequestTimeTooSkewed": (403, "The request time and the server's time differ too much."),
-    "SignatureDoesNotMatch": (403, "The signature does not match the request. Check key and signing method."),
+    "NoSuchUpload": (
+        404,
+        "The specified multipart upload does not exist. The upload ID may be invalid, "
+        "or the upload may have been aborted or completed.",
+    ),
+    "NoSuchVersion": (
+        404,
+        "Indicates that the version ID specified in the request does not match an existing version.",
+    ),
+    "NotImplemented": (501, "A header you provided implies functionality that is not implemented"),
+    "PreconditionFailed": (412, "At least one of the pre-conditions you specified did not hold"),
+    "RequestTimeTooSkewed": (
+        403,
+        "The difference between the request time and the server's time is too large.",
+    ),
+    "SignatureDoesNotMatch": (
+        403,
+        "The request signature we calculated does not match the signature you provided. "
+        "Check your key and signing method.",
+    ),
     "SlowDown": (503, "Please reduce your request rate."),
-    "XAmzContentSHA256Mismatch": (400, "The hash of the body differs from the signed one."),
+    "XAmzContentSHA256Mismatch": (
+        400,
+        "The provided 'x-amz-content-sha256' header does not match what was computed.",
+    ),
 }
 
 # The first match counts.
 _CODE_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
+    (PresignUnsupportedError, "InternalError"),
     (PathNotFoundError, "NoSuchKey"),
     (UploadNotFoundError, "NoSuchUpload"),
     (RepositoryNotFoundError, "NoSuchBucket"),
@@ -100,6 +139,10 @@ class S3Error(RefusedError):
         self.code = code
         self.headers = headers or {}
         super().__init__(default if message is None else message)
+
+
+class UnknownOperationError(S3Error):
+    """No operation has this URL: a key is `<branch>/<path>`, and it has no path. lakeFS answers without a body."""
 
 
 def to_s3_error(error: Exception, *, reading: bool) -> S3Error:

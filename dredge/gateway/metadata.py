@@ -9,7 +9,6 @@ Source: lakeFS pkg/gateway/operations/operation_utils.go.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from email.errors import HeaderParseError
@@ -22,6 +21,7 @@ STORED_PREFIX = "X-Amz-Meta-"
 BYTES_MAX = 2048  # names and values together
 _PREFIX = b"x-amz-meta-"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_WORD_MAX = 75 - len("=?utf-8?q??=")
 _ENCODED = re.compile(r"=\?[^?]+\?[bBqQ]\?[^?]*\?=")
 
 
@@ -80,7 +80,22 @@ def _decode(raw: bytes) -> str:
 
 
 def _encode(value: str) -> str:
-    if value.isascii() and value.isprintable():
+    """Encode a value that is not printable ASCII by RFC 2047's Q, in words of at most 75 characters, as Go does."""
+    if value.isascii() and (value.isprintable() or value.replace("\t", "").isprintable()):
         return value
-    data = base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()
-    return f"=?UTF-8?B?{data}?="
+    words, word = [], ""
+    for char in value:
+        encoded = _q_encoded(char)
+        if len(word) + len(encoded) > _WORD_MAX:
+            words.append(word)
+            word = ""
+        word += encoded
+    return " ".join(f"=?utf-8?q?{each}?=" for each in (*words, word))
+
+
+def _q_encoded(char: str) -> str:
+    if char == " ":
+        return "_"
+    if "!" <= char <= "~" and char not in "=?_":
+        return char
+    return "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))

@@ -11,6 +11,7 @@ from dredge.gateway.errors import S3Error
 from dredge.gateway.payload import Payload
 from dredge.gateway.sigv4 import RawRequest
 from dredge.graveler.catalog import Catalog
+from dredge.graveler.errors import ReadOnlyError
 
 XML_BODY_MAX = 4 << 20  # bytes: 1,000 keys of 1,024 bytes with every third character escaped
 
@@ -137,6 +138,21 @@ class S3Request:
         """
         if not self.access_control.allows(self.user, action, resource):
             raise S3Error("AccessDenied")
+
+    @property
+    def follows_lakefs(self) -> bool:
+        """Whether the gateway behaves as lakeFS's where that is further from S3."""
+        return self.catalog.settings.profile == "lakefs"
+
+    def refuse_read_only(self) -> None:
+        """Check that the repository may be written to, before anything else is looked at.
+
+        Raises:
+            RepositoryNotFoundError: NoSuchBucket.
+            ReadOnlyError: ErrReadOnlyRepository.
+        """
+        if self.catalog.repositories.get_repository(self.repository).read_only:
+            raise ReadOnlyError
 
     def number(self, name: str, default: int, largest: int) -> int:
         """Return a non-negative integer of the query, at most `largest`.

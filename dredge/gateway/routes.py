@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from starlette.responses import Response
 
-from dredge.gateway.errors import S3Error
+from dredge.gateway.errors import S3Error, UnknownOperationError
 from dredge.gateway.handlers import buckets, listing, multipart, reading, writing
 from dredge.gateway.requests import S3Request, Target
 from dredge.graveler.refs.names import PATH_BYTES_MAX
@@ -94,7 +94,8 @@ def find_handler(method: str, target: Target, query: Mapping[str, str]) -> Handl
     level = SERVICE if not target.repository else OBJECT if target.ref and target.path else BUCKET
     if level == BUCKET and target.ref:
         # "/<repository>/main" and "/<repository>/main/" are not objects and can never be.
-        raise S3Error("NoSuchKey" if method in ("GET", "HEAD") else "InvalidURI", "A key is <branch>/<path>.")
+        code = "NoSuchKey" if method in ("GET", "HEAD") else "InvalidURI"
+        raise UnknownOperationError(code, "A key is <branch>/<path>.")
     if level == OBJECT and len(target.path.encode()) > PATH_BYTES_MAX:
         raise S3Error("KeyTooLongError")
     for row_method, row_level, parameter, handler in OPERATIONS:

@@ -28,7 +28,7 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 UNSIGNED = "UNSIGNED-PAYLOAD"
 SKEW_MAX = timedelta(minutes=15)
 EXPIRES_MAX = 7 * 24 * 3600  # seconds
-_TIME = "%Y%m%dT%H%M%SZ"
+TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 _CREDENTIAL = r"([^/,\s]+)/(\d{8})/([\w-]+)/([\w-]+)/aws4_request"
 _HEADER = re.compile(
     rf"{ALGORITHM}\s+Credential={_CREDENTIAL}\s*,\s*SignedHeaders=([^,\s]+)\s*,\s*Signature=([0-9a-f]{{64}})"
@@ -108,7 +108,7 @@ class Claim:
     @property
     def timestamp(self) -> str:
         """The time of signing as it appears in the string to sign."""
-        return self.signed_at.strftime(_TIME)
+        return self.signed_at.strftime(TIME_FORMAT)
 
     def signing_key(self, secret: str) -> bytes:
         """Derive the signing key of this scope from the secret access key."""
@@ -293,7 +293,7 @@ def _service(service: str, code: str) -> str:
 
 def _signing_time(stamp: str, day: str, code: str) -> datetime:
     try:
-        signed_at = datetime.strptime(stamp, _TIME).replace(tzinfo=UTC)
+        signed_at = datetime.strptime(stamp, TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         raise S3Error(code, f"The date {stamp!r} is not of the form YYYYMMDDTHHMMSSZ") from None
     if not stamp.startswith(day + "T"):

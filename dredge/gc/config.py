@@ -33,6 +33,7 @@ KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
 _LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
+_MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
 
 
@@ -97,10 +98,14 @@ class Tuning:
         part_rows: rows of a listing part.
         candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
         shard_values: live hashes in one shard (8 bytes each in every worker).
+        shared_live_values: hashes that the tasks of subtract may read together more for reading the whole live set;
+            beyond that the listing is cut into shards like the live set.
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
         index_parts_max: parts of the committed index that a run reads; more small ones are united at its end.
         counted_layers_max: optimized runs after which one of them counts the live set anew from the index.
+        report_names_max: names of addresses in active ranges up to which the end of a clean run counts what objects
+            cost, for its report; in larger repositories `dredge gc cost` does. 0: never.
         explain_ranges_max: ranges of expired commits read only to tell expired objects from never committed
             ones.
     """
@@ -111,15 +116,17 @@ class Tuning:
     part_rows: int = 250_000
     candidate_rows: int = 100_000
     shard_values: int = 32 << 20
-    delete_keys: int = 8_000
+    shared_live_values: int = 50_000_000
+    delete_keys: int = 32_000
     threads: int = 8
     index_parts_max: int = 64
     counted_layers_max: int = 24
+    report_names_max: int = 1_000_000
     explain_ranges_max: int = 256
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "explain_ranges_max")
-        _at_least(self, 1, *({item.name for item in dataclasses.fields(self)} - {"explain_ranges_max"}))
+        _at_least(self, 0, *_MAY_BE_NONE)
+        _at_least(self, 1, *(item.name for item in dataclasses.fields(self) if item.name not in _MAY_BE_NONE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +223,14 @@ class GCConfig:
         name="retention_policy",
         kind="string",
         multiline=True,
+    )
+    verify_looks: int | None = setting(
+        "Deleted objects to look for again",
+        "After deleting, so many of the deleted objects, from all over, are looked for in the store, and every one of"
+        " which it first gave no clear answer. If one in 300 were still there, 1,000 looks would miss that once in 28"
+        " runs. Empty: all of them.",
+        default=1000,
+        minimum=0,
     )
     read_kv: bool = setting(
         "Read lakeFS's key-value store",

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
+from dredge.gc.foresee.run_cost import expected_lines, forecast
 from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
@@ -20,6 +21,7 @@ from dredge.gc.state.store import Current, StateStore
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.words import duration_text
@@ -155,6 +157,9 @@ def plan_run(
             with suppress(DredgeError):
                 repository_lease.release(grant)
         raise
+    expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), options)
+    if expect is not None:
+        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:2]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 

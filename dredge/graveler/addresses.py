@@ -55,6 +55,27 @@ def canonical_address(address: str, address_type: int, namespace: str) -> str | 
     return readings[0] if readings else None
 
 
+def is_parsed_by_server(address: str) -> bool:
+    """Whether a server can parse an address as a URI: it has a scheme or is a path, and no bad escape."""
+    match = _URI.match(address)
+    return (match is not None or address.startswith("/")) and _parses(address)
+
+
+def reworded(address: str) -> str:
+    """A full address as a server words it in an answer: without query, and decoded where that loses nothing."""
+    match = _URI.match(address)
+    if match is None or not _parses(match[2]):
+        return address
+    host, slash, rest = re.split("[?#]", match[2], maxsplit=1)[0].partition("/")
+    return f"{match[1]}://{host}{slash}{_decoded_path(rest)}"
+
+
+def _decoded_path(path: str) -> str:
+    """Decode a path; a server keeps the escaped text where escaping the decoded text would not reproduce it."""
+    decoded = unquote(path, errors="surrogateescape")
+    return decoded if quote(decoded, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") == path else path
+
+
 def address_readings(address: str, address_type: int, namespace: str) -> tuple[str, ...]:
     """Every key of the namespace that an address may mean, the server's reading first where it is inside.
 
@@ -89,11 +110,7 @@ def _full_readings(address: str, namespace: str) -> list[str | None]:
     resolved = literal
     if _parses(rest):
         decoded = unquote(path, errors="surrogateescape")
-        # A server keeps the escaped text where escaping the decoded text would not reproduce it.
-        key_text = (
-            decoded if quote(decoded, safe=_UNESCAPED_IN_PATH, errors="surrogateescape") == path else path
-        )
-        resolved = _inside(scheme, key_text.rstrip("/"), namespace)
+        resolved = _inside(scheme, _decoded_path(path).rstrip("/"), namespace)
         other = _inside(scheme, decoded.rstrip("/"), unquote(namespace, errors="surrogateescape"))
         return [resolved, literal, other]
     return [resolved]

@@ -15,6 +15,8 @@ Source: lakeFS pkg/graveler/errors.go, pkg/api/apierrors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from dredge.errors import ConflictError, DredgeError, NotFoundError, RefusedError, UnavailableError
@@ -32,6 +34,18 @@ class GravelerError(DredgeError):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(self.default if message is None else message)
+
+
+@contextmanager
+def described(doing: str) -> Iterator[None]:
+    """Put what was being done before the text of an error of the data model: `update branch main: no changes`.
+
+    Class and status stay.
+    """
+    try:
+        yield
+    except GravelerError as error:
+        raise type(error)(f"{doing}: {error}") from error
 
 
 # --- 404 ---------------------------------------------------------------------------------------------------

@@ -18,13 +18,17 @@ def render_html(report: Mapping[str, Any]) -> str:
     Args:
         report: `title`, `outcome`, `outcome_text`, `headline`, `what_to_do`, `facts` (pairs), `rows` (as
             `ReportRow.to_json` gives them), `problems`, `failures`, `warnings`, `findings`, `steps`; if wanted
-            `held` and `over_limit` (why, objects, bytes, examples).
+            `held` and `over_limit` (why, objects, bytes, examples), and `sections` (`title`, `columns`, `rows` of
+            texts, and if wanted `about`, `notes`, and `curve`, as `place_curve` gives it).
     """
     rows = [
         {"colour": _colour(row["verdict"]), "cells": [(column, column.text(row)) for column in COLUMNS]}
         for row in report["rows"]
     ]
-    return render(_TEMPLATE, **{"held": [], "over_limit": [], **report, "columns": COLUMNS, "rows": rows})
+    return render(
+        _TEMPLATE,
+        **{"held": [], "over_limit": [], "sections": [], **report, "columns": COLUMNS, "rows": rows},
+    )
 
 
 def _colour(verdict: str) -> str:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dredge.gateway import Gateway
 from dredge.graveler.errors import UnsupportedError
-from dredge.server import responses
 from dredge.server.endpoint import TRANSPORT, Endpoint
-from dredge.server.errors import INVALID_ENDPOINT, NOT_IMPLEMENTED
+from dredge.server.errors import NOT_IMPLEMENTED
 from dredge.server.fault_injection import FaultInjector
 from dredge.server.handlers import object_reads, object_writes
 from dredge.server.operations import Operation
+from dredge.server.pages import not_found, side_routes
 from dredge.server.permissions import AUTHENTICATED
 from dredge.server.requests import ApiRequest, Backend
 from dredge.server.routes import BASE_PATH, OPERATIONS, UNIMPLEMENTED
+from dredge.server.routes.auth import AUTH, WITHOUT_RBAC
 from dredge.server.uploads import BodyChunks
 
 _FREQUENT = (object_reads.stat_object, object_writes.upload_object)
@@ -41,13 +41,14 @@ def create_app(backend: Backend, faults: FaultInjector | None = None) -> ASGIApp
     unimplemented = [
         Operation(method, path, not_implemented, AUTHENTICATED) for method, path in UNIMPLEMENTED
     ]
+    served = [_offered(each, backend.settings.rbac) for each in OPERATIONS]
     routes: list[BaseRoute] = [
         Route(BASE_PATH + operation.path, Endpoint(operation, backend, faults), methods=[operation.method])
-        for operation in sorted((*OPERATIONS, *unimplemented), key=lambda item: item.handler not in _FREQUENT)
+        for operation in sorted((*served, *unimplemented), key=lambda item: item.handler not in _FREQUENT)
     ]
     app = Starlette(
-        routes=[*routes, Route("/_health", _health)],
-        exception_handlers={404: _not_found, 405: _not_found},
+        routes=[*routes, *side_routes(backend.usage)],
+        exception_handlers={404: not_found, 405: not_found},
     )
     app.router.redirect_slashes = False
     gateway = Gateway(backend.catalog, backend.accounts, backend.catalog.clock, BodyChunks)
@@ -80,11 +81,8 @@ def not_implemented(request: ApiRequest) -> Response:
     raise UnsupportedError(NOT_IMPLEMENTED)
 
 
-async def _health(request: Request) -> Response:
-    return PlainTextResponse("alive!")
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    """Answer an unknown path and an unknown method with the same message, as a real server does."""
-    assert isinstance(error, HTTPException)
-    return responses.error(404, INVALID_ENDPOINT)
+def _offered(operation: Operation, rbac: str) -> Operation:
+    """Return what serves an operation: without access control there are no groups, policies and further users."""
+    if rbac == "none" and operation in AUTH and operation.name not in WITHOUT_RBAC:
+        return replace(operation, handler=not_implemented, permissions=AUTHENTICATED, schema=None)
+    return operation

@@ -124,7 +124,8 @@ class Endpoint:
         return await run_in_threadpool(self._faults.fault_for, incoming)
 
     def _log(self, request: Request, status: int, started: float) -> None:
-        """Write one line per request: never headers or bodies, and the URL still percent-encoded."""
+        """Count the request and write one line: never headers or bodies, and the URL still percent-encoded."""
+        self._backend.usage.count(self._operation.name, request.method, status, time.perf_counter() - started)
         if access_log.isEnabledFor(logging.INFO):
             raw = request.scope.get("raw_path", b"").decode("ascii", "replace")
             query = request.scope["query_string"].decode("ascii", "replace")

@@ -48,10 +48,13 @@ def status_of(error: Exception) -> int:
 def to_response(error: Exception) -> Response:
     """Build the error response for an exception.
 
-    An unexpected exception is logged with its traceback; its response names only the type.
+    An unexpected exception is logged with its traceback; its response names only the type. What this server
+    deliberately does not do is one line.
     """
     status = status_of(error)
-    if status >= 500:
+    if status == 501:
+        log.warning("not implemented: %s", error)
+    elif status >= 500:
         log.error("a request failed with %d", status, exc_info=error)
     message = str(error) if isinstance(error, DredgeError) else f"internal error: {type(error).__name__}"
     return responses.error(status, message)

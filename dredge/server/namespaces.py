@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Iterable
 
-from dredge.graveler.errors import InvalidValueError
+from dredge.graveler.errors import InvalidValueError, NamespaceInUseError
 from dredge.server.settings import ServerSettings
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
-_LOCAL_NAMESPACE = re.compile(r"^(?:local|file)://(/[^?#%]+)$", re.DOTALL)
+_LOCAL_NAMESPACE = re.compile(r"^(?:(?:local|file)://(?=/)|local://(?!/))([^?#%]+)$", re.DOTALL)
 _S3_NAMESPACE = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)"
 
 
@@ -21,9 +22,10 @@ class NamespaceRefusedError(InvalidValueError):
 class Namespaces:
     """Opens storage namespaces, with one cached writer per namespace.
 
-    Local namespaces are `local:///abs/folder` or `file:///abs/folder` below the base folder (the SDK refuses to send
-    the second form). Their path is literal, as everywhere in Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`,
-    `%`) and symbolic links that leave the base are refused. S3 namespaces are `s3://bucket/prefix`.
+    Local namespaces are `local://name`, as on a real server: a folder below the base folder; or `local:///abs/folder`
+    or `file:///abs/folder` below it (the SDK refuses to send the last form). Their path is literal, as everywhere in
+    Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`, `%`) and symbolic links that leave the base are refused. S3
+    namespaces are `s3://bucket/prefix`.
 
     Args:
         settings: block store, base folder, S3 options.
@@ -40,12 +42,12 @@ class Namespaces:
     @property
     def example(self) -> str:
         """Example of a valid namespace URI."""
-        return f"local://{self._base}/example" if self.blockstore == "local" else "s3://example-bucket/"
+        return "local://example-bucket/" if self.blockstore == "local" else "s3://example-bucket/"
 
     @property
     def pattern(self) -> str:
         """Regular expression for namespace URIs, shown by clients; `check` is stricter."""
-        return f"^(local|file)://{re.escape(self._base)}/" if self.blockstore == "local" else "^s3://"
+        return "^local://" if self.blockstore == "local" else "^s3://"
 
     def check(self, uri: str) -> None:
         """Check that a namespace is inside the server's block store.
@@ -59,6 +61,46 @@ class Namespaces:
                 f"storage namespace {uri!r}: failed to match required regex {self.pattern}: invalid namespace"
             )
 
+    def check_address(self, address: str) -> None:
+        """Check that the address of an object is of the server's kind of store.
+
+        Raises:
+            NamespaceRefusedError: 400, another scheme, or none.
+        """
+        schemes = ("s3://",) if self.blockstore == "s3" else ("local://", "file://")
+        if not address.startswith(schemes):
+            raise NamespaceRefusedError(f"physical address is not valid for block adapter: {self.blockstore}")
+
+    def check_unshared(self, uri: str, others: Iterable[str]) -> None:
+        """Refuse a local namespace that lies in or around another one which spells its folder differently.
+
+        Whoever compares namespaces, a garbage collector too, compares their spelling: `local://shop/data/x` does not
+        look like a part of `local:///base/shop`, whose collection would delete it.
+
+        Args:
+            uri: the new namespace, checked.
+            others: namespaces of all repositories.
+
+        Raises:
+            NamespaceInUseError: 400.
+        """
+        if self.blockstore != "local":
+            return
+        ours = self.absolute(uri).rstrip("/")
+        for other in others:
+            theirs = self.absolute(other).rstrip("/")
+            nested = f"{ours}/".startswith(f"{theirs}/") or f"{theirs}/".startswith(f"{ours}/")
+            if nested and uri.startswith("local:///") != other.startswith("local:///"):
+                raise NamespaceInUseError(
+                    f"failed to create repository: storage namespace already in use: {other} is the same folder, or "
+                    f"lies in or around {uri}"
+                )
+
+    def absolute(self, uri: str) -> str:
+        """Spell a local URI with its whole path; any other URI stays as it is."""
+        match = _LOCAL_NAMESPACE.match(uri) if self.blockstore == "local" else None
+        return uri if match is None else f"local://{os.path.join(self._base, match[1])}"
+
     def open(self, uri: str) -> ObjectWriter:
         """Return the writer of a namespace.
 
@@ -70,7 +112,7 @@ class Namespaces:
         if cached is not None:
             return cached
         self.check(uri)
-        writer = open_writer(uri, self._options)
+        writer = open_writer(self.absolute(uri), self._options)
         with self._lock:
             return self._writers.setdefault(uri, writer)
 
@@ -81,14 +123,14 @@ class Namespaces:
             NamespaceRefusedError: 400, outside the block store.
         """
         self.check(uri)
-        return open_reader(uri, self._options)
+        return open_reader(self.absolute(uri), self._options)
 
     def _is_local(self, uri: str) -> bool:
         match = _LOCAL_NAMESPACE.match(uri)
         if match is None:
             return False
         path = match[1].rstrip("/")
-        parts = path.split("/")[1:]
+        parts = path.removeprefix("/").split("/")
         if not parts or any(part in ("", ".", "..") for part in parts):
             return False
-        return os.path.realpath(path).startswith(self._base + "/")
+        return os.path.realpath(os.path.join(self._base, path)).startswith(self._base + "/")

@@ -3,7 +3,7 @@
     fs(Action.WRITE_OBJECT, OBJECT)      repository/{repository}/object/{?path}
 
 In a resource template `{name}` is a path parameter, `{?name}` a query parameter, `{.name}` a field of the JSON
-body.
+body, `{.outer.inner}` a field of a field.
 
 Source: lakeFS pkg/api/controller.go (the permissions node of each call).
 """
@@ -18,7 +18,7 @@ from typing import Any
 from dredge.auth.permissions import ALL, AUTH_PREFIX, FS_PREFIX, Action, Permission
 from dredge.server.query import Query
 
-_PLACEHOLDER = re.compile(r"\{([?.]?)(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{([?.]?)([\w.]+)\}")
 
 REPOSITORY = "repository/{repository}"
 OBJECT = REPOSITORY + "/object/{?path}"
@@ -60,9 +60,15 @@ class RequiredPermission:
             source, name = match.groups()
             if source == "?":
                 return query.required(name)
-            return str(body.get(name) or "") if source == "." else path[name]
+            return _field(body, name) if source == "." else path[name]
 
         return Permission(self.action, _PLACEHOLDER.sub(fill, self.resource))
+
+
+def _field(body: Any, name: str) -> str:
+    for part in name.split("."):
+        body = body.get(part) or ""
+    return str(body)
 
 
 type RequiredPermissions = tuple[RequiredPermission, ...]

@@ -123,6 +123,15 @@ PULL_CREATION = Schema(
 )
 PULL_CHANGE = Schema("PullRequestBasic", optional={"status": TEXT, "title": TEXT, "description": TEXT})
 PART_ADDRESS = Schema("UploadPartFrom", {"physical_address": TEXT})
+PART_COPY = Schema(
+    "UploadPartCopyFrom",
+    {
+        "physical_address": TEXT,
+        "copy_source": Schema(
+            "CopyPartSource", {"repository": TEXT, "ref": TEXT, "path": TEXT}, {"range": TEXT}
+        ),
+    },
+)
 ABORT_UPLOAD = Schema("AbortPresignMultipartUpload", {"physical_address": TEXT})
 COMPLETE_UPLOAD = Schema(
     "CompletePresignMultipartUpload",

@@ -17,6 +17,7 @@ from dredge.server.errors import RequestError
 from dredge.server.namespaces import Namespaces
 from dredge.server.query import Query
 from dredge.server.settings import ServerSettings
+from dredge.server.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Backend:
     accounts: Accounts
     authenticator: Authenticator
     namespaces: Namespaces
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ def empty(status: int = 204) -> Response:
     return Response(None, status)
 
 
+def redirect(url: str, status: int = 302) -> Response:
+    """Build a redirection to a pre-signed URL, which is sent as it is: another encoding would break its signature."""
+    return Response(None, status, {"Location": url})
+
+
 def text(status: int, body: str) -> Response:
     """Build a plain text response; only `createBranch` uses one."""
     return Response(body, status, {"Content-Type": "text/plain; charset=utf-8"})

@@ -105,6 +105,8 @@ def object_stats(value: ObjectStats, *, metadata: Mapping[str, str] | None) -> J
     }
     if metadata is not None:
         fields["metadata"] = dict(metadata)
+    if value.physical_address_expiry is not None:
+        fields["physical_address_expiry"] = seconds(value.physical_address_expiry)
     return fields
 
 
@@ -142,7 +144,7 @@ def prepared_commits(value: PreparedCommits, *, presigned_url: str | None) -> Js
     Args:
         value: result of the preparation.
         presigned_url: value of `gc_commits_presigned_url`: None omits the key (status), "" is an empty value
-            (synchronous call).
+            (synchronous call where URLs are not pre-signed).
     """
     fields = {
         "gc_addresses_location": value.addresses_location,
@@ -152,8 +154,8 @@ def prepared_commits(value: PreparedCommits, *, presigned_url: str | None) -> Js
     return fields if presigned_url is None else {**fields, "gc_commits_presigned_url": presigned_url}
 
 
-def prepare_status(value: PrepareStatus) -> JsonObject:
-    """A PrepareGarbageCollectionCommitsStatus; `result` and `error` are present only if set."""
+def prepare_status(value: PrepareStatus, *, presigned_url: str | None) -> JsonObject:
+    """A PrepareGarbageCollectionCommitsStatus; `result`, its URL and `error` are present only if set."""
     fields: JsonObject = {
         "completed": value.completed,
         "task_id": value.task_id,
@@ -162,7 +164,7 @@ def prepare_status(value: PrepareStatus) -> JsonObject:
     if value.error is not None:
         fields["error"] = {"message": value.error}
     if value.result is not None:
-        fields["result"] = prepared_commits(value.result, presigned_url=None)
+        fields["result"] = prepared_commits(value.result, presigned_url=presigned_url)
     return fields
 
 

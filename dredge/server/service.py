@@ -20,6 +20,7 @@ from dredge.server.housekeeping import Housekeeping
 from dredge.server.namespaces import Namespaces
 from dredge.server.requests import Backend
 from dredge.server.settings import ServerSettings
+from dredge.server.usage import Usage
 from dredge.storage import ObjectWriter
 
 type Clock = Callable[[], datetime]
@@ -83,7 +84,7 @@ class Service:
             )
             catalog.resume()  # finish what an earlier process left undone
             opening.callback(Housekeeping(catalog.expire_tracked, settings.housekeeping_seconds).close)
-            backend = Backend(catalog, settings, accounts, authenticator, namespaces)
+            backend = Backend(catalog, settings, accounts, authenticator, namespaces, Usage(kv, clock))
             faults = FaultInjector() if faults is None else faults
             return cls(create_app(backend, faults), backend, faults, kv, opening.pop_all())
 

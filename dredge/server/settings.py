@@ -37,10 +37,15 @@ class ServerSettings:
         signing_key: signs login tokens and issued physical addresses; changing it invalidates both.
         housekeeping_seconds: interval at which expired records are removed.
         login_seconds: lifetime of a login token.
-        catalog: settings of the data model; its signing key is replaced by the one here.
+        catalog: settings of the data model; its signing key and `presign` are replaced by those here.
         defects: names from DEFECTS to switch on: known faults of real servers, for tests.
-        prepare_commits_answer: response of the synchronous prepare_commits, whose URL is never pre-signed here:
-            "lakefs" as a real server (400, two JSON documents), "single" 201 without the URL.
+        rbac: "internal" or "simplified": users, groups and policies are managed through the API. "none": there is one
+            user, and calls about groups, policies and more users answer 501, as on a real server with basic
+            authentication.
+        actions: refuse with 501 what a repository has a hook for, because this server runs none; False ignores hooks.
+        presign: let clients read and write objects in the store itself, by pre-signed URLs; only on "s3".
+        prepare_commits_answer: response of the synchronous prepare_commits where URLs are not pre-signed: "lakefs" as
+            a real server (400, two JSON documents), "single" 201 without the URL.
     """
 
     listen: str = "127.0.0.1:8000"
@@ -55,6 +60,9 @@ class ServerSettings:
     login_seconds: int = 7 * 24 * 3600
     catalog: Settings = field(default_factory=Settings)
     defects: frozenset[str] = frozenset()
+    rbac: Literal["none", "simplified", "internal"] = "internal"
+    actions: bool = True
+    presign: bool = True
     prepare_commits_answer: Literal["lakefs", "single"] = "lakefs"
 
     def __post_init__(self) -> None:
@@ -69,6 +77,8 @@ class ServerSettings:
             raise ConfigError(
                 f"unknown defects {', '.join(unknown)}; choose from {', '.join(sorted(DEFECTS))}"
             )
+        if self.rbac not in ("none", "simplified", "internal"):
+            raise ConfigError(f"unknown rbac {self.rbac!r}; use 'none', 'simplified' or 'internal'")
         if not self.signing_key:
             raise ConfigError("the signing key must not be empty")
         split_listen(self.listen)
@@ -96,9 +106,14 @@ class ServerSettings:
         return name in self.defects
 
     @property
+    def signs_urls(self) -> bool:
+        """Whether URLs are pre-signed: enabled, and on S3."""
+        return self.presign and self.blockstore == "s3"
+
+    @property
     def signs_parts(self) -> bool:
-        """Whether URLs for the parts of an upload are pre-signed: enabled, and on S3."""
-        return self.catalog.presign_multipart and self.blockstore == "s3"
+        """Whether URLs for the parts of an upload are pre-signed."""
+        return self.catalog.presign_multipart and self.signs_urls
 
     @property
     def catalog_settings(self) -> Settings:
@@ -106,6 +121,9 @@ class ServerSettings:
         return replace(
             self.catalog,
             signing_key=self.signing_key,
+            actions=self.actions,
+            presign=self.signs_urls,
+            presign_multipart=self.signs_parts,
             defects=self.catalog.defects | (self.defects & CATALOG_DEFECTS),
         )
 

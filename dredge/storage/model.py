@@ -66,7 +66,8 @@ class DeleteOutcome:
             nothing), "failed" (the object may still be there) or "not_addressable" (this store has no exact
             way to name the key; nothing was sent).
         code: the store's error code, for failed keys.
-        message: the store's words, for failed keys.
+        message: the store's words, for failed keys; for deleted ones what it answered first, where that was not
+            clear and it had to be asked again.
         version_id: the delete marker's version, on a versioned bucket.
     """
 

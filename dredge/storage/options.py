@@ -34,7 +34,7 @@ class StorageOptions:
     ca_bundle: str | None = None
     path_style: bool | None = None
     local_base: str | None = None
-    delete_requests: int = 8
+    delete_requests: int = 16
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:

@@ -25,6 +25,13 @@ class LakeFSTaskSettings(SparkSettings):
         " has to be asked for because its content looks familiar. Empty: only the server is asked.",
         default=None,
     )
+    spark_rows_min: int = setting(
+        "Rows from which Spark is used",
+        "A step that is known to work on fewer objects is done in the Airflow worker: that takes less than a start of"
+        " Spark. 0: Spark is always used.",
+        default=25_000,
+        minimum=0,
+    )
 
 
 #: The collector's settings that the form asks for. `kv_conn_id` says whether it reads the key-value store.

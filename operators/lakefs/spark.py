@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dredge.gc import steps
+from dredge.gc.run import Run
+from dredge.gc.workload import rows_of
+from dredge.runs.summary import StepSummary
+from dredge.runs.tasks import LocalRunner
+from operators.environment import tasks_environment
 from operators.failures import reported
 from operators.hooks.lakefs import LakeFSHook
 from operators.lakefs.base import open_run
@@ -20,13 +27,24 @@ class LakeFSSparkOperator(SparkJobOperator):
 
     :param run_uri: folder of the run, as the plan step returned it (templated)
     :param lakefs_conn_id: connection of the lakeFS server
+    :param spark_rows_min: a step that is known to work on fewer objects is done in the Airflow worker, without Spark
+        (templated)
 
     Further parameters are those of ``SparkJobOperator``.
     """
 
-    def __init__(self, *, lakefs_conn_id: str = LakeFSHook.default_conn_name, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "spark_rows_min")
+
+    def __init__(
+        self,
+        *,
+        lakefs_conn_id: str = LakeFSHook.default_conn_name,
+        spark_rows_min: int | str = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.lakefs_conn_id = lakefs_conn_id
+        self.spark_rows_min = spark_rows_min
 
     @cached_property
     def hook(self) -> LakeFSHook:
@@ -37,7 +55,27 @@ class LakeFSSparkOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return the figures of its step."""
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        return report_metrics(self.step, self.run_job(context, run), run.plan.repository)
+        summary = self._do_here(run) if self._is_small(run) else self.run_job(context, run)
+        return report_metrics(self.step, summary, run.plan.repository)
+
+    def _is_small(self, run: Run) -> bool:
+        """Say whether the step takes less than a start of Spark."""
+        rows_min = int(self.spark_rows_min)
+        rows = rows_of(run, self.step) if rows_min else None
+        if rows is None or rows >= rows_min:
+            return False
+        self.log.info(
+            "Step %s works on about %s objects, fewer than spark_rows_min (%s): it is done here, without Spark",
+            self.step,
+            f"{rows:,}",
+            f"{rows_min:,}",
+        )
+        return True
+
+    def _do_here(self, run: Run) -> StepSummary:
+        with tasks_environment(run, self.secrets(run)):
+            summary: StepSummary = getattr(steps, self.step)(run, LocalRunner())
+        return summary
 
     def secrets(self, run: PlannedRun) -> dict[str, str]:
         """Return the variables that let the job reach the lakeFS server and the object store."""

@@ -177,9 +177,11 @@ def test_params_are_these(dag: DAG) -> None:
         "max_delete_percent",
         "keep_tags",
         "retention_policy",
+        "verify_looks",
         "kv_conn_id",
         "run_root",
         "spark_engine",
+        "spark_rows_min",
     }
 
 

@@ -21,7 +21,12 @@ from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
-CONF: dict[str, Any] = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 0}
+CONF: dict[str, Any] = {
+    "repository": "lake",
+    "dry_run": False,
+    "unsafe_min_age_seconds": 0,
+    "spark_rows_min": 0,
+}
 
 
 @pytest.fixture

@@ -195,7 +195,8 @@ def lakefs_server(
         defects: names of `dredge.server.DEFECTS`.
         faults: fault injection rules.
         open_namespace: instead of the block store, such as one that gives `WatchedWriter`s.
-        settings: more of `ServerSettings` (`catalog=Settings(…)`, `prepare_commits_answer="single"`, …).
+        settings: more of `ServerSettings` (`catalog=Settings(…)`, `prepare_commits_answer="single"`, …). Unlike a real
+            server one in tests pre-signs only if told to (`presign=True`): else bytes go through it.
     """
     clock = clock or Clock()
     given: dict[str, Any] = {
@@ -203,6 +204,7 @@ def lakefs_server(
         "kv_url": kv_url,
         "credentials": KEY_PAIR,
         "defects": frozenset(defects),
+        "presign": False,
     }
     if bucket is None:
         objects = folder / "objects"

@@ -18,7 +18,12 @@ from tests.support.spark import ConnectServer
 
 pytestmark = [pytest.mark.system, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
 
-CONF: dict[str, Any] = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 1}
+CONF: dict[str, Any] = {
+    "repository": "lake",
+    "dry_run": False,
+    "unsafe_min_age_seconds": 1,
+    "spark_rows_min": 0,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from dredge.gateway.handlers.writing import check_source, must_be_new
 from dredge.gateway.metadata import read_metadata
 from dredge.gateway.requests import S3Request, Target, repository_arn, url_encoded
 from dredge.gateway.xml import Node, fields, local_name, parse, timestamp
+from dredge.graveler.errors import MissingError
 from dredge.storage.uploads import PART_NUMBER_MAX, Part
 
 PAGE_MAX = 1000
@@ -24,6 +25,7 @@ def create_multipart_upload(request: S3Request) -> Response:
     """POST …?uploads."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
+    request.refuse_read_only()
     upload_id = request.catalog.multiparts.create_multipart(
         target.repository,
         target.ref,
@@ -43,8 +45,11 @@ def upload_part(request: S3Request) -> Response:
     """PUT …?uploadId&partNumber: the body, or a byte range of the x-amz-copy-source."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
+    request.refuse_read_only()
     number = request.query.get("partNumber", "")
     if not (number.isascii() and number.isdecimal() and 1 <= int(number) <= PART_NUMBER_MAX):
+        if request.follows_lakefs:
+            raise S3Error("InvalidArgument", "Argument partNumberMarker must be an integer.")
         raise S3Error("InvalidArgument", f"Part number must be an integer between 1 and {PART_NUMBER_MAX}")
     source = request.copy_source()
     if source is not None:
@@ -101,6 +106,7 @@ def complete_multipart_upload(request: S3Request) -> Response:
     """POST …?uploadId: number and ETag of each part, in ascending order."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
+    request.refuse_read_only()
     # Checksum headers are those of the resulting object, not of this body.
     document = parse(request.xml(checksums=False), "CompleteMultipartUpload")
     listed = [fields(child) for child in document if local_name(child) == "Part"]
@@ -131,6 +137,7 @@ def abort_multipart_upload(request: S3Request) -> Response:
     """DELETE …?uploadId."""
     target = request.target
     request.require("fs:WriteObject", target.arn)
+    request.refuse_read_only()
     request.catalog.multiparts.abort_multipart(
         target.repository, target.ref, target.path, _upload_id(request)
     )
@@ -138,16 +145,25 @@ def abort_multipart_upload(request: S3Request) -> Response:
 
 
 def list_multipart_uploads(request: S3Request) -> Response:
-    """GET /<repository>?uploads. Grouping by a delimiter is not implemented, as in lakeFS."""
+    """GET /<repository>?uploads. Grouping by a delimiter is not implemented.
+
+    lakeFS takes no prefix and no encoding, and its keys lack the branch.
+    """
     request.require("fs:ListObjects", repository_arn(request.repository))
     query = request.query
-    if query.get("delimiter"):
+    if query.get("delimiter") or (
+        request.follows_lakefs and (query.get("prefix") or query.get("encoding-type"))
+    ):
         raise S3Error("NotImplemented", "Listing uploads with a delimiter is not supported.")
     encode = url_encoded if query.get("encoding-type") == "url" else str
     most = request.number("max-uploads", PAGE_MAX, PAGE_MAX)
     marker = query.get("key-marker", ""), query.get("upload-id-marker", "")
     uploads = [
-        (f"{each.branch}/{each.path}" if each.branch else each.path, each.upload_id, each.begun)
+        (
+            f"{each.branch}/{each.path}" if each.branch and not request.follows_lakefs else each.path,
+            each.upload_id,
+            each.begun,
+        )
         for each in request.catalog.multiparts.list_multiparts(request.repository)
     ]
     left = sorted(
@@ -179,7 +195,12 @@ def list_multipart_uploads(request: S3Request) -> Response:
 def _copy_part(request: S3Request, source: Target, number: int) -> Part:
     request.require("fs:ReadObject", source.arn)
     target = request.target
-    content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
+    try:
+        content = request.catalog.reading.get_object(source.repository, source.ref, source.path)
+    except MissingError:
+        if request.follows_lakefs:
+            raise S3Error("NoSuchKey") from None
+        raise
     check_source(request, content.stats)
     start, end = 0, content.stats.size_bytes
     wanted = request.header("x-amz-copy-source-range")

@@ -22,6 +22,8 @@ from dredge.storage import ObjectStream
 
 READ_BYTES = 256 << 10  # bytes; a larger response is streamed
 _RANGE = re.compile(r"bytes=\s*(\d*)\s*-\s*(\d*)\s*", re.ASCII)
+# Part of the User-Agent of clients that follow a redirection to a pre-signed URL of the store.
+_REDIRECTED = "s3RedirectionSupport"
 # Query parameters that set a response header.
 _OVERRIDES = {
     "response-content-type": "Content-Type",
@@ -55,6 +57,8 @@ def get_object(request: S3Request) -> Response:
     if _is_unchanged(request, stats):
         return responses.empty(304, headers)
     start, end, status = _span(request, stats.size_bytes, headers)
+    if _REDIRECTED in request.header("user-agent"):
+        return responses.empty(307, {"Location": content.presign().url})
     headers["Content-Length"] = str(end - start)
     for name, header in _OVERRIDES.items():
         if name in request.query:

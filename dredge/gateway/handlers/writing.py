@@ -27,6 +27,7 @@ def put_object(request: S3Request) -> Response:
         return _copy_object(request, source)
     target = request.target
     request.require("fs:WriteObject", target.arn)
+    request.refuse_read_only()
     headers = {name for name, _ in request.raw.headers}
     if b"content-length" not in headers and b"transfer-encoding" not in headers:
         raise S3Error("MissingContentLength")
@@ -57,6 +58,7 @@ def must_be_new(request: S3Request) -> bool:
 def delete_object(request: S3Request) -> Response:
     """DELETE /<repository>/<branch>/<path>: 204, also if it does not exist."""
     request.require("fs:DeleteObject", request.target.arn)
+    request.refuse_read_only()
     if request.query.get("versionId", "null") != "null":
         raise S3Error("NotImplemented", "Object versions are not supported.")
     if request.header("if-match"):
@@ -70,12 +72,12 @@ def delete_object(request: S3Request) -> Response:
 
 def delete_objects(request: S3Request) -> Response:
     """POST /<repository>?delete: up to 1,000 keys, each with its own outcome."""
+    request.refuse_read_only()
     document = parse(request.xml(), "Delete")
     quiet = fields(document).get("Quiet", "").strip().lower() == "true"
     listed = [fields(child) for child in document if local_name(child) == "Object"]
     if not 1 <= len(listed) <= DELETE_MAX or any(not each.get("Key") for each in listed):
         raise S3Error("MalformedXML")
-    request.catalog.repositories.get_repository(request.repository)
     failed: dict[str, S3Error] = {}
     by_ref: dict[str, list[str]] = {}
     for each in listed:
@@ -127,7 +129,9 @@ def _outcomes(keys: list[str], failed: dict[str, S3Error], quiet: bool) -> list[
 
 
 def _refuse_if_readable(request: S3Request, target: Target) -> None:
-    """Refuse to delete through a ref that is not a branch (a tag, a commit), if it has the path."""
+    """Refuse to delete through a ref that is not a branch (a tag, a commit), if it has the path; lakeFS ignores it."""
+    if request.follows_lakefs:
+        return
     try:
         request.catalog.reading.stat(target.repository, target.ref, target.path)
     except MissingError:
@@ -139,6 +143,8 @@ def _copy_object(request: S3Request, source: Target) -> Response:
     target = request.target
     request.require("fs:WriteObject", target.arn)
     request.require("fs:ReadObject", source.arn)
+    request.refuse_read_only()
+    request.catalog.branches.get_branch(target.repository, target.ref)
     if must_be_new(request):
         raise S3Error("NotImplemented", "Conditions on the target of a copy are not supported.")
     directive = request.header("x-amz-metadata-directive") or "COPY"
@@ -146,15 +152,24 @@ def _copy_object(request: S3Request, source: Target) -> Response:
         raise S3Error("InvalidArgument", "Unknown metadata directive.")
     if any(name.startswith(b"x-amz-copy-source-if-") for name, _ in request.raw.headers):
         check_source(request, request.catalog.reading.stat(source.repository, source.ref, source.path))
-    if directive == "COPY" and source.repository == target.repository:
-        made = request.catalog.objects.copy_object(
-            target.repository, target.ref, target.path, source.path, source_ref=source.ref
-        )
-    else:
-        made = _copy_bytes(request, source, replace=directive == "REPLACE")
+    try:
+        made = _copied(request, source, directive)
+    except MissingError:
+        if request.follows_lakefs:
+            raise S3Error("NoSuchKey") from None
+        raise
     return responses.document(
         "CopyObjectResult", ("LastModified", timestamp(made.mtime)), ("ETag", f'"{made.checksum}"')
     )
+
+
+def _copied(request: S3Request, source: Target, directive: str) -> ObjectStats:
+    target = request.target
+    if directive == "COPY" and source.repository == target.repository:
+        return request.catalog.objects.copy_object(
+            target.repository, target.ref, target.path, source.path, source_ref=source.ref
+        )
+    return _copy_bytes(request, source, replace=directive == "REPLACE")
 
 
 def check_source(request: S3Request, stats: ObjectStats) -> None:

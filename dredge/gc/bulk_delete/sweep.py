@@ -26,7 +26,8 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
 from dredge.storage import open_deleter
 
-_FIRST_GROUP = 1000
+_FIRST_GROUP = 16_000
+"""As many keys as a deleter has on the way at once by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

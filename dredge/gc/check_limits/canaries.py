@@ -43,6 +43,8 @@ _CHANGES = 1000
 _DECODED_BYTES = 4 << 20
 """Ranges are read to choose among their records until they have this size together; of others only the ends are
 known, and places between them are guessed."""
+_DECODED_FILES = 64
+"""And at most so many of them: ranges of a few records each are read one request at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,14 @@ def _choose(run: Run, chance: random.Random) -> list[Ref]:
 
 def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random) -> list[_Place]:
     """Places all over the heads of branches."""
-    heads = dict(zip(branches, _spread(lambda branch: _head(run, branch), branches), strict=True))
+    commits = list(dict.fromkeys(branch.commit_id for branch in branches))
+    metaranges = dict(zip(commits, _spread(lambda commit: _metarange_of(run, commit), commits), strict=True))
+    distinct = sorted({found for found in metaranges.values() if found})
+    ranges_of = dict(zip(distinct, _spread(lambda found: _ranges_of(run, found), distinct), strict=True))
+    heads = [(branch, ranges_of.get(metaranges[branch.commit_id], ())) for branch in branches]
     chosen = [
         (branch, item)
-        for branch, ranges in heads.items()
+        for branch, ranges in heads
         if ranges
         for item in chance.choices(ranges, [max(1, item.count) for item in ranges], k=each)
     ]
@@ -128,13 +134,18 @@ def _places(run: Run, branches: Sequence[Ref], each: int, chance: random.Random)
     return places
 
 
-def _head(run: Run, branch: Ref) -> tuple[RangeInfo, ...]:
-    """The ranges of a branch's head; none when it cannot be read, which is for others to say."""
+def _metarange_of(run: Run, commit_id: str) -> str:
+    """The metarange of a commit; "" when there is none, or it cannot be told, which is for others to say."""
     try:
-        metarange_id = run.client.commit(run.plan.repository, branch.commit_id).metarange_id
-        if not metarange_id:
-            return ()
-        key = METADATA + metarange_id
+        return run.client.commit(run.plan.repository, commit_id).metarange_id
+    except NotFoundError:
+        return ""
+
+
+def _ranges_of(run: Run, metarange_id: str) -> tuple[RangeInfo, ...]:
+    """The ranges of a metarange; none when it cannot be read, which is for others to say."""
+    key = METADATA + metarange_id
+    try:
         return read_metarange(run.reader.get(key), key).ranges
     except (NotFoundError, FormatError):
         return ()
@@ -144,9 +155,9 @@ def _keys(run: Run, ranges: Iterable[RangeInfo], chance: random.Random) -> dict[
     """The keys of some of the ranges, by id."""
     distinct = list({item.id: item for item in ranges}.values())
     chance.shuffle(distinct)
-    left, small = _DECODED_BYTES, []
+    left, small = _DECODED_BYTES, list[str]()
     for item in distinct:
-        if item.estimated_size <= left:
+        if item.estimated_size <= left and len(small) < _DECODED_FILES:
             left -= item.estimated_size
             small.append(item.id)
     found = {}

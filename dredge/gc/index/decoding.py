@@ -64,7 +64,7 @@ def decode(files: Iterable[tuple[str, bytes]], ranges: Ranges, namespace: str) -
 
     for key, rows in decode_ranges(remembering(), _COLUMNS, expected):
         addresses, outside = rows["address_hash"].to_numpy(), 0
-        if pc.any(pc.not_equal(rows["address_type"], AddressType.RELATIVE)).as_py():
+        if np.any(rows["address_type"].to_numpy() != AddressType.RELATIVE):
             addresses, outside = _resolved(latest[key], key, namespace, addresses)
         yield RangeHashes(
             key.removeprefix(METADATA),

@@ -143,7 +143,7 @@ def read_metaranges(
     found = earlier or Metaranges()
     ids = sorted({metarange for metarange in metaranges if metarange and metarange not in found.named})
     if len(ids) <= _INLINE:
-        found.add(_read(run.reader, ids))
+        found.add(read_files(run.reader, ids))
         return found
     shares = round_robin(ids, run.num_tasks(runner, len(ids) // _INLINE + 1))
     tasks = [MetarangeTask(number=number, ids=share) for number, share in enumerate(shares)]
@@ -163,15 +163,26 @@ def read_ranges(run: Run, runner: TaskRunner, where: str, metaranges: Iterable[s
 @partition_function
 def list_ranges(run: WorkerRun, config: MetarangeConfig, task: MetarangeTask) -> MetarangeResult:
     """Read metaranges and write the ranges they name."""
-    ranges, named = _read(run.open_store(), task.ids, run.progress).to_tables(task.ids)
+    ranges, named = read_files(run.open_store(), task.ids, run.progress).to_tables(task.ids)
     return MetarangeResult(
         ranges=run.folder.write_table(config.where, task.number, ranges, "ranges"),
         named=run.folder.write_table(config.where, task.number, named, "metaranges"),
     )
 
 
-def _read(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
-    """Read metaranges. Successive commits name mostly the same ranges, and what is said of each is decoded once."""
+def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | None = None) -> Metaranges:
+    """Read metaranges in this process. Successive commits name mostly the same ranges, and what is said of each is
+    decoded once.
+
+    Args:
+        reader: on the storage namespace.
+        ids: of the metaranges.
+        progress: counts them.
+
+    Raises:
+        RefusedError: one is missing.
+        FormatError: one is damaged, or two of them disagree about a range.
+    """
     place: dict[bytes, int] = {}
     infos: list[RangeInfo] = []
     named: dict[str, npt.NDArray[np.int32]] = {}

@@ -24,7 +24,7 @@ from dredge.gc.list_committed.graph import (
 from dredge.gc.namespaces import key_of
 from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.run import Run
-from dredge.lakefs import Commit, Ref
+from dredge.lakefs import Commit, Ref, Rules
 
 log = logging.getLogger("dredge")
 
@@ -45,6 +45,7 @@ class ActiveCommits:
         branches: with their heads.
         tags: with their commits.
         graph: every commit that refs lead to.
+        rules: the repository's; None where it has none.
         warnings: for the report.
     """
 
@@ -56,6 +57,7 @@ class ActiveCommits:
     branches: list[Ref]
     tags: list[Ref]
     graph: Graph
+    rules: Rules | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -154,6 +156,7 @@ def find_active(run: Run) -> ActiveCommits:
         branches=branches,
         tags=tags,
         graph=graph,
+        rules=rules,
         warnings=warnings,
     )
 

@@ -22,6 +22,7 @@ COUNTED = "counted"
 COMMITS, PATH_COMMITS, BRANCHES = "commits", "path-commits", "branches"
 RANGES, DROPPED, PATH_RANGES = "ranges", "dropped", "path-ranges"
 NAMED_RANGES, METARANGES, FILES = "named-ranges", "metaranges", "files"
+HISTORY, REFS = "history", "refs"
 
 
 class ListCommittedOutput(StepOutput):
@@ -69,6 +70,23 @@ class ListCommittedOutput(StepOutput):
     def metaranges(self) -> PartInfo:
         """Rows of metaranges with the ranges that each names."""
         return self._table(METARANGES)
+
+    @property
+    def history(self) -> PartInfo:
+        """Rows of the commits that refs lead to, active or not: `commit_id`, `parents`, `created_at`, `metarange_id`,
+        `version`."""
+        return self._table(HISTORY)
+
+    @property
+    def refs(self) -> PartInfo:
+        """Rows of branches and tags: `kind` ("branch" or "tag"), `name`, `commit_id`."""
+        return self._table(REFS)
+
+    @property
+    def rules(self) -> dict[str, Any] | None:
+        """The repository's rules as the run read them: `default_days`, `branch_days`; None where it had none."""
+        found: dict[str, Any] | None = self.detail("rules")
+        return found
 
     @property
     def files(self) -> PartInfo:

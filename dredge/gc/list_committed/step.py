@@ -77,6 +77,7 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         tables.write_ranges(run.folder, ranges | undropped),
         tables.write_branches(run.folder, history.heads, active.metaranges),
         tables.write_path_commits(run.folder, active),
+        *tables.write_history(run.folder, active),
         *tables.write_metaranges(run.folder, named, active.metaranges.values()),
         tables.write_files(run.folder, history.files),
     ]
@@ -91,7 +92,10 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         range_rows=sum(facts.count for facts in ranges.values()),
     )
     record.details.update(
-        sources=active.sources, all_commits=active.all_commits, expired_explained=expired.complete
+        sources=active.sources,
+        all_commits=active.all_commits,
+        rules=None if active.rules is None else active.rules.to_json(),
+        expired_explained=expired.complete,
     )
 
 

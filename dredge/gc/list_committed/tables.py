@@ -29,6 +29,33 @@ def write_commits(folder: RunFolder, active: ActiveCommits) -> PartInfo:
     return folder.write_table(_STEP, 0, table, output.COMMITS)
 
 
+def write_history(folder: RunFolder, active: ActiveCommits) -> list[PartInfo]:
+    """Write every commit that refs lead to, and the refs; nothing of this run reads them, but who asks afterwards what
+    keeps an object, or what other rules would free, needs no server."""
+    commits = sorted(active.graph.values(), key=lambda commit: commit.id)
+    history = pa.table(
+        {
+            "commit_id": pa.array([commit.id for commit in commits], pa.string()),
+            "parents": pa.array([list(commit.parents) for commit in commits], pa.list_(pa.string())),
+            "created_at": pa.array([commit.created_at for commit in commits], pa.timestamp("us", tz="UTC")),
+            "metarange_id": pa.array([commit.metarange_id for commit in commits], pa.string()),
+            "version": pa.array([commit.version for commit in commits], pa.int32()),
+        }
+    )
+    named = [("branch", ref) for ref in active.branches] + [("tag", ref) for ref in active.tags]
+    refs = _texts(
+        {
+            "kind": [kind for kind, _ in named],
+            "name": [ref.id for _, ref in named],
+            "commit_id": [ref.commit_id for _, ref in named],
+        }
+    )
+    return [
+        folder.write_table(_STEP, 0, history, output.HISTORY),
+        folder.write_table(_STEP, 0, refs, output.REFS),
+    ]
+
+
 def write_path_commits(folder: RunFolder, active: ActiveCommits) -> PartInfo:
     """Write the commits of which a policy keeps only some entries."""
     rows = sorted(active.path_commits)

@@ -18,6 +18,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report import vendor_files, words
+from dredge.gc.save_report.analysis import sections
 from dredge.gc.save_report.output import OwnFilesOutput, SaveReportOutput
 from dredge.gc.save_report.results import RunResults, StepResult
 from dredge.gc.save_report.rows import report_rows
@@ -128,6 +129,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "held": guards.held if guards is not None else [],
         "over_limit": _over_limit(guards),
         "steps": [_step(result) for result in results.steps.values()],
+        "sections": sections(folder, results),
     }
 
 

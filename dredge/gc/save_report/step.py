@@ -11,6 +11,7 @@ from dredge.gc.config import OPTIMIZED
 from dredge.gc.index.upkeep import compact
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
+from dredge.gc.save_report.analysis import write_analysis
 from dredge.gc.save_report.lifetimes import clean_up
 from dredge.gc.save_report.report import write_report
 from dredge.gc.state.advance import advance_state
@@ -44,6 +45,7 @@ def save_report(run: Run) -> StepSummary:
         log.exception("the state was not moved on")
         error = found
     _distrust(run)
+    write_analysis(run)
     summary = write_report(run)
     if error is not None:
         raise error

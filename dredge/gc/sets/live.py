@@ -27,10 +27,10 @@ class LocatedSet:
     uri: str
     hashes: ShardedSet
 
-    def find(self, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether the set has it."""
+    def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
+        """Tell for each wanted hash whether the set has it; see `ShardedSet.find`."""
         folder = RunFolder(open_writer(self.uri), self.uri.rpartition("/")[2])
-        return self.hashes.find(folder, wanted)
+        return self.hashes.find(folder, wanted, its_shards_only)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -42,11 +42,13 @@ class LocatedSet:
         return cls(value["uri"], ShardedSet.from_json(value["set"]))
 
 
-def in_any(sets: Sequence[LocatedSet], wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
-    """Tell for each wanted hash whether any of some sets has it."""
+def in_any(
+    sets: Sequence[LocatedSet], wanted: Sequence[Hashes], its_shards_only: bool = False
+) -> list[npt.NDArray[np.bool_]]:
+    """Tell for each wanted hash whether any of some sets has it; see `ShardedSet.find`."""
     answers = [np.zeros(len(hashes), bool) for hashes in wanted]
     for item in sets:
-        for answer, found in zip(answers, item.find(wanted), strict=True):
+        for answer, found in zip(answers, item.find(wanted, its_shards_only), strict=True):
             answer |= found
     return answers
 
@@ -65,13 +67,31 @@ class LiveSet:
     counted: CountedSet | None = None
     counted_uri: str = ""
 
-    def find(self, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
-        """Tell for each wanted hash whether it is live."""
-        answers = in_any(self.sets, wanted)
+    @property
+    def bits(self) -> int:
+        """The finest cut of any of its sets: one of 2**bits shards of it lies in one shard of each."""
+        counted = 0 if self.counted is None else self.counted.bits
+        return max((counted, *(item.hashes.bits for item in self.sets)))
+
+    @property
+    def values(self) -> int:
+        """How many hashes a look-up reads; more than there are, where sets overlap."""
+        counted = 0 if self.counted is None else sum(part.rows for part in self.counted.parts)
+        return counted + sum(item.hashes.values for item in self.sets)
+
+    def find(self, wanted: Sequence[Hashes], its_shards_only: bool = False) -> list[npt.NDArray[np.bool_]]:
+        """Tell for each wanted hash whether it is live.
+
+        Args:
+            wanted: any number of arrays, each in any order.
+            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
+        """
+        answers = in_any(self.sets, wanted, its_shards_only)
         if self.counted is not None:
             folder = RunFolder(open_writer(self.counted_uri), "counted set")
-            for answer, found in zip(answers, self.counted.find(folder, wanted), strict=True):
-                answer |= found
+            found = self.counted.find(folder, wanted, its_shards_only)
+            for answer, more in zip(answers, found, strict=True):
+                answer |= more
         return answers
 
     def to_json(self) -> dict[str, Any]:

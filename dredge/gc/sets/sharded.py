@@ -42,12 +42,15 @@ class ShardedSet:
         """How many hashes there are."""
         return sum(part.rows for part in self.shards.values())
 
-    def find(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
+    def find(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.bool_]]:
         """Tell for each wanted hash whether the set has it.
 
         Args:
             folder: where the files are.
             wanted: any number of arrays, each in any order.
+            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
 
         Returns:
             For each array its answers.
@@ -55,7 +58,7 @@ class ShardedSet:
         answers = [np.zeros(len(hashes), bool) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard, part in sorted(self.shards.items()):
-            if not part.rows:
+            if not part.rows or (its_shards_only and not _any_in(places, shard)):
                 continue
             values = read_hashes(folder, part)
             for hashes, place, answer in zip(wanted, places, answers, strict=True):
@@ -102,16 +105,21 @@ class CountedSet:
         """Every file."""
         return [part for layer in self.layers for part in layer.values()]
 
-    def find(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.bool_]]:
+    def find(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.bool_]]:
         """Tell for each wanted hash whether any active range names it; see `counts`."""
-        return [found > 0 for found in self.counts(folder, wanted)]
+        return [found > 0 for found in self.counts(folder, wanted, its_shards_only)]
 
-    def counts(self, folder: RunFolder, wanted: Sequence[Hashes]) -> list[npt.NDArray[np.int64]]:
+    def counts(
+        self, folder: RunFolder, wanted: Sequence[Hashes], its_shards_only: bool = False
+    ) -> list[npt.NDArray[np.int64]]:
         """Tell for each wanted hash how many active ranges name it.
 
         Args:
             folder: where the files are.
             wanted: any number of arrays, each in any order.
+            its_shards_only: read no shard in which nothing is wanted, so damage there is not noticed.
 
         Returns:
             For each array its counts.
@@ -123,6 +131,8 @@ class CountedSet:
         answers = [np.zeros(len(hashes), np.int64) for hashes in wanted]
         places = [shard_of(hashes, self.bits) for hashes in wanted]
         for shard in sorted({shard for layer in self.layers for shard in layer}):
+            if its_shards_only and not _any_in(places, shard):
+                continue
             layers = [read_counted(folder, layer[shard]) for layer in self.layers if shard in layer]
             _check(layers, shard)
             for hashes, place, answer in zip(wanted, places, answers, strict=True):
@@ -140,6 +150,10 @@ class CountedSet:
         """From the object that `to_json` made."""
         layers = [[PartInfo.from_json(part) for part in layer] for layer in value["layers"]]
         return cls(value["bits"], tuple(_by_shard(layer) for layer in layers))
+
+
+def _any_in(places: Sequence[npt.NDArray[np.int64]], shard: int) -> bool:
+    return any(bool((place == shard).any()) for place in places)
 
 
 def _by_shard(parts: Sequence[PartInfo]) -> dict[int, PartInfo]:

@@ -6,6 +6,6 @@ items     what one task does
 """
 
 from dredge.gc.slice_listing.output import LISTED, SliceListingOutput
-from dredge.gc.slice_listing.slices import slice_time
+from dredge.gc.slice_listing.slices import choose_slices, slice_time
 
-__all__ = ["LISTED", "SliceListingOutput", "slice_time"]
+__all__ = ["LISTED", "SliceListingOutput", "choose_slices", "slice_time"]

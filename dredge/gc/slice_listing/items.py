@@ -22,7 +22,6 @@ from dredge.runs.summary import PartInfo
 from dredge.storage import ObjectReader
 
 _OUTSIDE_MAX = 1_000_000
-_EPOCH = pa.scalar(0, pa.timestamp("us", tz="UTC"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +160,9 @@ def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator
 
 def _check_times(batch: pa.RecordBatch) -> None:
     times = batch["last_modified"]
-    useless = pc.or_kleene(pc.is_null(times), pc.less_equal(times, _EPOCH))
+    # Not at module level: the first value of Arrow's in a process imports pandas, for half a second.
+    epoch = pa.scalar(0, pa.timestamp("us", tz="UTC"))
+    useless = pc.or_kleene(pc.is_null(times), pc.less_equal(times, epoch))
     if pc.any(useless).as_py():
         key = batch["key"].filter(useless)[0].as_py()
         raise RefusedError(

@@ -43,12 +43,14 @@ class SubtractConfig:
         live: hashes of every address that is live.
         head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
         expired: hashes of the addresses that only ranges of expired commits name.
+        dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
 
     settings: GCConfig
     live: LiveSet
     head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
+    dead: ShardedSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

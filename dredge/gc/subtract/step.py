@@ -9,7 +9,7 @@ A row carries the reason why it is garbage, as far as anything tells, and what h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
-from dredge.gc.subtract import earlier_runs
+from dredge.gc.subtract import by_shard, earlier_runs
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.drift import find_drift
 from dredge.gc.subtract.output import SubtractOutput
@@ -113,7 +113,10 @@ class SubtractResult:
 def _compare(
     run: Run, runner: TaskRunner, config: SubtractConfig, parts: Sequence[PartInfo], rows: int
 ) -> Candidates:
-    shares = round_robin(parts, run.num_tasks(runner, len(parts)))
+    num_tasks, values_min = run.num_tasks(runner, len(parts)), run.plan.config.tuning.shared_live_values
+    if by_shard.is_worth_it(config.live, rows, num_tasks, values_min):
+        config = replace(config, dead=by_shard.find_dead(run, runner, config.live, parts))
+    shares = round_robin(parts, num_tasks)
     tasks = [SubtractTask(name=f"{index:05d}", listed=share) for index, share in enumerate(shares)]
     results = run.spread(runner, SubtractOutput.STEP, subtract_parts, config, tasks, "objects", rows)
     compared = sum(result.rows for result in results)
@@ -126,7 +129,10 @@ def _compare(
 def subtract_parts(run: WorkerRun, config: SubtractConfig, task: SubtractTask) -> SubtractResult:
     """Compare some parts of the listing with the live set."""
     hashes = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in task.listed]
-    live = config.live.find(hashes)
+    if config.dead is None:
+        live = config.live.find(hashes)
+    else:
+        live = [~dead for dead in config.dead.find(run.folder, hashes)]
     tables = _chunks(run, task.listed, live, config.settings.tuning.candidate_rows)
     candidates = write_candidates(run.folder, config, tables, task.name)
     return SubtractResult(rows=sum(map(len, hashes)), candidates=candidates)

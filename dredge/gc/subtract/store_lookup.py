@@ -1,20 +1,25 @@
 """Asks the store for objects that nothing names: is each there, and how old is it?
 
+Objects that lie close are looked for in one listing of their folder, others one by one.
+
 gone → forgotten · young → carried · old → candidate · the store refuses to say → a candidate that is held
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
 from dredge.gc.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.gc.slice_listing import LISTED
@@ -30,6 +35,9 @@ from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6
 _ROWS_PER_TASK = 1000
+_LISTED_MIN = 4
+"""Of fewer objects in a folder each is asked for by name."""
+_PAGE_ROWS = 1000
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
@@ -131,7 +139,7 @@ def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> Lo
         _of_shards(folder.read_part(part, ["hash"]), shards)["hash"].to_numpy() for part in config.listed
     ]
     addresses = _once(folder, config.found, shards, unite(listed))
-    answers = list(ordered_map(partial(_stat, reader), addresses, settings.tuning.threads))
+    answers = ask(reader, addresses, settings.tuning.threads)
     there = [info for info in answers if isinstance(info, ObjectInfo)]
     refused = [info for info in answers if isinstance(info, _Refused)]
     old = [info for info in there if info.last_modified < config.cutoff]
@@ -179,6 +187,62 @@ class _Refused:
     words: str
 
 
+type Answer = ObjectInfo | _Refused | None
+"""What a store says of an object; None: it has none."""
+
+
+def ask(reader: ObjectReader, addresses: Sequence[str], threads: int) -> list[Answer]:
+    """Ask the store for objects.
+
+    Args:
+        reader: on the namespace.
+        addresses: distinct, in the order of their bytes.
+        threads: how many requests are made at once.
+
+    Returns:
+        An answer for each, in no order.
+    """
+    settled: dict[str, Answer] = {}
+    if reader.is_remote:
+        folders = [names for names in _by_folder(addresses) if len(names) >= _LISTED_MIN]
+        for found in ordered_map(partial(_list, reader), folders, threads):
+            settled.update(found)
+    rest = [address for address in addresses if address not in settled]
+    return [*settled.values(), *ordered_map(partial(_stat, reader), rest, threads)]
+
+
+def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
+    folders: dict[str, list[str]] = {}
+    for address in addresses:
+        folders.setdefault(address.rpartition("/")[0], []).append(address)
+    return list(folders.values())
+
+
+def _list(reader: ObjectReader, names: Sequence[str]) -> dict[str, ObjectInfo | None]:
+    """Look for objects of one folder by listing it, as long as that finds more of them than it takes requests."""
+    settled: dict[str, ObjectInfo | None] = {}
+    first = 0
+    prefix = names[0].rpartition("/")[0] + "/"
+    try:
+        # The first name itself must be listed too, so the listing starts after what is one character shorter.
+        for batch in reader.list(prefix, names[0][:-1], names[-1] + "\0"):
+            stop = bisect_right(names, batch["key"][-1].as_py())
+            settled.update(dict.fromkeys(names[first:stop]))
+            rows = batch.filter(pc.is_in(batch["key"], pa.array(names[first:stop], pa.string())))
+            settled.update((row["key"], _info(row)) for row in rows.to_pylist())
+            if stop - first < batch.num_rows // _PAGE_ROWS:
+                return settled
+            first = stop
+    except FormatError:
+        return {}  # this store cannot list the folder exactly; it may still tell of single objects
+    settled.update(dict.fromkeys(names[first:]))
+    return settled
+
+
+def _info(row: dict[str, Any]) -> ObjectInfo:
+    return ObjectInfo(row["key"], row["size"], _checked(row["key"], row["last_modified"]), row["etag"])
+
+
 def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
     try:
         info = reader.stat(address)
@@ -187,12 +251,17 @@ def _stat(reader: ObjectReader, address: str) -> ObjectInfo | _Refused | None:
     except (ConfigError, UnavailableError) as error:
         # Access to this object is denied, or it is encrypted with a key that only its owner has.
         return _Refused(address, str(error))
-    if info.last_modified <= _EPOCH:
+    _checked(address, info.last_modified)
+    return info
+
+
+def _checked(address: str, last_modified: datetime | None) -> datetime:
+    if last_modified is None or last_modified <= _EPOCH:
         raise RefusedError(
             f"the store gives no time for {address!r}. Without its age nothing can be told about an object."
             " Nothing was deleted."
         )
-    return info
+    return last_modified.astimezone(UTC)
 
 
 def _tables(infos: Sequence[ObjectInfo], rows_max: int) -> Iterator[pa.Table]:

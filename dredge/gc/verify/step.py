@@ -1,44 +1,51 @@
-"""Verify: what was deleted is gone, and what lives is still there."""
+"""Verify: what was deleted is gone, and what lives is still there.
+
+deleted   `verify_looks` of them, spread over all parts of the ledger, and every one of which the store first gave
+          no clear answer, are looked for in the store
+living    a new sample of what branches show, and some of what was staged: none of them may stand in the ledger as
+          deleted (all are compared), and some are looked for in the store
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import FormatError, NotFoundError
+from dredge.errors import FormatError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import Canary, sample
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains, unite
+from dredge.gc.state.base import base_of
+from dredge.gc.subtract import SubtractOutput
+from dredge.gc.verify.looks import Looked, choose, lacks, length_of_runs, look_for, still_there
 from dredge.gc.verify.output import VerifyOutput
-from dredge.hashing import hash64
 from dredge.runs import ledger
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner, round_robin
-from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")
 
 VERIFY = "verify.json"
 _STAGED_SAMPLE = 200
+_LIVING_LOOKS = 200
+"""Living objects that are looked for in the store where not all deleted ones are."""
 _SAMPLES = 20
 
 
 def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
-    """List what was touched again, and look at a sample of what lives.
+    """Look for a sample of what was deleted, or all of it, and for a sample of what lives.
 
     Args:
         run: this run.
-        runner: spreads the listing; None does it in this process.
+        runner: spreads the looks; None does it in this process.
 
     Raises:
         FormatError: something that was reported deleted is still there, or something that lives is gone.
@@ -48,55 +55,77 @@ def verify(run: Run, runner: TaskRunner | None = None) -> StepSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyConfig:
-    """What all tasks need.
+    """What all tasks need; a payload.
 
     Attributes:
         threads: how many objects a task looks for at once.
+        run_length: neighbouring deleted names that one page of a listing is likely to span.
+        living: rows with the addresses of objects that live.
     """
 
     threads: int
+    run_length: int
+    living: PartInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLooks:
+    """How much of a part of the ledger is looked for; a payload.
+
+    Attributes:
+        part: of the ledger.
+        looks: least number of deleted objects; None is all of them.
+    """
+
+    part: PartInfo
+    looks: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTask:
-    """One task.
+    """One task; a payload.
 
     Attributes:
         settled: parts of the ledger.
     """
 
-    settled: list[PartInfo]
+    settled: list[PartLooks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """What a task found.
+    """What a task found; a payload.
 
     Attributes:
-        checked: objects that it looked for.
-        still_there: how many of them the store has.
+        deleted: objects that the ledger says are gone.
+        checked: those of them that it looked for.
+        still_there: how many of these the store has.
         left: addresses of some of these.
+        living_deleted: addresses of living objects that the ledger says were deleted.
     """
 
+    deleted: int
     checked: int
     still_there: int
     left: list[str]
+    living_deleted: list[str]
 
 
 def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     parts = record.input(BulkDeleteOutput).settled
-    tasks = [VerifyTask(settled=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
-    config = VerifyConfig(threads=run.plan.config.tuning.threads)
-    rows = sum(part.rows for part in parts)
-    results = run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
-    left = [address for result in results for address in result.left]
     living = sample(run, VerifyOutput.STEP) + _staged(run, record.input(MarkUncommittedOutput))
-    missing = _missing(run, living)
-    ours = _deleted_by_us(run, missing, parts)
+    results = _look_everywhere(run, runner, record, parts, living)
+    left = [address for result in results for address in result.left]
+    in_ledger = {address for result in results for address in result.living_deleted}
+    looked_at = _to_look_at(run, living, in_ledger)
+    missing = _missing(run, looked_at)
+    ours = [canary for canary in missing if canary.address in in_ledger]
     record.counts.update(
+        deleted_objects=sum(result.deleted for result in results),
         checked_objects=sum(result.checked for result in results),
         still_there_objects=sum(result.still_there for result in results),
-        living_objects_looked_at=len(living),
+        living_objects=len(living),
+        living_objects_looked_at=len(looked_at),
         living_objects_missing=len(missing),
         living_objects_deleted=len(ours),
     )
@@ -118,7 +147,7 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         )
     if record.counts["still_there_objects"]:
         raise FormatError(
-            f"{record.counts['still_there_objects']:,} objects were reported deleted and are still listed,"
+            f"{record.counts['still_there_objects']:,} objects were reported deleted and are still in the store,"
             f" such as {left[0]!r}. Nothing that lives was lost. Look at the store; then start a new run."
         )
     if missing:
@@ -128,67 +157,83 @@ def _verify(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         )
 
 
+def _look_everywhere(
+    run: Run, runner: TaskRunner, record: StepRecord, parts: list[PartInfo], living: list[Canary]
+) -> list[VerifyResult]:
+    rows, tuning = sum(part.rows for part in parts), run.plan.config.tuning
+    listed, base = record.input(SubtractOutput).counts["listed_objects"], base_of(run)
+    # An optimized run lists a part of the namespace only.
+    objects = listed if base is None else max(listed, base.state.objects)
+    config = VerifyConfig(
+        threads=tuning.threads,
+        run_length=length_of_runs(rows, objects),
+        living=_write_living(run, living),
+    )
+    todo = [
+        PartLooks(part=part, looks=_share(part.rows, rows, run.plan.config.verify_looks)) for part in parts
+    ]
+    tasks = [VerifyTask(settled=share) for share in round_robin(todo, run.num_tasks(runner, len(todo)))]
+    return run.spread(runner, VerifyOutput.STEP, verify_parts, config, tasks, "objects", rows)
+
+
+def _write_living(run: Run, living: list[Canary]) -> PartInfo:
+    addresses = pa.array(sorted({canary.address for canary in living}), pa.string())
+    return run.folder.write_table(VerifyOutput.STEP, 0, pa.table({"address": addresses}), "living")
+
+
+def _share(rows: int, all_rows: int, looks: int | None) -> int | None:
+    """How much is looked for in a part: each has its share, however small."""
+    return None if looks is None else -(-looks * rows // max(1, all_rows))
+
+
 @partition_function
 def verify_parts(run: WorkerRun, config: VerifyConfig, task: VerifyTask) -> VerifyResult:
-    """Look for deleted objects, by listing the folders they lay in where that costs less."""
-    reader = run.open_store()
-    checked = still_there_count = 0
+    """Look for deleted objects, and for living ones among them, in some parts of the ledger."""
+    deleted = checked = still_there_count = 0
     left: list[str] = []
-    for part in task.settled:
-        rows = run.folder.read_part(part, ["address", "outcome"])
-        gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))["address"]
-        found = still_there(reader, gone.combine_chunks(), config.threads)
-        checked += len(gone)
-        still_there_count += len(found)
-        left.extend(found[:_SAMPLES])
-        run.progress.add(part.rows)
-    return VerifyResult(checked=checked, still_there=still_there_count, left=left[:_SAMPLES])
+    living_deleted: list[str] = []
+    living = run.folder.read_part(config.living)["address"].combine_chunks()
+    for item in task.settled:
+        rows = run.folder.read_part(item.part, ["address", "outcome", "message"])
+        by_us = rows["address"].filter(pc.equal(rows["outcome"], ledger.DELETED))
+        living_deleted.extend(by_us.filter(pc.is_in(by_us, living)).to_pylist())
+        gone = rows.filter(pc.is_in(rows["outcome"], pa.array([ledger.DELETED, ledger.MISSING])))
+        looked = _look_into(run, config, item, gone)
+        deleted += gone.num_rows
+        checked += looked.names
+        still_there_count += len(looked.there)
+        left.extend(looked.there[:_SAMPLES])
+        run.progress.add(item.part.rows)
+    return VerifyResult(
+        deleted=deleted,
+        checked=checked,
+        still_there=still_there_count,
+        left=left[:_SAMPLES],
+        living_deleted=living_deleted,
+    )
 
 
-def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
-    """Those of some addresses that the store has."""
-    names = sorted(set(gone.to_pylist()))
-    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
-        if not reader.is_remote:
-            lacks = pool.map(lambda name: _lacks(reader, name), names)
-            return [name for name, lacking in zip(names, lacks, strict=True) if not lacking]
-        hashes = unite([hash64(gone)])
-        wanted = set(names)
-        found = pool.map(lambda bounds: _hits(reader, bounds, hashes, wanted), _folders(names))
-        return [address for hits in found for address in hits]
+def _look_into(run: WorkerRun, config: VerifyConfig, item: PartLooks, gone: pa.Table) -> Looked:
+    """Look for objects of a part that are gone: for all, or for some and those whose answer was not clear at first."""
+    reader = run.open_store()
+    if item.looks is None:
+        found = still_there(reader, gone["address"].combine_chunks(), config.threads)
+        return Looked(gone.num_rows, found)
+    chance = random.Random(f"{run.folder.run_id}-{item.part.name}")
+    unclear = pc.is_valid(gone["message"])
+    runs = choose(gone.filter(unclear)["address"].to_pylist(), gone.num_rows, config.run_length, chance)
+    clear = gone.filter(pc.invert(unclear))["address"].to_pylist()
+    return look_for(reader, [*runs, *choose(clear, item.looks, config.run_length, chance)], config.threads)
 
 
-def _lacks(reader: ObjectReader, address: str) -> bool:
-    try:
-        reader.stat(address)
-    except NotFoundError:
-        return True
-    return False
-
-
-def _folders(names: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Folder directly below `data/`, first and last of the names in it; "" for names without a folder."""
-    bounds: dict[str, tuple[str, str]] = {}
-    for name in names:
-        head, slash, _ = name.removeprefix(DATA).partition("/")
-        folder = f"{DATA}{head}/" if slash else ""
-        bounds[folder] = (bounds[folder][0] if folder in bounds else name, name)
-    for folder, (first, last) in bounds.items():
-        yield folder, first, last
-
-
-def _hits(reader: ObjectReader, bounds: tuple[str, str, str], hashes: Hashes, names: set[str]) -> list[str]:
-    folder, first, last = bounds
-    if not folder:
-        return [info.key for info in reader.list_level(DATA).objects if info.key in names]
-    hits: list[str] = []
-    # The first name itself must be listed too, so the listing starts after what is one character shorter.
-    for batch in reader.list(folder, first[:-1], last + "\0"):
-        keys = batch["key"]
-        hit = contains(hashes, hash64(keys))
-        if hit.any():
-            hits.extend(key for key in keys.filter(pa.array(hit)).to_pylist() if key in names)
-    return hits
+def _to_look_at(run: Run, living: list[Canary], in_ledger: set[str]) -> list[Canary]:
+    """Those of the living objects that are looked for: all that the ledger says were deleted, and some others."""
+    if run.plan.config.verify_looks is None:
+        return living
+    found = [canary for canary in living if canary.address in in_ledger]
+    others = [canary for canary in living if canary.address not in in_ledger]
+    chance = random.Random(f"{run.plan.run_id}-living")
+    return found + chance.sample(others, min(len(others), _LIVING_LOOKS))
 
 
 def _staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
@@ -205,21 +250,8 @@ def _staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
 
 def _missing(run: Run, living: list[Canary]) -> list[Canary]:
     with ThreadPoolExecutor(run.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
-        lacks = pool.map(lambda canary: _lacks(run.reader, canary.address), living)
-        return [canary for canary, lacking in zip(living, lacks, strict=True) if lacking]
-
-
-def _deleted_by_us(run: Run, missing: list[Canary], parts: list[PartInfo]) -> list[Canary]:
-    """Those of the missing that this run's ledger names as deleted."""
-    if not missing:
-        return []
-    wanted = pa.array({canary.address for canary in missing}, pa.string())
-    deleted: set[str] = set()
-    for part in parts:
-        rows = run.folder.read_part(part, ["address", "outcome"])
-        mask = pc.and_(pc.is_in(rows["address"], wanted), pc.equal(rows["outcome"], ledger.DELETED))
-        deleted.update(rows["address"].filter(mask).to_pylist())
-    return [canary for canary in missing if canary.address in deleted]
+        found = pool.map(lambda canary: lacks(run.reader, canary.address), living)
+        return [canary for canary, lacking in zip(living, found, strict=True) if lacking]
 
 
 def _words(canary: Canary) -> str:

@@ -23,8 +23,10 @@ from dredge.graveler.catalog.results import (
     PreparedCommits,
     PreparedUncommitted,
     PrepareStatus,
+    SignedUrl,
 )
 from dredge.graveler.catalog.settings import CATALOG_DEFECTS, Settings
+from dredge.graveler.catalog.signed_urls import PresignUnsupportedError
 from dredge.graveler.refs.records import Branch, Commit, Repository, Tag
 from dredge.graveler.retention.rules import Rules
 
@@ -46,6 +48,7 @@ __all__ = [
     "PrepareStatus",
     "PreparedCommits",
     "PreparedUncommitted",
+    "PresignUnsupportedError",
     "PullRequest",
     "PullStatus",
     "RefsDump",
@@ -53,5 +56,6 @@ __all__ = [
     "Repository",
     "Rules",
     "Settings",
+    "SignedUrl",
     "Tag",
 ]

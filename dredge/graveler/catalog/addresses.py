@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from dredge.graveler.catalog.entries import address_to_keep, entry_time, object_stats
+from dredge.graveler.catalog.entries import (
+    DEFAULT_CONTENT_TYPE,
+    address_to_keep,
+    entry_time,
+    object_stats,
+)
 from dredge.graveler.catalog.handed_out import HandedOut
 from dredge.graveler.catalog.model import Clock, Refs
-from dredge.graveler.catalog.results import ObjectStats
+from dredge.graveler.catalog.results import ObjectStats, SignedUrl
 from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.signed_urls import SignedUrls
 from dredge.graveler.catalog.signing import sign_address, verify_address
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.catalog.staged_writes import StagedWrites
@@ -25,6 +31,7 @@ class AddressService:
         writes: stages entries.
         paths: names of new objects.
         handed_out: addresses that may be linked (profile `design`).
+        signed_urls: URLs to write to the addresses.
         clock: the time that addresses are compared with.
         settings: signing key, expiry, profile.
     """
@@ -35,6 +42,7 @@ class AddressService:
         writes: StagedWrites,
         paths: PathProvider,
         handed_out: HandedOut,
+        signed_urls: SignedUrls,
         clock: Clock,
         settings: Settings,
     ) -> None:
@@ -42,6 +50,7 @@ class AddressService:
         self._writes = writes
         self._paths = paths
         self._handed_out = handed_out
+        self._signed_urls = signed_urls
         self._clock = clock
         self._settings = settings
 
@@ -57,6 +66,16 @@ class AddressService:
         if self._settings.profile == "design":
             self._handed_out.track(found, signed)
         return f"{found.storage_namespace.rstrip('/')}/{signed}"
+
+    def presign_write(self, repository: str, physical_address: str) -> SignedUrl:
+        """Sign a URL to write to an address that was handed out.
+
+        Raises:
+            PresignUnsupportedError: 400.
+        """
+        found = self._refs.repositories.writable(repository)
+        key, _ = address_to_keep(found, physical_address)
+        return self._signed_urls.write_key(found, key)
 
     def link_physical_address(
         self,
@@ -107,7 +126,7 @@ class AddressService:
             etag=checksum,
             last_modified=entry_time(now, mtime),
             metadata=dict(metadata or {}),
-            content_type=content_type,
+            content_type=content_type or DEFAULT_CONTENT_TYPE,
         )
         self._writes.stage(found, branch, raw, entry)
         return object_stats(found, path, entry)

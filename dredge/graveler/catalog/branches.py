@@ -9,6 +9,7 @@ from typing import Literal
 
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.diffs import diff_page, staged_diffs
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs, Staging
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
@@ -18,6 +19,7 @@ from dredge.graveler.errors import (
     DirtyBranchError,
     InvalidValueError,
     TagNotFoundError,
+    described,
 )
 from dredge.graveler.refs.names import check_branch, check_path
 from dredge.graveler.refs.records import Branch, new_staging_token
@@ -36,16 +38,24 @@ class BranchService:
         namespaces: committed entries.
         contents: looks committed values up.
         write_tries: tries of one reset before 429.
+        hooks: told of every branch that is created or deleted.
     """
 
     def __init__(
-        self, refs: Refs, staging: Staging, namespaces: Namespaces, contents: Contents, write_tries: int
+        self,
+        refs: Refs,
+        staging: Staging,
+        namespaces: Namespaces,
+        contents: Contents,
+        write_tries: int,
+        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._staging = staging
         self._namespaces = namespaces
         self._contents = contents
         self._write_tries = write_tries
+        self._hooks = hooks
 
     def create_branch(
         self, repository: str, branch: str, source: str, *, hidden: bool = False, force: bool = False
@@ -67,7 +77,8 @@ class BranchService:
         """
         found = self._refs.repositories.writable(repository, force)
         check_branch(branch)
-        commit = self._refs.resolver.commit(found, source)
+        with described(f"source reference '{source}'"):
+            commit_id = self._refs.resolver.commit_id(found, source)
         if self._refs.commits.exists(found, branch):
             raise BranchExistsError
         try:
@@ -77,8 +88,13 @@ class BranchService:
         else:
             raise BranchExistsError
         token = new_staging_token(repository, branch)
-        self._refs.branches.create(found, Branch(branch, commit.id, token, hidden=hidden))
-        return commit.id
+        event = Event(ChangeKind.CREATE_BRANCH, found, branch, commit_id)
+        if self._refs.commits.exists(found, commit_id):
+            self._hooks.before(event)
+        self._refs.branches.create(found, Branch(branch, commit_id, token, hidden=hidden))
+        self._hooks.after(event)
+        # Only the defect `cherry_pick_cache` makes a branch whose head does not exist, and then it is there.
+        return self._refs.commits.get(found, commit_id).id
 
     def get_branch(self, repository: str, branch: str) -> Branch:
         """Look up a branch.
@@ -118,9 +134,13 @@ class BranchService:
         found = self._refs.repositories.writable(repository, force)
         if branch == found.default_branch:
             raise DefaultBranchError
-        tokens = self._refs.branches.current(found, branch).branch.tokens
+        present = self._refs.branches.current(found, branch).branch
+        event = Event(ChangeKind.DELETE_BRANCH, found, branch, present.commit_id)
+        if self._refs.commits.exists(found, present.commit_id):
+            self._hooks.before(event)
         self._refs.branches.delete(found, branch)
-        self._staging.dropper.queue(tokens)
+        self._staging.dropper.queue(present.tokens)
+        self._hooks.after(event)
 
     def reset_branch(
         self,
@@ -159,14 +179,14 @@ class BranchService:
         """Move the head to another commit. What is staged stays staged, on top of the new head (L46).
 
         Raises:
-            DirtyBranchError: 400, a sealed token holds changes.
+            DirtyBranchError: 400, a sealed token differs from the head: a commit is being made of it, or failed.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_writable(found, branch)
         commit = self._refs.resolver.commit(found, ref)
 
         def moved(present: Branch) -> Branch:
-            if any(next(self._staging.areas.scan(token), None) for token in present.sealed_tokens):
+            if self._contents.is_dirty(found, replace(present, staging_token="")):
                 raise DirtyBranchError
             return replace(present, commit_id=commit.id)
 

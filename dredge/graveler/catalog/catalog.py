@@ -38,6 +38,7 @@ from dredge.graveler.catalog.commits import CommitService
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.dumps import DumpService
+from dredge.graveler.catalog.events import Hooks, NoHooks, RefusingHooks
 from dredge.graveler.catalog.garbage import GarbageService
 from dredge.graveler.catalog.handed_out import HandedOut
 from dredge.graveler.catalog.imports import ImportService
@@ -52,8 +53,10 @@ from dredge.graveler.catalog.reading import ReadingService
 from dredge.graveler.catalog.repositories import RepositoryService
 from dredge.graveler.catalog.results import ExpiredRecords
 from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.signed_urls import SignedUrls
 from dredge.graveler.catalog.slices import PathProvider
 from dredge.graveler.catalog.staged_writes import StagedWrites
+from dredge.graveler.catalog.symlinks import SymlinkService
 from dredge.graveler.catalog.tags import TagService
 from dredge.graveler.catalog.tasks import Tasks
 from dredge.graveler.committed import SplitRule
@@ -99,25 +102,34 @@ class Catalog:
         paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
+        hooks: Hooks = NoHooks()
+        if settings.actions:
+            hooks = RefusingHooks(refs.branches, contents, object_bytes)
+        signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
         tasks = Tasks(kv, clock, settings.task_expiry, new_xid(clock()), self._background)
 
         self.repositories = RepositoryService(kv, refs, namespaces)
-        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries)
-        self.tags = TagService(refs)
-        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule)
-        self.merges = MergeService(refs, namespaces, commit_writer, rule)
+        self.branches = BranchService(refs, staging, namespaces, contents, settings.write_tries, hooks)
+        self.tags = TagService(refs, hooks)
+        self.commits = CommitService(refs, staging.areas, namespaces, commit_writer, rule, hooks)
+        self.merges = MergeService(refs, namespaces, commit_writer, rule, hooks)
         self.pulls = PullService(kv, refs, self.merges, clock)
-        self.reading = ReadingService(refs, contents, object_bytes)
+        self.reading = ReadingService(refs, contents, object_bytes, signed_urls)
         self.objects = ObjectService(
             refs, contents, writes, object_bytes, paths, self._copies, clock, settings
         )
-        self.addresses = AddressService(refs, writes, paths, self._handed_out, clock, settings)
+        self.addresses = AddressService(refs, writes, paths, self._handed_out, signed_urls, clock, settings)
         self.multiparts = MultipartService(kv, refs, namespaces, contents, writes, paths, clock)
-        self.presigned = PresignedService(refs, namespaces, self.addresses, clock, settings)
-        self.imports = ImportService(kv, refs, namespaces, commit_writer, rule, self._background, clock)
-        self.garbage = GarbageService(refs, staging.areas, namespaces, self._copies, tasks, clock, settings)
+        self.presigned = PresignedService(refs, namespaces, self.addresses, self.reading, clock, settings)
+        self.imports = ImportService(
+            kv, refs, self.repositories, namespaces, commit_writer, rule, hooks, self._background, clock
+        )
+        self.symlinks = SymlinkService(refs, namespaces, self.reading)
+        self.garbage = GarbageService(
+            refs, staging.areas, namespaces, self._copies, signed_urls, tasks, clock, settings
+        )
         self.dumps = DumpService(kv, refs, namespaces, tasks, rule)
 
     def resume(self) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from dredge.errors import FormatError, NotFoundError
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import take_page
 from dredge.graveler.catalog.results import Page
@@ -37,6 +38,7 @@ class CommitService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
+        hooks: told of every commit.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class CommitService:
         namespaces: Namespaces,
         commit_writer: CommitWriter,
         rule: SplitRule,
+        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._areas = areas
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
+        self._hooks = hooks
 
     def commit(
         self,
@@ -86,15 +90,20 @@ class CommitService:
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
         info = CommitInfo(committer, message, metadata or {}, date)
+        event = Event(ChangeKind.COMMIT, found, branch)
+        self._hooks.before(event)
         if source_metarange is None:
-            return self._commit_writer.commit_staged(
+            made = self._commit_writer.commit_staged(
                 found,
                 branch,
                 lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty),
             )
-        return self._commit_writer.commit_tree(
-            found, branch, lambda head: self._commit_metarange(found, head, source_metarange, info)
-        )
+        else:
+            made = self._commit_writer.commit_tree(
+                found, branch, lambda head: self._commit_metarange(found, head, source_metarange, info)
+            )
+        self._hooks.after(event)
+        return made
 
     def get_commit(self, repository: str, ref: str) -> Commit:
         """Look up the commit that an expression refers to.

@@ -15,10 +15,11 @@ from dredge.graveler.staging.combined import staged_changes
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What happened to a path, and its new value (None if it has none)."""
+    """What happened to a path, its new value (None if it has none), and for a removed path the last one it had."""
 
     type: DiffType
     value: Value | None
+    removed: Value | None = None
 
 
 def staged_diffs(
@@ -39,7 +40,7 @@ def staged_diffs(
         below = ranges.get_entry(head, staged.path)
         if staged.value is None:
             if below is not None:
-                yield staged.path, Changed("removed", None)
+                yield staged.path, Changed("removed", None, below)
         elif below is None:
             yield staged.path, Changed("added", staged.value)
         elif below.identity != staged.value.identity:
@@ -50,7 +51,8 @@ def committed_diffs(differences: Iterator[Difference], start: bytes) -> Iterator
     """Differences between two contents, from a path on."""
     for difference in differences:
         if difference.key >= start:
-            yield difference.key, Changed(difference.kind.value, difference.right)
+            removed = difference.left if difference.right is None else None
+            yield difference.key, Changed(difference.kind.value, difference.right, removed)
 
 
 def diff_page(
@@ -68,5 +70,6 @@ def diff_page(
 def _answer(path: str, changed: Changed | None) -> Diff:
     if changed is None:
         return Diff("prefix_changed", path, "common_prefix")
-    size = 0 if changed.value is None else decode_entry(path_bytes(path), changed.value).size
+    value = changed.value or changed.removed
+    size = 0 if value is None else decode_entry(path_bytes(path), value).size
     return Diff(changed.type, path, size_bytes=size)

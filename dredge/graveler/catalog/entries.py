@@ -14,6 +14,9 @@ from dredge.graveler.errors import InvalidValueError
 from dredge.graveler.refs.records import Repository
 from dredge.storage import ObjectWriter
 
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+"""Shown for an entry without a content type (imports have none), and stored where a caller gives none."""
+
 _NO_URI = re.compile("[\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
 
 
@@ -54,7 +57,7 @@ def object_stats(repository: Repository, path: str, entry: Entry) -> ObjectStats
         size_bytes=entry.size,
         mtime=entry.last_modified,
         metadata=entry.metadata,
-        content_type=entry.content_type,
+        content_type=entry.content_type or DEFAULT_CONTENT_TYPE,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dredge.graveler import messages
 from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
-from dredge.graveler.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus
+from dredge.graveler.catalog.results import PreparedCommits, PreparedUncommitted, PrepareStatus, SignedUrl
 from dredge.graveler.catalog.settings import Settings
+from dredge.graveler.catalog.signed_urls import SignedUrls
 from dredge.graveler.catalog.tasks import Tasks
 from dredge.graveler.catalog.uncommitted import Mark, PageFile, UncommittedPage
 from dredge.graveler.errors import RulesNotFoundError
@@ -29,6 +30,7 @@ class GarbageService:
         areas: staged entries.
         namespaces: where rules and prepared files are.
         copies: tracked copies (profile `design`).
+        signed_urls: URLs of prepared files.
         tasks: preparations in the background.
         clock: the time of a run.
         settings: limits and defects of a prepare run.
@@ -40,6 +42,7 @@ class GarbageService:
         areas: StagingAreas,
         namespaces: Namespaces,
         copies: Copies,
+        signed_urls: SignedUrls,
         tasks: Tasks,
         clock: Clock,
         settings: Settings,
@@ -48,6 +51,7 @@ class GarbageService:
         self._areas = areas
         self._namespaces = namespaces
         self._copies = copies
+        self._signed_urls = signed_urls
         self._tasks = tasks
         self._clock = clock
         self._settings = settings
@@ -108,6 +112,24 @@ class GarbageService:
         if task.done and not task.error_msg:
             result = PreparedCommits(info.run_id, info.gc_commits_location, info.gc_addresses_location)
         return PrepareStatus(task_id, task.done, updated, result, task.error_msg or None)
+
+    def presign_commits(self, repository: str, prepared: PreparedCommits) -> SignedUrl:
+        """Sign a URL to read the CSV of active commits.
+
+        Raises:
+            PresignUnsupportedError: 400.
+        """
+        found = self._refs.repositories.get(repository)
+        return self._signed_urls.read_key(found, commits_key(prepared.run_id))
+
+    def presign_metadata(self, repository: str, key: str) -> SignedUrl:
+        """Sign a URL to read a range or metarange.
+
+        Raises:
+            PresignUnsupportedError: 400.
+        """
+        found = self._refs.repositories.get(repository)
+        return self._signed_urls.read_key(found, key, key.rpartition("/")[2])
 
     def prepare_uncommitted(
         self, repository: str, continuation_token: str | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -22,8 +22,10 @@ from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog.background import Background
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.merges import STRATEGY_KEY
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
+from dredge.graveler.catalog.repositories import RepositoryService
 from dredge.graveler.committed import Entry, SplitRule, Strategy, Value
 from dredge.graveler.committed.replace import replace_below
 from dredge.graveler.errors import (
@@ -41,6 +43,8 @@ log = logging.getLogger(__name__)
 
 CANCELED = "Canceled"
 DEFAULT_MESSAGE = "Import objects"
+LAST_IMPORT_KEY = ".lakefs.last.import.timestamp"
+"""Key in the repository's metadata: creation time of the last import's commit, in Unix seconds."""
 _PROGRESS_EVERY = 10_000
 
 type OpenSource = Callable[[str], ObjectReader]
@@ -92,9 +96,11 @@ class ImportService:
     Args:
         kv: status records.
         refs: records of repositories, branches and commits.
+        repositories: keeps the time of the last import in the repository's metadata.
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
+        hooks: told of the commit.
         background: runs the imports.
         clock: the time in status records.
     """
@@ -103,17 +109,21 @@ class ImportService:
         self,
         kv: Store,
         refs: Refs,
+        repositories: RepositoryService,
         namespaces: Namespaces,
         commit_writer: CommitWriter,
         rule: SplitRule,
+        hooks: Hooks,
         background: Background,
         clock: Clock,
     ) -> None:
         self._kv = kv
         self._refs = refs
+        self._repositories = repositories
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
+        self._hooks = hooks
         self._background = background
         self._clock = clock
 
@@ -128,6 +138,7 @@ class ImportService:
         message: str = "",
         metadata: Mapping[str, str] | None = None,
         force: bool = False,
+        spelled: Callable[[str], str] = str,
     ) -> str:
         """Begin an import in the background.
 
@@ -140,6 +151,7 @@ class ImportService:
             message: commit message; "" for a generated one.
             metadata: user metadata.
             force: also in a read-only repository.
+            spelled: gives a URI the one spelling in which sources and namespaces can be compared.
 
         Returns:
             Id of the import.
@@ -156,7 +168,8 @@ class ImportService:
         others = [each for each in self._refs.repositories.listed("") if each.name != found.name]
         for each in paths:
             for owner in (found, *others):
-                _check(owner, each)
+                _check(owner.storage_namespace, each)
+                _check(spelled(owner.storage_namespace), replace(each, path=spelled(each.path)))
         info = CommitInfo(
             committer,
             message or DEFAULT_MESSAGE,
@@ -170,6 +183,8 @@ class ImportService:
                 self._import(found, branch, paths, open_source, info, status)
             except Exception as error:
                 log.warning("import %s of %s failed: %s", status.id, found.name, error)
+                if isinstance(error, ImportCanceledError):
+                    return  # its record says so, with the time of the cancellation
                 status.error = str(error) if isinstance(error, DredgeError) else "internal error"
                 self._put_status(found, status)
 
@@ -242,7 +257,12 @@ class ImportService:
             self._record_progress(repository, status, len(ordered))
             return self._commit_writer.add(repository, info, made.id, (parent,))
 
+        event = Event(ChangeKind.COMMIT, repository, branch)
+        self._hooks.before(event)
         commit = self._commit_writer.commit_tree(repository, branch, build)
+        self._hooks.after(event)
+        last = str(int(commit.creation_date.timestamp()))
+        self._repositories.update_repository_metadata(repository.name, put={LAST_IMPORT_KEY: last})
         status.completed = True
         status.metarange_id = commit.metarange_id
         status.commit.ParseFromString(commit.encode())
@@ -278,19 +298,19 @@ class ImportService:
         return messages.decode(messages.ImportStatusData, raw, f"import {import_id}"), raw
 
 
-def _check(repository: Repository, source: ImportPath) -> None:
+def _check(storage_namespace: str, source: ImportPath) -> None:
     """Refuse a source that would make files of a repository, of this or another one, content of the branch."""
-    namespace = repository.storage_namespace.rstrip("/") + "/"
+    namespace = storage_namespace.rstrip("/") + "/"
     if "://" not in source.path:
         raise InvalidValueError(f"import path {source.path!r} is not a URI: invalid import source")
     if source.path.startswith(namespace) or source.path == namespace[:-1]:
         raise InvalidValueError(
-            f"import path ({source.path}) in repository namespace ({repository.storage_namespace}) is "
+            f"import path ({source.path}) in repository namespace ({storage_namespace}) is "
             "prohibited: invalid import source"
         )
     if source.type == "common_prefix" and namespace.startswith(source.path):
         raise InvalidValueError(
-            f"prefix ({source.path}) contains repository namespace: ({repository.storage_namespace}), "
+            f"prefix ({source.path}) contains repository namespace: ({storage_namespace}), "
             "invalid import source"
         )
     if source.type == "object" and not source.destination:

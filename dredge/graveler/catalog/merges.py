@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from dredge.graveler import committed
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.diffs import Changed, committed_diffs, diff_page
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.results import CommitOverrides, Diff, MergeBase, Page
 from dredge.graveler.committed import SplitRule, Strategy
@@ -18,6 +20,7 @@ from dredge.graveler.errors import (
     NoMergeBaseError,
     ParentNumberError,
     RevertParentError,
+    described,
 )
 from dredge.graveler.refs.history import merge_base
 from dredge.graveler.refs.records import Commit, Repository
@@ -34,15 +37,22 @@ class MergeService:
         namespaces: committed entries.
         commit_writer: writes commits.
         rule: where ranges end.
+        hooks: told of every change.
     """
 
     def __init__(
-        self, refs: Refs, namespaces: Namespaces, commit_writer: CommitWriter, rule: SplitRule
+        self,
+        refs: Refs,
+        namespaces: Namespaces,
+        commit_writer: CommitWriter,
+        rule: SplitRule,
+        hooks: Hooks,
     ) -> None:
         self._refs = refs
         self._namespaces = namespaces
         self._commit_writer = commit_writer
         self._rule = rule
+        self._hooks = hooks
 
     def merge(
         self,
@@ -69,19 +79,24 @@ class MergeService:
             metadata: user metadata; the strategy is added to it.
             strategy: "" (conflicts fail), "dest-wins" or "source-wins".
             squash: record the destination as the only parent.
-            allow_empty: merge also when nothing changes.
-            force: also in a read-only repository.
+            allow_empty: merge also when the source has no change since the merge base.
+            force: also in a read-only repository, and as `allow_empty`.
 
         Raises:
             MergeConflictError: 409.
             DirtyBranchError: 400.
-            NoChangesError: 400.
+            NoChangesError: 400, the source has the content of the merge base. A merge that leaves the
+                destination's content as it is makes a commit all the same: it records that the two have met.
+
+        Source: lakeFS pkg/graveler/committed/manager.go (Merge).
         """
         found = self._refs.repositories.writable(repository, force)
         if strategy not in _STRATEGIES:
             raise InvalidValueError(f"unknown merge strategy {strategy!r}: invalid value")
         chosen = _STRATEGIES[strategy]
-        head = self._refs.resolver.commit(found, source)
+        doing = f"update branch {destination}"
+        with described(f"{doing}: get commit by ref {source}"):
+            head = self._refs.resolver.commit(found, source)
         info = CommitInfo(
             committer,
             message or f"Merge '{source}' into '{destination}'",
@@ -90,15 +105,16 @@ class MergeService:
 
         def build(destination_head: str) -> Commit:
             target = self._refs.commits.get(found, destination_head)
-            base = self._base(found, head.id, target.id)
-            merged = self._merge_trees(
-                found, base.metarange_id, head.metarange_id, target.metarange_id, chosen
-            )
-            if merged == target.metarange_id and not allow_empty:
-                raise NoChangesError("merge: no changes")
+            with described(doing):
+                base = self._base(found, head.id, target.id)
+                if head.metarange_id == base.metarange_id and not (allow_empty or force):
+                    raise NoChangesError
+                merged = self._merge_trees(
+                    found, base.metarange_id, head.metarange_id, target.metarange_id, chosen
+                )
             return self._commit_writer.add(found, info, merged, (target,) if squash else (target, head))
 
-        return self._commit_writer.commit_tree(found, destination, build)
+        return self._commit(Event(ChangeKind.MERGE, found, destination, head.id), build)
 
     def find_merge_base(self, repository: str, source: str, destination: str) -> MergeBase:
         """The merge base of a source ref and a destination branch."""
@@ -137,7 +153,7 @@ class MergeService:
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
-        commit = self._refs.resolver.commit(found, ref)
+        commit = self._commit_of(found, ref)
         if parent_number <= 0 and len(commit.parents) > 1:
             raise RevertParentError
         parent = self._parent(found, commit, max(parent_number, 1))
@@ -145,12 +161,15 @@ class MergeService:
 
         def build(head: str) -> Commit:
             target = self._refs.commits.get(found, head)
-            reverted = self._merge_trees(found, commit.metarange_id, parent.metarange_id, target.metarange_id)
-            if reverted == target.metarange_id and not allow_empty:
-                raise NoChangesError("revert: no changes")
+            with described("update branch"):
+                reverted = self._merge_trees(
+                    found, commit.metarange_id, parent.metarange_id, target.metarange_id
+                )
+                if reverted == target.metarange_id and not allow_empty:
+                    raise NoChangesError
             return self._commit_writer.add(found, info, reverted, (target,))
 
-        return self._commit_writer.commit_tree(found, branch, build)
+        return self._commit(Event(ChangeKind.REVERT, found, branch), build)
 
     def cherry_pick(
         self,
@@ -167,25 +186,32 @@ class MergeService:
 
         Raises:
             ParentNumberError: 400, a merge without a parent number, or no such parent.
+            NoChangesError: 400, the commit changes nothing. One whose changes the branch has already is committed.
             MergeConflictError: 409.
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
-        commit = self._refs.resolver.commit(found, ref)
+        commit = self._commit_of(found, ref)
         if parent_number is None and len(commit.parents) > 1:
             raise ParentNumberError("must specify 1-based parent number for cherry-picking merge commit")
         parent = self._parent(found, commit, 1 if parent_number is None else parent_number)
         origin = {"cherry-pick-origin": commit.id, "cherry-pick-committer": commit.committer}
-        info = _overridden(CommitInfo(committer, commit.message, {**commit.metadata, **origin}), overrides)
+        info = _overridden(CommitInfo(committer, commit.message, commit.metadata), overrides)
+        info = replace(info, metadata={**info.metadata, **origin})
 
         def build(head: str) -> Commit:
             target = self._refs.commits.get(found, head)
-            picked = self._merge_trees(found, parent.metarange_id, commit.metarange_id, target.metarange_id)
-            if picked == target.metarange_id:
-                raise NoChangesError("cherry-pick: no changes")
+            with described("update branch"):
+                if commit.metarange_id == parent.metarange_id:
+                    raise NoChangesError
+                picked = self._merge_trees(
+                    found, parent.metarange_id, commit.metarange_id, target.metarange_id
+                )
             return self._commit_writer.add(found, info, picked, (target,))
 
-        return self._commit_writer.commit_tree(found, branch, build)
+        made = self._commit(Event(ChangeKind.CHERRY_PICK, found, branch), build)
+        self._refs.mistaken_ids.picked(found, commit, origin)
+        return made
 
     def diff_refs(
         self,
@@ -228,6 +254,16 @@ class MergeService:
             return committed_diffs(found_diffs, start)
 
         return diff_page(seek, prefix, delimiter, after, amount)
+
+    def _commit(self, event: Event, build: Callable[[str], Commit]) -> Commit:
+        self._hooks.before(event)
+        made = self._commit_writer.commit_tree(event.repository, event.ref, build)
+        self._hooks.after(event)
+        return made
+
+    def _commit_of(self, repository: Repository, ref: str) -> Commit:
+        with described(f"get commit from ref {ref}"):
+            return self._refs.resolver.commit(repository, ref)
 
     def _base(self, repository: Repository, left: str, right: str) -> Commit:
         base = merge_base(partial(self._refs.commits.get, repository), left, right)

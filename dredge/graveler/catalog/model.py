@@ -14,6 +14,7 @@ from dredge.graveler.refs.branches import Branches
 from dredge.graveler.refs.commits import Commits
 from dredge.graveler.refs.expressions import Resolver
 from dredge.graveler.refs.life_cycle import open_repositories
+from dredge.graveler.refs.mistaken import MistakenIds
 from dredge.graveler.refs.protection import Protection
 from dredge.graveler.refs.records import Repository
 from dredge.graveler.refs.repositories import Repositories
@@ -39,6 +40,7 @@ class Refs:
         tags: tag records.
         protection: branch protection rules.
         resolver: finds what a ref expression names.
+        mistaken_ids: commit ids that the defect `cherry_pick_cache` has spoilt.
     """
 
     repositories: Repositories
@@ -47,18 +49,21 @@ class Refs:
     tags: Tags
     protection: Protection
     resolver: Resolver
+    mistaken_ids: MistakenIds
 
     @classmethod
     def open(cls, kv: Store, clock: Clock, settings: Settings) -> Self:
         """Open the records of a store."""
         branches, commits, tags = Branches(kv, clock, settings.branch_cache), Commits(kv), Tags(kv)
+        mistaken_ids = MistakenIds(clock, enabled=settings.defect("cherry_pick_cache"))
         return cls(
             repositories=open_repositories(settings.life_cycle, kv, clock),
             branches=branches,
             commits=commits,
             tags=tags,
             protection=Protection(kv, clock),
-            resolver=Resolver(branches, tags, commits),
+            resolver=Resolver(branches, tags, commits, mistaken_ids),
+            mistaken_ids=mistaken_ids,
         )
 
 

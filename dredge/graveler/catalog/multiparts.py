@@ -17,7 +17,7 @@ from datetime import datetime
 from dredge.errors import NotFoundError
 from dredge.graveler import messages
 from dredge.graveler.catalog.contents import Contents
-from dredge.graveler.catalog.entries import object_stats
+from dredge.graveler.catalog.entries import DEFAULT_CONTENT_TYPE, object_stats
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.results import ObjectStats
 from dredge.graveler.catalog.slices import PathProvider
@@ -192,7 +192,7 @@ class MultipartService:
             etag=done.etag.partition("-")[0],
             last_modified=done.info.last_modified,
             metadata=dict(record.metadata),
-            content_type=record.content_type,
+            content_type=record.content_type or DEFAULT_CONTENT_TYPE,
         )
         self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
         self._kv.delete(PARTITION, upload_id.encode())

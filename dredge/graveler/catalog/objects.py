@@ -9,6 +9,7 @@ from datetime import datetime
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.entries import (
+    DEFAULT_CONTENT_TYPE,
     address_to_keep,
     decode_entry,
     entry_time,
@@ -32,7 +33,6 @@ from dredge.graveler.refs.records import Repository
 from dredge.graveler.staging.reset import same_identity
 
 DELETE_PATHS_MAX = 1000
-DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
 class ObjectService:
@@ -112,7 +112,7 @@ class ObjectService:
             etag=checksum,
             last_modified=self._clock(),
             metadata=dict(metadata or {}),
-            content_type=content_type,
+            content_type=content_type or DEFAULT_CONTENT_TYPE,
         )
         self._writes.stage(found, branch, raw, entry, if_absent=if_none_match)
         return object_stats(found, path, entry)
@@ -153,7 +153,7 @@ class ObjectService:
             etag=checksum,
             last_modified=entry_time(self._clock(), mtime),
             metadata=dict(metadata or {}),
-            content_type=content_type,
+            content_type=content_type or DEFAULT_CONTENT_TYPE,
         )
         self._writes.stage(found, branch, raw, entry)
         return object_stats(found, path, entry)

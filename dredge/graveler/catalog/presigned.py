@@ -16,11 +16,18 @@ from dredge.graveler.catalog.addresses import AddressService
 from dredge.graveler.catalog.entries import address_to_keep
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.multiparts import UploadNotFoundError
+from dredge.graveler.catalog.reading import ReadingService
 from dredge.graveler.catalog.results import ObjectStats
 from dredge.graveler.catalog.settings import Settings
 from dredge.graveler.catalog.signing import verify_address
 from dredge.graveler.committed import AddressType
-from dredge.graveler.errors import InvalidValueError, LinkAddressError, UnsupportedError
+from dredge.graveler.errors import (
+    DataNotFoundError,
+    InvalidValueError,
+    LinkAddressError,
+    UnsupportedError,
+    described,
+)
 from dredge.graveler.refs.names import check_path
 from dredge.graveler.refs.records import Repository
 from dredge.storage.uploads import (
@@ -57,6 +64,7 @@ class PresignedService:
         refs: records.
         namespaces: where the parts are.
         addresses: hands out the object's address, and links it.
+        reading: reads the sources of copied parts.
         clock: the time that addresses are compared with.
         settings: signing key, expiry, and whether URLs are signed at all.
     """
@@ -66,12 +74,14 @@ class PresignedService:
         refs: Refs,
         namespaces: Namespaces,
         addresses: AddressService,
+        reading: ReadingService,
         clock: Clock,
         settings: Settings,
     ) -> None:
         self._refs = refs
         self._namespaces = namespaces
         self._addresses = addresses
+        self._reading = reading
         self._clock = clock
         self._settings = settings
 
@@ -119,6 +129,57 @@ class PresignedService:
         except UploadRefusedError as error:
             raise InvalidValueError(f"{error}: invalid value") from None
         return signer.presign_part(key, upload_id, number, URL_SECONDS)
+
+    def copy_part(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        upload_id: str,
+        number: int,
+        *,
+        physical_address: str,
+        source: tuple[str, str, str],
+        span: tuple[int, int] | None = None,
+    ) -> str:
+        """Make a part of the bytes of an object.
+
+        Args:
+            repository: its name.
+            branch: its name.
+            path: path of the object to be.
+            upload_id: id of the upload.
+            number: of the part.
+            physical_address: address that was handed out.
+            source: repository, ref and path of the object to copy from.
+            span: first and last byte to copy; None copies all.
+
+        Returns:
+            The part's ETag.
+
+        Raises:
+            LinkAddressError: 400, not an address for this path.
+            PathNotFoundError: 404, no such source.
+            UploadNotFoundError: 404.
+            InvalidValueError: 400, no such part number, or the span is not inside the source.
+        """
+        found = self._refs.repositories.writable(repository)
+        uploads, _ = self._signer(found)
+        key = self._own_key(found, branch, path, physical_address)
+        with described("/".join(source)):
+            content = self._reading.get_object(*source)
+        start, last = span or (0, content.stats.size_bytes - 1)
+        if last >= content.stats.size_bytes and span is not None:
+            raise InvalidValueError("range is not inside the source object: invalid value")
+        try:
+            with content.stream(start, last + 1 - start) as chunks:
+                return uploads.put_part(key, upload_id, number, chunks).etag
+        except NotFoundError as error:
+            if isinstance(error, DataNotFoundError):
+                raise
+            raise UploadNotFoundError from None
+        except UploadRefusedError as error:
+            raise InvalidValueError(f"{error}: invalid value") from None
 
     def complete_presigned_multipart(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from dredge.errors import NotFoundError
 from dredge.graveler.catalog.contents import Contents
@@ -11,9 +12,11 @@ from dredge.graveler.catalog.listing import list_page
 from dredge.graveler.catalog.model import Refs
 from dredge.graveler.catalog.object_bytes import ObjectBytes
 from dredge.graveler.catalog.results import ObjectContent, ObjectStats, Page
-from dredge.graveler.committed import Value
+from dredge.graveler.catalog.signed_urls import SignedUrls
+from dredge.graveler.committed import Entry, Value
 from dredge.graveler.errors import DataNotFoundError
 from dredge.graveler.refs.names import check_path
+from dredge.graveler.refs.records import Repository
 from dredge.graveler.staging.flows import read_branch
 from dredge.storage import ObjectStream
 
@@ -25,21 +28,33 @@ class ReadingService:
         refs: records.
         contents: what paths hold.
         object_bytes: their bytes.
+        signed_urls: URLs of their bytes.
     """
 
-    def __init__(self, refs: Refs, contents: Contents, object_bytes: ObjectBytes) -> None:
+    def __init__(
+        self, refs: Refs, contents: Contents, object_bytes: ObjectBytes, signed_urls: SignedUrls
+    ) -> None:
         self._refs = refs
         self._contents = contents
         self._bytes = object_bytes
+        self._signed_urls = signed_urls
 
-    def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
+    def stat(self, repository: str, ref: str, path: str, *, presign: bool = False) -> ObjectStats:
         """Look up a path.
+
+        Args:
+            repository: its name.
+            ref: ref expression.
+            path: the path.
+            presign: give a pre-signed URL as the address.
 
         Raises:
             PathNotFoundError: 404.
+            PresignUnsupportedError: 400.
         """
         found = self._refs.repositories.get(repository)
-        return object_stats(found, path, self._contents.find_entry(found, ref, check_path(path)))
+        entry = self._contents.find_entry(found, ref, check_path(path))
+        return self._stats(found, path, entry, presign=presign)
 
     def get_object(self, repository: str, ref: str, path: str) -> ObjectContent:
         """Look up a path to read its bytes.
@@ -65,7 +80,12 @@ class ReadingService:
             except NotFoundError:
                 raise DataNotFoundError from None
 
-        return ObjectContent(object_stats(found, path, entry), read, stream)
+        return ObjectContent(
+            object_stats(found, path, entry),
+            read,
+            stream,
+            lambda: self._signed_urls.read_entry(found, path, entry),
+        )
 
     def list_entries(
         self,
@@ -76,6 +96,7 @@ class ReadingService:
         delimiter: str = "",
         after: str = "",
         amount: int = 100,
+        presign: Callable[[str], bool] | None = None,
     ) -> Page[ObjectStats]:
         """List paths in byte order.
 
@@ -86,6 +107,7 @@ class ReadingService:
             delimiter: fold paths that are equal up to it into one common prefix.
             after: last path or common prefix of the previous page.
             amount: maximum number of results, at most 1000.
+            presign: tells of a path whether its address is to be a pre-signed URL; None for no path.
         """
         found = self._refs.repositories.get(repository)
         resolved = self._refs.resolver.resolve(found, ref)
@@ -96,7 +118,12 @@ class ReadingService:
                 [
                     prefix_stats(name)
                     if value is None
-                    else object_stats(found, name, decode_entry(path_bytes(name), value))
+                    else self._stats(
+                        found,
+                        name,
+                        decode_entry(path_bytes(name), value),
+                        presign=presign is not None and presign(name),
+                    )
                     for name, value in listed.results
                 ],
                 listed.has_more,
@@ -115,3 +142,10 @@ class ReadingService:
                 )
             ),
         )
+
+    def _stats(self, repository: Repository, path: str, entry: Entry, *, presign: bool) -> ObjectStats:
+        stats = object_stats(repository, path, entry)
+        if not presign:
+            return stats
+        signed = self._signed_urls.read_entry(repository, path, entry)
+        return replace(stats, physical_address=signed.url, physical_address_expiry=signed.expires)

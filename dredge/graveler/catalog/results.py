@@ -41,6 +41,7 @@ class ObjectStats:
         mtime: the entry's time, aware UTC; may be supplied by the caller, so it proves nothing about age.
         metadata: user metadata.
         content_type: as given at upload.
+        physical_address_expiry: set if the address is a pre-signed URL: when it expires, aware UTC.
     """
 
     path: str
@@ -51,6 +52,15 @@ class ObjectStats:
     mtime: datetime | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     content_type: str = ""
+    physical_address_expiry: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedUrl:
+    """A pre-signed URL and the time at which it expires (aware UTC)."""
+
+    url: str
+    expires: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +72,13 @@ class ObjectContent:
         read: `read(start, length)` returns that part of the bytes, `read(0, None)` all of them.
         stream: the same in chunks of bounded size; must be closed. Both raise DataNotFoundError (410) when the
             store has no such object.
+        presign: signs a URL of the bytes; raises PresignUnsupportedError (400).
     """
 
     stats: ObjectStats
     read: Callable[[int, int | None], bytes]
     stream: Callable[[int, int | None], ObjectStream]
+    presign: Callable[[], SignedUrl]
 
 
 @dataclass(frozen=True, slots=True)

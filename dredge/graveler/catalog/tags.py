@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
 from dredge.graveler.catalog.model import Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
@@ -15,10 +16,12 @@ class TagService:
 
     Args:
         refs: records.
+        hooks: told of every tag that is created or deleted.
     """
 
-    def __init__(self, refs: Refs) -> None:
+    def __init__(self, refs: Refs, hooks: Hooks) -> None:
         self._refs = refs
+        self._hooks = hooks
 
     def create_tag(self, repository: str, tag: str, ref: str, *, force: bool = False) -> Tag:
         """Create a tag of a commit.
@@ -38,7 +41,10 @@ class TagService:
         else:
             raise TagExistsError
         made = Tag(tag, commit.id)
+        event = Event(ChangeKind.CREATE_TAG, found, tag, commit.id)
+        self._hooks.before(event)
         self._refs.tags.create(found, made)
+        self._hooks.after(event)
         return made
 
     def get_tag(self, repository: str, tag: str) -> Tag:
@@ -64,4 +70,8 @@ class TagService:
         Raises:
             TagNotFoundError: 404.
         """
-        self._refs.tags.delete(self._refs.repositories.writable(repository, force), tag)
+        found = self._refs.repositories.writable(repository, force)
+        event = Event(ChangeKind.DELETE_TAG, found, tag, self._refs.tags.get(found, tag).commit_id)
+        self._hooks.before(event)
+        self._refs.tags.delete(found, tag)
+        self._hooks.after(event)

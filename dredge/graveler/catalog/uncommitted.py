@@ -24,6 +24,7 @@ import base64
 import binascii
 import io
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -215,12 +216,20 @@ class UncommittedPage:
             start = mark.path if listed.name == mark.branch else ""
             if self._is_full():
                 return Mark(mark.run_id, listed.name, start)
+            begun = time.monotonic()
             stopped_at = self._branch(listed.name, start)
+            self._rest(time.monotonic() - begun)
             if stopped_at is not None:
                 return Mark(mark.run_id, listed.name, stopped_at)
         if self._rows and self._settings.defect("empty_last_page"):
             return Mark(mark.run_id, last + "~")  # after every name, so nothing is left
         return None
+
+    def _rest(self, taken: float) -> None:
+        """Wait until a branch has taken as long as on a real server, if that is asked for."""
+        left = self._settings.prepare_branch_time.total_seconds() - taken
+        if left > 0:
+            time.sleep(left)
 
     def _all_copies(self, mark: Mark) -> Mark | None:
         """Write the recorded copies; returns where to continue when the page is full."""

@@ -28,6 +28,7 @@ from dredge.graveler.errors import (
 )
 from dredge.graveler.refs.branches import Branches
 from dredge.graveler.refs.commits import Commits
+from dredge.graveler.refs.mistaken import MistakenIds
 from dredge.graveler.refs.names import check_ref, is_commit_id
 from dredge.graveler.refs.records import Branch, Commit, Repository
 from dredge.graveler.refs.tags import Tags
@@ -86,10 +87,11 @@ def parse(text: str) -> Expression:
 class Resolver:
     """Resolves ref expressions."""
 
-    def __init__(self, branches: Branches, tags: Tags, commits: Commits) -> None:
+    def __init__(self, branches: Branches, tags: Tags, commits: Commits, mistaken_ids: MistakenIds) -> None:
         self._branches = branches
         self._tags = tags
         self._commits = commits
+        self._mistaken_ids = mistaken_ids
 
     def resolve(self, repository: Repository, text: str) -> Resolved:
         """Find what an expression refers to.
@@ -120,17 +122,24 @@ class Resolver:
         Raises:
             StagingRefError: 400, `branch$` does not refer to a commit.
         """
+        return self._commits.get(repository, self.commit_id(repository, text))
+
+    def commit_id(self, repository: Repository, text: str) -> str:
+        """Find the id of that commit, without reading its record.
+
+        Raises:
+            StagingRefError: 400, `branch$` does not refer to a commit.
+        """
         resolved = self.resolve(repository, text)
         if resolved.staging_only:
             raise StagingRefError
-        commit_id = resolved.commit_id
-        if resolved.branch is not None:
-            commit_id = self._branches.current(repository, resolved.branch).branch.commit_id
-        return self._commits.get(repository, commit_id)
+        if resolved.branch is None:
+            return resolved.commit_id
+        return self._branches.current(repository, resolved.branch).branch.commit_id
 
     def _base(self, repository: Repository, base: str, is_plain: bool) -> tuple[Branch | None, str]:
         if is_commit_id(base) and self._commits.exists(repository, base):
-            return None, base
+            return None, self._mistaken_ids.resolve(repository, base)
         try:
             read = self._branches.cached if is_plain else self._branches.current
             branch = read(repository, base).branch

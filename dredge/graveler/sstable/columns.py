@@ -117,6 +117,7 @@ class _Decoded:
     columns: Any
     rows: int
     others: int
+    marks: npt.NDArray[np.uint64] | None = None
 
     def batch(self, names: tuple[str, ...]) -> pa.RecordBatch:
         """The rows as Arrow columns, without copying."""
@@ -182,8 +183,9 @@ class _Decoder:
         columns = self._allocate(name, envelope, sizes)
         sources = np.full(len(offsets), -1, np.int64)
         old = columns
-        if before is not None and len(offsets) > _BLOCKS_WORTH_COMPARING < len(before.offsets):
-            self._find_equal(array, offsets, lengths, before, sources)
+        marks = _marks(array, offsets, lengths) if len(offsets) > _BLOCKS_WORTH_COMPARING else None
+        if before is not None and marks is not None and before.marks is not None:
+            self._find_equal(array, offsets, lengths, marks, before, before.marks, sources)
             old = before.columns
         largest = int(sizes.max(initial=0)) + k.SLACK
         if largest > len(self._scratch):
@@ -210,7 +212,7 @@ class _Decoder:
             raise damaged(name, where, _PROBLEMS[code])
         rows, last_key = int(state[k.ROW]), self._key[: max(0, int(state[k.KEY_SIZE]))].tobytes()
         _check_totals(envelope, name, rows, last_key, columns)
-        return _Decoded(array, offsets, lengths, columns, rows, int(state[k.OTHERS]))
+        return _Decoded(array, offsets, lengths, columns, rows, int(state[k.OTHERS]), marks)
 
     def _blocks(self, data: bytes, name: str, envelope: Envelope) -> tuple[_Numbers, _Numbers]:
         """Read the index: where the data blocks are. They tile the file from its start to the index."""
@@ -276,14 +278,12 @@ class _Decoder:
         array: npt.NDArray[np.uint8],
         offsets: _Numbers,
         lengths: _Numbers,
+        marks: npt.NDArray[np.uint64],
         before: _Decoded,
+        old_marks: npt.NDArray[np.uint64],
         sources: _Numbers,
     ) -> None:
         """Fill in which blocks may be taken from the range before: inner ones of runs that are equal."""
-        marks, old_marks = (
-            _marks(array, offsets, lengths),
-            _marks(before.data, before.offsets, before.lengths),
-        )
         order = np.argsort(old_marks)
         places = np.minimum(np.searchsorted(old_marks, marks, sorter=order), len(order) - 1)
         guesses = order[places]

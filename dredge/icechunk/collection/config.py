@@ -56,7 +56,7 @@ class Tuning:
     ids_per_shard: int = 8 << 20
     keys_per_task: int = 100_000
     candidate_rows: int = 100_000
-    delete_keys: int = 8_000
+    delete_keys: int = 32_000
     threads: int = 16
 
 

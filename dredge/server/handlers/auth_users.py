@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from dredge.auth import Directory
+from dredge.auth.errors import AlreadyExistsError
 from dredge.auth.secrets import new_access_key_id, new_secret
 from dredge.server import responses, serializers
 from dredge.server.handlers.named_pages import named_page
@@ -18,7 +19,9 @@ def list_users(request: ApiRequest) -> Response:
 
 
 def create_user(request: ApiRequest) -> Response:
-    """POST /auth/users; `invite_user` is ignored, no mail is sent."""
+    """POST /auth/users; `invite_user` is ignored, no mail is sent. With RBAC `none` the only user exists already."""
+    if request.backend.settings.rbac == "none" and request.backend.accounts.initialized:
+        raise AlreadyExistsError
     created = _directory(request).users.create(request.body["id"])
     return responses.json(201, serializers.user(created))
 

@@ -1,6 +1,6 @@
 """The server side of garbage collection: rules, active commits, uncommitted addresses, metadata files.
 
-The synchronous prepare_commits reproduces an odd response of real servers: where URLs cannot be pre-signed, the CSV is
+The synchronous prepare_commits reproduces an odd response of real servers: where URLs are not pre-signed, the CSV is
 written, but the status is 400 and the body is two JSON documents, the error and then the result.
 
 Source: lakeFS pkg/api/controller.go (PrepareGarbageCollectionCommits).
@@ -8,9 +8,11 @@ Source: lakeFS pkg/api/controller.go (PrepareGarbageCollectionCommits).
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from starlette.responses import Response
 
-from dredge.graveler.catalog import Rules
+from dredge.graveler.catalog import PresignUnsupportedError, Rules
 from dredge.graveler.errors import GravelerError, MissingError
 from dredge.server import responses, serializers
 from dredge.server.requests import ApiRequest
@@ -55,15 +57,18 @@ def prepare_commits(request: ApiRequest) -> Response:
     if settings.defect("prepare_commits_404"):
         raise MissingError
     prepared = request.catalog.garbage.prepare_commits(request.repository)
-    fields = serializers.prepared_commits(prepared, presigned_url="")
-    if settings.prepare_commits_answer == "single" and not settings.defect("double_body_prepare_commits"):
-        del fields["gc_commits_presigned_url"]
-        return responses.json(201, fields)
-    problem = "operation not supported"
-    if settings.blockstore == "local":
-        problem = f"local adapter presigned URL: {problem}"
-    both = responses.to_json({"message": problem}) + responses.to_json(fields)
-    return Response(both, 400, responses.JSON_HEADERS)
+    twice = settings.defect("double_body_prepare_commits")
+    try:
+        if twice:
+            raise PresignUnsupportedError
+        signed = request.catalog.garbage.presign_commits(request.repository, prepared)
+        return responses.json(201, serializers.prepared_commits(prepared, presigned_url=signed.url))
+    except PresignUnsupportedError as error:
+        if settings.prepare_commits_answer == "single" and not twice:
+            return responses.json(201, serializers.prepared_commits(prepared, presigned_url=None))
+        fields = serializers.prepared_commits(prepared, presigned_url="")
+        both = responses.to_json({"message": str(error)}) + responses.to_json(fields)
+        return Response(both, 400, responses.JSON_HEADERS)
 
 
 def prepare_commits_async(request: ApiRequest) -> Response:
@@ -77,8 +82,13 @@ def prepare_commits_async(request: ApiRequest) -> Response:
 def prepare_commits_status(request: ApiRequest) -> Response:
     """GET …/gc/prepare_commits/status."""
     _old_server(request)
-    status = request.catalog.garbage.prepare_commits_status(request.repository, request.query.required("id"))
-    return responses.json(200, serializers.prepare_status(status))
+    garbage = request.catalog.garbage
+    status = garbage.prepare_commits_status(request.repository, request.query.required("id"))
+    url = None
+    if status.result is not None:
+        with suppress(PresignUnsupportedError):
+            url = garbage.presign_commits(request.repository, status.result).url
+    return responses.json(200, serializers.prepare_status(status, presigned_url=url))
 
 
 def prepare_uncommitted(request: ApiRequest) -> Response:
@@ -100,7 +110,10 @@ def get_range(request: ApiRequest) -> Response:
 
 
 def get_metadata_object(request: ApiRequest) -> Response:
-    """GET …/metadata/object/{type}/{id}: the file's bytes; 410 if it does not exist."""
+    """GET …/metadata/object/{type}/{id}: the file's bytes, or a redirection to the store; 410 if it does not exist."""
+    if request.query.flag("presign"):
+        key = f"_lakefs/{request.path['id']}"
+        return responses.redirect(request.catalog.garbage.presign_metadata(request.repository, key).url)
     data = request.catalog.commits.read_metadata_object(request.repository, request.path["id"])
     return Response(
         data, 200, {"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff"}

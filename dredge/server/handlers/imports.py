@@ -40,6 +40,7 @@ def import_start(request: ApiRequest) -> Response:
         message=commit["message"],
         metadata=commit.get("metadata"),
         force=request.flag("force"),
+        spelled=request.backend.namespaces.absolute,
     )
     return responses.json(202, {"id": started})
 

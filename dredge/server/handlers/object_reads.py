@@ -9,8 +9,8 @@ from email.utils import format_datetime
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from dredge.auth import Action, object_arn
 from dredge.graveler.catalog import ObjectContent, ObjectStats
-from dredge.graveler.errors import BadRequestError
 from dredge.server import responses, serializers
 from dredge.server.requests import ApiRequest
 from dredge.storage import ObjectStream
@@ -18,12 +18,6 @@ from dredge.storage import ObjectStream
 READ_BYTES = 1 << 20  # bytes; a larger response is streamed
 _RANGE = re.compile(r"^bytes=\s*(\d*)\s*-\s*(\d*)\s*$", re.ASCII)
 _INLINE = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp", "text/plain", "application/json"})
-
-
-class PresignUnsupportedError(BadRequestError):
-    """The request asks for a pre-signed URL; this server makes none."""
-
-    default = "operation not supported"
 
 
 class _BadRange(Exception):
@@ -35,22 +29,28 @@ class _BadRange(Exception):
 
 def stat_object(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/objects/stat."""
-    _refuse_presign(request)
     found = request.catalog.reading.stat(
-        request.repository, request.path["ref"], request.query.required("path")
+        request.repository,
+        request.path["ref"],
+        request.query.required("path"),
+        presign=request.query.flag("presign"),
     )
     metadata = found.metadata if request.query.flag("user_metadata", default=True) else {}
     return responses.json(200, serializers.object_stats(found, metadata=metadata))
 
 
 def list_objects(request: ApiRequest) -> Response:
-    """GET …/refs/{ref}/objects/ls."""
-    _refuse_presign(request)
+    """GET …/refs/{ref}/objects/ls; pre-signs the objects that the user may read."""
+
+    def may_read(path: str) -> bool:
+        return request.allows(Action.READ_OBJECT, object_arn(request.repository, path))
+
     with_metadata = request.query.flag("user_metadata", default=True)
     found = request.catalog.reading.list_entries(
         request.repository,
         request.path["ref"],
         delimiter=request.query.text("delimiter"),
+        presign=may_read if request.query.flag("presign") else None,
         **request.query.paging,
     )
     results = [
@@ -83,7 +83,7 @@ def head_object(request: ApiRequest) -> Response:
 
 
 def get_object(request: ApiRequest) -> Response:
-    """GET …/refs/{ref}/objects: the whole object (200), a range (206), or 304."""
+    """GET …/refs/{ref}/objects: the whole object (200), a range (206), 304, or a redirection to the store (302)."""
     content = request.catalog.reading.get_object(
         request.repository, request.path["ref"], request.query.required("path")
     )
@@ -91,7 +91,8 @@ def get_object(request: ApiRequest) -> Response:
     headers = _object_headers(stats)
     if request.headers.get("if-none-match") == headers["ETag"]:
         return responses.empty(304)
-    _refuse_presign(request)
+    if request.query.flag("presign"):
+        return responses.redirect(content.presign().url)
     headers["Cache-Control"] = "private, no-cache, no-store, must-revalidate"
     headers["Content-Disposition"] = "inline" if stats.content_type in _INLINE else "attachment"
     headers["X-Content-Type-Options"] = "nosniff"
@@ -111,11 +112,6 @@ def get_underlying_properties(request: ApiRequest) -> Response:
     """GET …/refs/{ref}/objects/underlyingProperties: the storage class is always null."""
     request.catalog.reading.stat(request.repository, request.path["ref"], request.query.required("path"))
     return responses.json(200, {"storage_class": None})
-
-
-def _refuse_presign(request: ApiRequest) -> None:
-    if request.query.flag("presign"):
-        raise PresignUnsupportedError
 
 
 def _object_headers(stats: ObjectStats) -> dict[str, str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from dredge.auth import Action, object_arn
-from dredge.graveler.catalog import DeleteError
+from dredge.graveler.addresses import is_parsed_by_server, reworded
+from dredge.graveler.catalog import DeleteError, PresignUnsupportedError
 from dredge.graveler.errors import BranchNotFoundError, GravelerError, PreconditionError, UnsupportedError
 from dredge.server import responses, serializers
 from dredge.server.errors import RequestError
@@ -17,7 +19,9 @@ from dredge.server.uploads import FormContent
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 DELETE_MAX = 1000
-METADATA_PREFIX = "x-lakefs-meta-"
+# Prefix of a header, and of the metadata key that it sets. lakectl and other clients keep the times, permissions and
+# link targets of their files under the second kind of name, which no user header can spell.
+METADATA_PREFIXES = {"x-lakefs-meta-": "", "x-lakefs-internal-": "::lakefs::"}
 
 
 def upload_object(request: ApiRequest) -> Response:
@@ -53,13 +57,19 @@ def upload_object(request: ApiRequest) -> Response:
 
 
 def stage_object(request: ApiRequest) -> Response:
-    """PUT …/branches/{branch}/objects (deprecated)."""
+    """PUT …/branches/{branch}/objects (deprecated); the answer words the address as a server has parsed it."""
     body = request.body
+    follows_lakefs = request.backend.settings.catalog.profile == "lakefs"
+    address = body["physical_address"]
+    request.catalog.repositories.get_repository(request.repository)
+    if follows_lakefs and not is_parsed_by_server(address):
+        return responses.error(500, f"could not parse URI: {address!r}")
+    request.backend.namespaces.check_address(address)
     stats = request.catalog.objects.stage_object(
         request.repository,
         request.branch,
         request.query.required("path"),
-        physical_address=body["physical_address"],
+        physical_address=address,
         checksum=body["checksum"],
         size_bytes=body["size_bytes"],
         mtime=request.timestamp("mtime"),
@@ -67,17 +77,29 @@ def stage_object(request: ApiRequest) -> Response:
         content_type=body.get("content_type") or "",
         force=request.flag("force"),
     )
+    if follows_lakefs and request.backend.settings.blockstore == "s3":
+        stats = replace(stats, physical_address=reworded(address))
     return responses.json(201, serializers.object_stats(stats, metadata=None))
 
 
 def get_physical_address(request: ApiRequest) -> Response:
     """GET …/branches/{branch}/staging/backing."""
-    path = request.query.required("path")
-    if request.query.flag("presign"):
+    addresses = request.catalog.addresses
+    address = addresses.get_physical_address(
+        request.repository, request.branch, request.query.required("path")
+    )
+    if not request.query.flag("presign"):
+        return responses.json(200, {"physical_address": address, "presigned_url": None})
+    try:
+        signed = addresses.presign_write(request.repository, address)
+    except PresignUnsupportedError as error:
         # A real server without pre-signing answers 500 here, but 400 on reads.
-        return responses.error(500, "operation not supported")
-    address = request.catalog.addresses.get_physical_address(request.repository, request.branch, path)
-    return responses.json(200, {"physical_address": address, "presigned_url": None})
+        return responses.error(500, str(error))
+    expiry = serializers.seconds(signed.expires)
+    return responses.json(
+        200,
+        {"physical_address": address, "presigned_url": signed.url, "presigned_url_expiry": expiry},
+    )
 
 
 def link_physical_address(request: ApiRequest) -> Response:
@@ -172,6 +194,14 @@ def update_object_user_metadata(request: ApiRequest) -> Response:
     return responses.empty()
 
 
+def create_symlink_file(request: ApiRequest) -> Response:
+    """POST …/refs/{branch}/symlink."""
+    folder = request.catalog.symlinks.create_symlinks(
+        request.repository, request.branch, request.query.text("location")
+    )
+    return responses.json(201, {"location": folder})
+
+
 def _delete_one(request: ApiRequest, path: str, force: bool) -> DeleteError | None:
     try:
         request.catalog.objects.delete_object(
@@ -196,11 +226,18 @@ def _metadata_headers(headers: Headers) -> dict[str, str]:
     """User metadata in an upload's headers; values are decoded as UTF-8 if valid, otherwise as Latin-1."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers.raw:
-        name = raw_name.decode("latin-1").lower()
-        if name.startswith(METADATA_PREFIX):
+        key = _metadata_key(raw_name.decode("latin-1").lower())
+        if key is not None:
             try:
                 value = raw_value.decode()
             except UnicodeDecodeError:
                 value = raw_value.decode("latin-1")
-            found.setdefault(name.removeprefix(METADATA_PREFIX), value)
+            found.setdefault(key, value)
     return found
+
+
+def _metadata_key(header: str) -> str | None:
+    for prefix, stored in METADATA_PREFIXES.items():
+        if header.startswith(prefix):
+            return stored + header.removeprefix(prefix)
+    return None

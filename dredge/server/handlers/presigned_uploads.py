@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from starlette.responses import Response
 
 from dredge.server import responses, serializers
@@ -61,6 +63,34 @@ def upload_part(request: ApiRequest) -> Response:
         physical_address=request.body["physical_address"],
     )
     return responses.json(200, {"presigned_url": url})
+
+
+def upload_part_copy(request: ApiRequest) -> Response:
+    """PUT …/staging/pmpu/{upload}/parts/{part}/copy: a part whose bytes are those of an object, or a range of them."""
+    path = request.query.required("path")
+    source = request.body["copy_source"]
+    request.catalog.repositories.get_repository(request.repository)
+    etag = request.catalog.presigned.copy_part(
+        request.repository,
+        request.branch,
+        path,
+        request.path["upload"],
+        _integer("partNumber", "path", request.path["part"]),
+        physical_address=request.body["physical_address"],
+        source=(source["repository"], source["ref"], source["path"]),
+        span=_range(source.get("range")),
+    )
+    return Response(None, 204, {"ETag": f'"{etag}"'})
+
+
+def _range(text: str | None) -> tuple[int, int] | None:
+    """Parse `bytes=first-last`, both inclusive; None for a whole object."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"bytes=(\d+)-(\d+)", text, re.ASCII)
+    if match is None or int(match[2]) < int(match[1]):
+        raise RequestError(f'parse range "{text}": expected bytes=first-last')
+    return int(match[1]), int(match[2])
 
 
 def _integer(name: str, place: str, text: str) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from starlette.responses import Response
 
 from dredge.auth import Action, InsufficientPermissionsError, repository_arn
 from dredge.graveler.catalog import Repository
-from dredge.graveler.errors import GravelerError, MissingError, NotUniqueError, UnsupportedError
+from dredge.graveler.errors import GravelerError, MissingError, NotUniqueError
 from dredge.server import responses, serializers
 from dredge.server.requests import ApiRequest
+from dredge.server.sample_data import add_sample_data
 
 
 def list_repositories(request: ApiRequest) -> Response:
@@ -40,10 +43,9 @@ def list_repositories(request: ApiRequest) -> Response:
 def create_repository(request: ApiRequest) -> Response:
     """POST /repositories."""
     body = request.body
-    if request.flag("sample_data"):
-        raise UnsupportedError("sample data is not available in the embedded server: not implemented")
     _refuse_taken_name(request, body["name"])
     request.backend.namespaces.check(body["storage_namespace"])
+    request.backend.namespaces.check_unshared(body["storage_namespace"], _namespaces(request))
     bare = request.query.flag("bare")
     made = request.catalog.repositories.create_repository(
         body["name"],
@@ -53,6 +55,8 @@ def create_repository(request: ApiRequest) -> Response:
         read_only=request.flag("read_only"),
         storage_id=body.get("storage_id") or "",
     )
+    if request.flag("sample_data") and not bare and not made.read_only:
+        add_sample_data(request.catalog, made, request.committer)
     return responses.json(201, serializers.repository(made, with_read_only=not bare))
 
 
@@ -126,6 +130,17 @@ def check_branch_protection_set_allowed(request: ApiRequest) -> Response:
     """GET …/branch_protection/set_allowed: the route's permission is the answer."""
     request.catalog.repositories.get_repository(request.repository)
     return responses.empty()
+
+
+def _namespaces(request: ApiRequest) -> Iterator[str]:
+    """Storage namespaces of all repositories."""
+    after = ""
+    while True:
+        page = request.catalog.repositories.list_repositories(after=after, amount=1000)
+        yield from (each.storage_namespace for each in page.results)
+        if not page.has_more:
+            return
+        after = page.next_offset
 
 
 def _refuse_taken_name(request: ApiRequest, name: str) -> None:

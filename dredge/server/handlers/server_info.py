@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from starlette.responses import Response
@@ -30,7 +28,7 @@ def get_setup_state(request: ApiRequest) -> Response:
         {
             "comm_prefs_missing": False,
             "login_config": {
-                "RBAC": "none",
+                "RBAC": request.backend.settings.rbac,
                 "fallback_login_label": "",
                 "fallback_login_url": "",
                 "login_cookie_names": ["internal_auth_session"],
@@ -101,6 +99,22 @@ def get_garbage_collection_config(request: ApiRequest) -> Response:
     return responses.json(200, {"grace_period": int(expiry.total_seconds())})
 
 
+def get_auth_capabilities(request: ApiRequest) -> Response:
+    """GET /auth/capabilities: users are created, never invited by mail."""
+    return responses.json(200, {"invite_user": False})
+
+
+def get_usage_report_summary(request: ApiRequest) -> Response:
+    """GET /usage-report/summary: requests by month since the server was started, as text if the client asks for it."""
+    usage = request.backend.usage
+    if request.headers.get("accept") == "text/plain":
+        lines = [f"{year}-{month:02}: {count:12}" for year, month, count in usage.months()]
+        head = f"Usage for installation ID: {usage.installation_id}"
+        return responses.text(200, "\n".join([head, *lines, ""]))
+    reports = [{"count": count, "month": month, "year": year} for year, month, count in usage.months()]
+    return responses.json(200, {"installation_id": usage.installation_id, "reports": reports})
+
+
 def post_statistics(request: ApiRequest) -> Response:
     """POST /statistics: validated and discarded."""
     for event in request.body["events"]:
@@ -112,13 +126,13 @@ def post_statistics(request: ApiRequest) -> Response:
     return responses.empty()
 
 
-@cache
 def _version_config() -> dict[str, Any]:
-    return {"version": LAKEFS_VERSION, "version_context": f"Dredge {version('dredge')}, embedded lakeFS"}
+    """The version config; lakectl warns about an Enterprise server at any other `version_context`."""
+    return {"version": LAKEFS_VERSION, "version_context": "lakeFS"}
 
 
 def _storage_config(request: ApiRequest) -> dict[str, Any]:
-    """The storage config; reads and writes are never pre-signed, so clients send bytes through the server."""
+    """The storage config; where reads and writes are pre-signed, clients exchange the bytes with the store itself."""
     namespaces = request.backend.namespaces
     return {
         "blockstore_description": "",
@@ -130,6 +144,6 @@ def _storage_config(request: ApiRequest) -> dict[str, Any]:
         "import_support": namespaces.can_import,
         "import_validity_regex": namespaces.pattern,
         "pre_sign_multipart_upload": request.backend.settings.signs_parts,
-        "pre_sign_support": False,
+        "pre_sign_support": request.backend.settings.signs_urls,
         "pre_sign_support_ui": False,
     }

@@ -27,7 +27,7 @@ from dredge.server.operations import Operation
 from dredge.server.routes.auth import AUTH
 from dredge.server.routes.garbage_collection import GARBAGE_COLLECTION
 from dredge.server.routes.objects import OBJECTS
-from dredge.server.routes.paths import BRANCH, GROUP, REPOSITORY, USER
+from dredge.server.routes.paths import GROUP, REPOSITORY, USER
 from dredge.server.routes.pull_requests import PULL_REQUESTS
 from dredge.server.routes.refs import REFS
 from dredge.server.routes.repositories import REPOSITORIES
@@ -46,17 +46,13 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 UNIMPLEMENTED: tuple[tuple[str, str], ...] = (
-    ("PUT", BRANCH + "/staging/pmpu/{upload}/parts/{part}/copy"),
-    ("POST", REPOSITORY + "/refs/{branch}/symlink"),
     ("GET", REPOSITORY + "/actions/runs"),
     ("GET", REPOSITORY + "/actions/runs/{run}"),
     ("GET", REPOSITORY + "/actions/runs/{run}/hooks"),
     ("GET", REPOSITORY + "/actions/runs/{run}/hooks/{hook_run}/output"),
     ("POST", "/setup_comm_prefs"),
-    ("GET", "/usage-report/summary"),
     ("POST", "/sts/login"),
     ("POST", "/auth/external/principal/login"),
-    ("GET", "/auth/capabilities"),
     ("GET", "/auth/external/principals"),
     ("GET", USER + "/external/principals/ls"),
     ("POST", USER + "/external/principals"),

@@ -8,6 +8,7 @@ from dredge.server.handlers import object_reads, object_writes, presigned_upload
 from dredge.server.operations import Operation
 from dredge.server.permissions import AUTHENTICATED, OBJECT, REPOSITORY, fs
 from dredge.server.routes.paths import BRANCH, REF
+from dredge.server.routes.paths import REPOSITORY as REPOSITORY_PATH
 
 _READ = fs(Action.READ_OBJECT, OBJECT)
 _WRITE = fs(Action.WRITE_OBJECT, OBJECT)
@@ -15,6 +16,10 @@ _DELETE = fs(Action.DELETE_OBJECT, OBJECT)
 _LIST = fs(Action.LIST_OBJECTS, REPOSITORY)
 _COPY = fs(Action.READ_OBJECT, REPOSITORY + "/object/{.src_path}") + fs(
     Action.WRITE_OBJECT, REPOSITORY + "/object/{?dest_path}"
+)
+
+_COPY_PART = _WRITE + fs(
+    Action.READ_OBJECT, "repository/{.copy_source.repository}/object/{.copy_source.path}"
 )
 
 _ON_BRANCH = BRANCH + "/objects"
@@ -44,6 +49,12 @@ OBJECTS: tuple[Operation, ...] = (
     ),
     Operation("GET", _STAGING, object_writes.get_physical_address, _WRITE),
     Operation("PUT", _STAGING, object_writes.link_physical_address, _WRITE, schemas.LINK),
+    Operation(
+        "POST",
+        REPOSITORY_PATH + "/refs/{branch}/symlink",
+        object_writes.create_symlink_file,
+        fs(Action.WRITE_OBJECT, REPOSITORY + "/object/{branch}"),
+    ),
     Operation("POST", _MULTIPART, presigned_uploads.create_presign_multipart_upload, _WRITE),
     Operation(
         "PUT",
@@ -56,4 +67,11 @@ OBJECTS: tuple[Operation, ...] = (
         "DELETE", _UPLOAD, presigned_uploads.abort_presign_multipart_upload, _WRITE, schemas.ABORT_UPLOAD
     ),
     Operation("PUT", _UPLOAD + "/parts/{part}", presigned_uploads.upload_part, _WRITE, schemas.PART_ADDRESS),
+    Operation(
+        "PUT",
+        _UPLOAD + "/parts/{part}/copy",
+        presigned_uploads.upload_part_copy,
+        _COPY_PART,
+        schemas.PART_COPY,
+    ),
 )

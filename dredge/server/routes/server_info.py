@@ -15,6 +15,8 @@ SERVER_INFO: tuple[Operation, ...] = (
     Operation("GET", "/setup_lakefs", server_info.get_setup_state, PUBLIC),
     Operation("POST", "/setup_lakefs", server_info.setup, PUBLIC, schemas.SETUP),
     Operation("POST", "/auth/login", server_info.login, PUBLIC, schemas.LOGIN),
+    Operation("GET", "/auth/capabilities", server_info.get_auth_capabilities, PUBLIC),
+    Operation("GET", "/usage-report/summary", server_info.get_usage_report_summary, AUTHENTICATED),
     Operation("GET", "/user", server_info.get_user, AUTHENTICATED),
     Operation("GET", "/config", server_info.get_config, AUTHENTICATED),
     Operation("GET", "/config/storage", server_info.get_storage_config, _READ_CONFIG),

@@ -1,9 +1,9 @@
 """The S3 clients of this process: built when first needed, shared by all who use S3, rebuilt after a fork.
 
 Two libraries share the work. boto3 does everything that must be exact about keys or answers: listing,
-deleting, looking up, conditional writes. obstore moves bytes (get, put) with a fifth of the CPU, but rewrites
-some keys, so it only gets keys that are their own normal form; and it hangs for ever in a child forked after
-its first use, so in such a child boto3 does that part as well.
+deleting, conditional writes. obstore moves bytes (get, put) with a fifth of the CPU and looks objects up (head) with
+a tenth, but rewrites some keys, so it only gets keys that are their own normal form; and it hangs for ever in a child
+forked after its first use, so in such a child boto3 does that part as well.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class _Clients:
     lock: threading.RLock = field(default_factory=threading.RLock)
     session: Any = None
     boto3: dict[tuple[StorageOptions, bool], S3Client] = field(default_factory=dict)
+    signers: dict[StorageOptions, S3Client] = field(default_factory=dict)
     obstore: dict[tuple[StorageOptions, str], S3Store] = field(default_factory=dict)
 
 
@@ -63,6 +64,18 @@ def s3_client(options: StorageOptions, retries: bool = True) -> S3Client:
         return client
 
 
+def signing_client(options: StorageOptions) -> S3Client:
+    """The boto3 client that signs URLs for others, with version 4: boto3 alone would sign them with version 2, and such
+    a URL is refused as soon as the client sends a content type.
+    """
+    held = _clients
+    with held.lock:
+        client = held.signers.get(options)
+        if client is None:
+            client = held.signers[options] = _build_boto3(options, retries=True, signature_version="s3v4")
+        return client
+
+
 def bytes_client(options: StorageOptions, bucket: str) -> S3Store | None:
     """The obstore client for one bucket; None where obstore must not be used (see the module's text)."""
     held = _clients
@@ -84,7 +97,7 @@ def _session() -> Any:
     return _clients.session
 
 
-def _build_boto3(options: StorageOptions, retries: bool) -> S3Client:
+def _build_boto3(options: StorageOptions, retries: bool, signature_version: str | None = None) -> S3Client:
     from botocore.config import Config
 
     from dredge.storage.s3.wire import install_hooks
@@ -98,6 +111,7 @@ def _build_boto3(options: StorageOptions, retries: bool) -> S3Client:
         verify=options.ca_bundle,
         region_name=options.region or ("us-east-1" if options.endpoint_url else None),
         config=Config(
+            signature_version=signature_version,
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             max_pool_connections=POOL_CONNECTIONS,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dredge.errors import ConfigError, DredgeError
@@ -94,6 +95,7 @@ class S3Deleter:
     def _delete_batch(self, batch: list[str], may_send: MaySend) -> dict[str, DeleteOutcome]:
         """Delete one request's worth of keys, with as many attempts as throttling needs."""
         outcomes: dict[str, DeleteOutcome] = {}
+        doubts: dict[str, str] = {}
         left = batch
         for attempt in range(ATTEMPTS):
             self._rate.acquire(len(left))
@@ -101,7 +103,8 @@ class S3Deleter:
                 return {o.key: o for o in _all_failed(left, NOT_SENT, "")} | outcomes
             found = self._send(left)
             again = [o for o in found if o.outcome == "failed" and _is_passing(o.code)]
-            outcomes.update((o.key, o) for o in found)
+            doubts.update((o.key, str(o.code)) for o in found if _is_doubtful(o.code))
+            outcomes.update((o.key, _with_doubt(o, doubts)) for o in found)
             if not again:
                 break
             if any(o.code in THROTTLED for o in again):
@@ -113,7 +116,9 @@ class S3Deleter:
         if len(batch) > 1:
             for key in unclear:
                 found_alone = self._delete_batch([key], may_send)
-                outcomes.update((o.key, o) for o in found_alone.values() if o.code != NOT_SENT)
+                outcomes.update(
+                    (o.key, _with_doubt(o, doubts)) for o in found_alone.values() if o.code != NOT_SENT
+                )
         return outcomes
 
     def _send(self, keys: list[str]) -> list[DeleteOutcome]:
@@ -177,6 +182,18 @@ def _failed(key: str, error: dict[str, Any]) -> DeleteOutcome:
 
 def _all_failed(keys: Iterable[str], code: str, message: str) -> list[DeleteOutcome]:
     return [DeleteOutcome(key, "failed", code, message) for key in keys]
+
+
+def _is_doubtful(code: str | None) -> bool:
+    """Whether an answer leaves open what the server did; one that only asks for patience does not."""
+    return code == _UNCLEAR or (_is_passing(code) and code not in THROTTLED)
+
+
+def _with_doubt(outcome: DeleteOutcome, doubts: Mapping[str, str]) -> DeleteOutcome:
+    """Note at a key that is confirmed by now what the server answered before."""
+    if outcome.outcome != "deleted" or outcome.key not in doubts:
+        return outcome
+    return replace(outcome, message=f"confirmed when asked again; the first answer was {doubts[outcome.key]}")
 
 
 def _is_passing(code: str | None) -> bool:

@@ -36,12 +36,14 @@ class S3Uploads:
         bucket: str,
         root: str,
         client: Callable[[], Any],
+        signer: Callable[[], Any],
         stat: Callable[[str], ObjectInfo],
     ) -> None:
         self._uri = uri
         self._bucket = bucket
         self._root = root
         self._client_of = client
+        self._signer_of = signer
         self._stat = stat
 
     def begin(self, key: str) -> str:
@@ -71,7 +73,7 @@ class S3Uploads:
         """Sign the URL of a part; see `PartSigner`."""
         check_part_number(number)
         target = {**self._target(key), "UploadId": upload_id, "PartNumber": number}
-        return str(self._client.generate_presigned_url("upload_part", target, ExpiresIn=expires_seconds))
+        return str(self._signer_of().generate_presigned_url("upload_part", target, ExpiresIn=expires_seconds))
 
     def parts(self, key: str, upload_id: str) -> list[Part]:
         """The parts that are there, by number."""

@@ -20,6 +20,7 @@ BREAKAGES = (
     *guarding.HOLDS,
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
+    *sweeping.VERIFY,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )

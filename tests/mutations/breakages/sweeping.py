@@ -309,3 +309,41 @@ SWEEP = (
         ("test_an_orphans_report_does_not_replace_a_later_one",),
     ),
 )
+
+VERIFY = (
+    Breakage(
+        "a living object in the ledger is passed over",
+        f"{GC}/verify/step.py",
+        "ours = [canary for canary in missing if canary.address in in_ledger]",
+        "ours = list[Canary]()",
+        ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",),
+    ),
+    Breakage(
+        "living objects are compared with the store by chance only",
+        f"{GC}/verify/step.py",
+        "found = [canary for canary in living if canary.address in in_ledger]",
+        "found = list[Canary]()",
+        ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",),
+    ),
+    Breakage(
+        "an answer that was not clear is not looked into",
+        f"{GC}/verify/step.py",
+        'unclear = pc.is_valid(gone["message"])',
+        'unclear = pc.is_null(gone["address"])',
+        ("test_an_object_whose_first_answer_was_not_clear_is_always_looked_for",),
+    ),
+    Breakage(
+        "that an answer was not clear is forgotten",
+        "dredge/storage/s3/deleting.py",
+        'if outcome.outcome != "deleted" or outcome.key not in doubts:',
+        "if True:",
+        ("test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key",),
+    ),
+    Breakage(
+        "what was reported deleted may still be there",
+        f"{GC}/verify/step.py",
+        'if record.counts["still_there_objects"]:',
+        "if False:",
+        ("test_what_was_reported_deleted_and_is_still_there_is_an_error",),
+    ),
+)

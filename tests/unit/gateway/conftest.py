@@ -1,4 +1,4 @@
-"""One server per module, one repository per test."""
+"""One server per module, one repository per test; profile `design`, which follows S3 where lakeFS does not."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from dredge.graveler.catalog import Settings
 from tests.support.lakefs_server import Lake, lakefs_server
 from tests.support.s3_gateway import s3_client
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with lakefs_server(tmp_path_factory.mktemp("lake")) as running:
+    with lakefs_server(tmp_path_factory.mktemp("lake"), catalog=Settings(profile="design")) as running:
         yield running
 
 

@@ -45,6 +45,6 @@ def test_a_request_may_have_any_namespace(namespace: str) -> None:
     "data", [b"", b"x", b"<A>", b"<B/>", b"<A>\xff</A>", b"<A>\0</A>", b"<!DOCTYPE A><A/>", b"<A>&e;</A>"]
 )
 def test_what_is_not_that_document_is_refused(data: bytes) -> None:
-    with pytest.raises(S3Error, match="well formed") as refused:
+    with pytest.raises(S3Error, match="well-formed") as refused:
         xml.parse(data, "A")
     assert refused.value.code == "MalformedXML"

@@ -178,7 +178,7 @@ def test_what_was_reported_deleted_but_is_still_listed_fails_the_run() -> None:
         return DeleteOutcome(key, "deleted") if key == stubborn else None
 
     context = world.plan()
-    with deleting(answer=answer), pytest.raises(FormatError, match="still listed"):
+    with deleting(answer=answer), pytest.raises(FormatError, match="still in the store"):
         world.run(context)
     assert kept <= world.data()
     assert context.folder.read_json("report.json")["outcome"] == "failed"

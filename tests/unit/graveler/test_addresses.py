@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dredge.errors import FormatError
-from dredge.graveler.addresses import address_readings, canonical_address
+from dredge.graveler.addresses import (
+    address_readings,
+    canonical_address,
+    is_parsed_by_server,
+    reworded,
+)
 
 NS = "s3://lake/repo"
 
@@ -97,3 +102,25 @@ def test_whole_paths_of_a_server_on_a_local_folder_lie_in_the_namespace_that_is_
 def test_an_unknown_type_is_an_error_never_a_guess() -> None:
     with pytest.raises(FormatError, match="unknown type 3"):
         canonical_address("data/x", 3, NS)
+
+
+@pytest.mark.parametrize(
+    ("address", "answer"),
+    [
+        ("s3://b/ns/data/plain", "s3://b/ns/data/plain"),
+        ("s3://b/ns/data/pct%20x", "s3://b/ns/data/pct x"),
+        ("s3://b/ns/data/q?x=1", "s3://b/ns/data/q"),
+        ("s3://b/ns/data/f#x", "s3://b/ns/data/f"),
+        ("s3://b/ns/data/a%2Fb", "s3://b/ns/data/a%2Fb"),
+        ("s3://b/ns/data/bad%zz", "s3://b/ns/data/bad%zz"),
+    ],
+)
+def test_an_answer_words_a_full_address_as_it_was_parsed(address: str, answer: str) -> None:
+    assert reworded(address) == answer
+
+
+def test_what_a_server_cannot_parse() -> None:
+    assert is_parsed_by_server("s3://b/a%20b")
+    assert is_parsed_by_server("/path")
+    for address in ("plain", "s3://b/%zz", "s3://b/\x01", ""):
+        assert not is_parsed_by_server(address)

@@ -79,7 +79,6 @@ def test_what_lakefs_has_and_this_server_has_not_is_501(shared_lake: Lake, metho
         ("GET", "/no/such/endpoint"),
         ("GET", ""),
         ("GET", "/"),
-        ("GET", "/repositories/"),
         ("PATCH", "/repositories"),
         ("POST", "/healthcheck"),
         ("DELETE", "/repositories/lake/commits/main"),
@@ -88,6 +87,30 @@ def test_what_lakefs_has_and_this_server_has_not_is_501(shared_lake: Lake, metho
 )
 def test_what_lakefs_has_not_is_404(shared_lake: Lake, method: str, path: str) -> None:
     assert assert_error(shared_lake.http(method, path), 404) == "invalid API endpoint"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/repositories/", "repository"),
+        ("/repositories//branches", "repository"),
+        ("/repositories/lake/branches/", "branch"),
+        ("/repositories/lake/branches//commits", "branch"),
+        ("/repositories/lake/tags/", "tag"),
+        ("/repositories/lake/refs//objects?path=a", "ref"),
+    ],
+)
+def test_an_empty_name_in_a_path_is_400(shared_lake: Lake, path: str, name: str) -> None:
+    message = assert_error(shared_lake.http("GET", path), 400)
+    assert message == f'parameter "{name}" in path has an error: empty value is not allowed'
+
+
+def test_what_is_deliberately_not_done_is_one_line_in_the_log(
+    shared_lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert_error(shared_lake.http("GET", "/repositories/lake/actions/runs"), 501)
+    [record] = [each for each in caplog.records if each.name == "dredge.server.errors"]
+    assert (record.getMessage(), record.exc_info) == ("not implemented: Not Implemented", None)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,22 @@ def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Pat
     assert local.open(uri).uri == f"file://{tmp_path}/base/a folder/lake"
 
 
+def test_a_plain_name_is_a_folder_below_the_base(local: Namespaces, tmp_path: Path) -> None:
+    assert local.open("local://lake/sub").uri == f"file://{tmp_path}/base/lake/sub"
+    assert local.open_source("local://lake/sub/").uri == f"file://{tmp_path}/base/lake/sub"
+
+
+@pytest.mark.parametrize("name", ["lake", "lake/", "lake/data/x"])
+def test_a_folder_is_not_shared_by_way_of_another_spelling(
+    local: Namespaces, tmp_path: Path, name: str
+) -> None:
+    whole = f"local://{tmp_path}/base/lake"
+    for new, other in ((f"local://{name}", whole), (whole, f"local://{name}")):
+        with pytest.raises(GravelerError, match="already in use"):
+            local.check_unshared(new, [other])
+    local.check_unshared(f"local://{name}", [f"{whole}2", "local://lake2", f"local://{tmp_path}/base/lak"])
+
+
 @pytest.mark.parametrize(
     "uri",
     [
@@ -39,7 +55,12 @@ def test_a_folder_below_the_base_is_opened_once(local: Namespaces, tmp_path: Pat
         "file://{base}/lake#x",
         "file:{base}/lake",
         "{base}/lake",
-        "local://lake",
+        "local://../lake",
+        "local://lake/../../x",
+        "local://lake//x",
+        "local://lake?x",
+        "local://",
+        "file://lake",
         "local://{base}2/lake",
         "local://{base}/../lake",
         "s3://bucket/lake",

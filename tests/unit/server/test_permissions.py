@@ -20,12 +20,13 @@ NOBODY = ("NOBODYKEY", "nobody")
 EXACT = ("EXACTKEY", "exact")
 
 # Open to everybody: nothing is known of who asks.
-OPEN = {"health", "get_setup_state", "setup", "login"}
+OPEN = {"health", "get_setup_state", "setup", "login", "get_auth_capabilities"}
 # Open to who is signed in: about themselves, about the server, or looked at thing by thing in the handler.
 SIGNED_IN = {
     "get_user",
     "get_config",
     "get_version",
+    "get_usage_report_summary",
     "get_garbage_collection_config",
     "post_statistics",
     "list_repositories",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,8 @@ def get(s3: Any, repo: str, key: str) -> Any:
 
 
 def test_bytes_that_are_gone_are_told_from_a_missing_key(lake: Lake, s3: Any, repo: str) -> None:
-    lake.stage(repo, "main", "a", "data/never-written", size_bytes=3)
+    lake.http("POST", f"/repositories/{repo}/branches/main/objects", query={"path": "a"}, body=b"123")
+    key = lake.server.catalog.reading.stat(repo, "main", "a").physical_address.rpartition("/data/")[2]
+    Path(lake.namespace(repo).removeprefix("local://"), "data", key).unlink()
     with refused("NoSuchVersion", 404):
         get(s3, repo, "main/a")

@@ -261,6 +261,9 @@ def test_protected_branches_and_read_only_repositories_are_not_written(
             s3.delete_object(Bucket=bucket, Key="main/a")
         with refused(code, 403):
             s3.create_multipart_upload(Bucket=bucket, Key="main/a")
-        done = s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "main/a"}]})
-        assert [each["Code"] for each in done["Errors"]] == [code]
+    batch = {"Objects": [{"Key": "main/a"}]}
+    done = s3.delete_objects(Bucket=repo, Delete=batch)
+    assert [each["Code"] for each in done["Errors"]] == ["ErrWriteToProtectedBranch"]
+    with refused("ErrReadOnlyRepository", 403):
+        s3.delete_objects(Bucket=name, Delete=batch)
     assert get(s3, repo, "main/a")["Body"].read() == b"x"

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog import PreparedUncommitted, Rules, Settings
 from dredge.graveler.catalog.uncommitted import Mark
@@ -430,3 +431,13 @@ def test_trap_31_an_old_task_is_gone_which_is_no_success() -> None:
     partition = lake.catalog.repositories.get_repository(lake.repository).partition.decode()
     lake.catalog.garbage.prepare_commits_async(lake.repository)
     assert f"tasks/{task}".encode() not in lake.rows(partition)
+
+
+def test_a_page_takes_its_time_for_each_branch_where_that_is_asked_for() -> None:
+    lake = with_settings(make_lake(), prepare_branch_time=timedelta(milliseconds=20))
+    lake.catalog.branches.create_branch(lake.repository, "work", "main")
+    begun = time.monotonic()
+    lake.catalog.garbage.prepare_uncommitted(lake.repository)
+    assert time.monotonic() - begun >= 0.04
+    with pytest.raises(ConfigError):
+        Settings(prepare_branch_time=timedelta(seconds=-1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import datetime
 
 import pytest
 
@@ -68,6 +69,9 @@ def test_a_folder_becomes_a_folder_and_nothing_is_copied(outside: str) -> None:
     assert status.metarange_id == commit.metarange_id
     assert (commit.committer, commit.message) == ("importer", "Import objects")
     assert commit.metadata == {"k": "v", ".lakefs.merge.strategy": "source-wins"}
+    told = lake.catalog.repositories.get_repository_metadata(lake.repository)
+    assert told == {".lakefs.last.import.timestamp": str(int(commit.creation_date.timestamp()))}
+    assert found.content_type == "application/octet-stream"
 
 
 def test_an_imported_folder_replaces_that_folder_and_no_other(outside: str) -> None:
@@ -173,6 +177,13 @@ def test_a_source_in_another_repositorys_namespace_is_refused_because_its_collec
     assert run(lake, prefix(f"{outside}/sales/", "x/")).completed
 
 
+def test_a_namespace_is_no_source_in_whatever_spelling(outside: str) -> None:
+    lake = make_lake()
+    other = lake.namespace.replace("memory://", "memory://./")
+    with pytest.raises(InvalidValueError, match="prohibited"):
+        run(lake, prefix(f"{other}/data/", "in/"), spelled=lambda uri: uri.replace("://./", "://"))
+
+
 def test_who_may_not_commit_may_not_import(outside: str) -> None:
     lake = make_lake()
     with pytest.raises(BranchNotFoundError):
@@ -196,13 +207,17 @@ def test_an_import_that_is_cancelled_while_it_runs_makes_no_commit(outside: str)
     def cancel_first(uri: str) -> ObjectReader:
         [key] = [each for each in lake.rows(partition.decode()) if each.startswith(b"imports/")]
         lake.catalog.imports.import_cancel(lake.repository, key.decode().removeprefix("imports/"))
+        canceled.append(lake.clock())
+        lake.clock.advance(minutes=5)
         return open_reader(uri)
+
+    canceled: list[datetime] = []
 
     started = lake.catalog.imports.import_start(
         lake.repository, "main", [prefix(f"{outside}/sales/", "in/")], cancel_first, committer="x"
     )
     status = lake.catalog.imports.import_status(lake.repository, started)
-    assert (status.completed, status.error) == (False, "Canceled")
+    assert (status.completed, status.error, status.update_time) == (False, "Canceled", *canceled)
     assert lake.catalog.branches.get_branch(lake.repository, "main").commit_id == head
 
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from dredge.graveler.catalog import Commit, CommitOverrides
+from dredge.graveler.catalog import Commit, CommitOverrides, Rules, Settings
 from dredge.graveler.errors import (
+    CommitNotFoundError,
     DirtyBranchError,
     InvalidValueError,
     MergeConflictError,
+    MissingError,
     NoChangesError,
     ParentNumberError,
     RevertParentError,
@@ -82,7 +84,7 @@ def test_a_conflict_merges_nothing_and_leaves_one_sealed_token(lake: Lake) -> No
     for tries in (1, 2):
         with pytest.raises(MergeConflictError) as caught:
             merge(lake)
-        assert (caught.value.status, str(caught.value)) == (409, "conflict found")
+        assert (caught.value.status, str(caught.value)) == (409, "update branch main: conflict found")
         assert len(lake.catalog.branches.get_branch(lake.repository, "main").sealed_tokens) == tries
     assert content(lake) == before
 
@@ -104,12 +106,40 @@ def test_a_dirty_source_brings_only_what_it_committed(lake: Lake) -> None:
 
 def test_merging_again_changes_nothing(lake: Lake) -> None:
     first = merge(lake)
-    with pytest.raises(NoChangesError):
+    with pytest.raises(NoChangesError, match=r"^update branch main: no changes$"):
         merge(lake)
     again = merge(lake, allow_empty=True)
     assert again.metarange_id == first.metarange_id
     with pytest.raises(InvalidValueError):
         merge(lake, strategy="ours")
+
+
+def test_a_merge_that_leaves_the_destination_as_it_is_records_that_the_two_have_met(lake: Lake) -> None:
+    """As a real server does; refusing it would leave the conflict to be met again by the next merge."""
+    lake.catalog.branches.create_branch(lake.repository, "rival", "main~1")
+    put(lake, "rival", "a=rival")
+    before = lake.catalog.commits.get_commit(lake.repository, "main")
+    kept = merge(lake, "rival", strategy="dest-wins")
+    assert (kept.metarange_id, len(kept.parents)) == (before.metarange_id, 2)
+    with pytest.raises(NoChangesError):
+        merge(lake, "rival")
+
+
+def test_a_squashed_merge_can_be_repeated(lake: Lake) -> None:
+    """A squash keeps no trace of the source, so the merge base stays where it was."""
+    first = merge(lake, squash=True)
+    again = merge(lake, squash=True)
+    assert (again.metarange_id, again.parents) == (first.metarange_id, (first.id,))
+
+
+def test_a_missing_source_is_named_with_what_was_being_done(lake: Lake) -> None:
+    with pytest.raises(MissingError, match=r"^update branch main: get commit by ref nowhere: not found$"):
+        merge(lake, "nowhere")
+    with pytest.raises(MissingError, match=r"^source reference 'nowhere': not found$"):
+        lake.catalog.branches.create_branch(lake.repository, "x", "nowhere")
+    for call in (lake.catalog.merges.revert, lake.catalog.merges.cherry_pick):
+        with pytest.raises(MissingError, match=r"^get commit from ref nowhere: not found$"):
+            call(lake.repository, "main", "nowhere", committer="t")
 
 
 def test_a_second_merge_begins_where_the_first_ended(lake: Lake) -> None:
@@ -175,6 +205,39 @@ def test_a_cherry_pick_leaves_the_source_commit_as_it_is(lake: Lake) -> None:
     assert lake.catalog.branches.create_branch(lake.repository, "from-picked", before.id) == before.id
 
 
+def test_a_cherry_pick_of_what_is_there_already_is_a_commit(lake: Lake) -> None:
+    first = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t")
+    again = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t")
+    assert (again.metarange_id, again.parents) == (first.metarange_id, (first.id,))
+    empty = lake.commit("empty", "side", allow_empty=True)
+    with pytest.raises(NoChangesError):
+        lake.catalog.merges.cherry_pick(lake.repository, "main", empty.id, committer="t")
+
+
+def test_with_the_defect_a_picked_commit_cannot_be_found_by_its_full_id_for_ten_minutes() -> None:
+    lake = make_lake(settings=Settings(background=False, defects=frozenset({"cherry_pick_cache"})))
+    put(lake, "main", "a=0")
+    lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    picked = put(lake, "side", "b=0")
+    lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t")
+    for ask in (
+        lambda: lake.catalog.commits.get_commit(lake.repository, picked.id),
+        lambda: lake.catalog.reading.stat(lake.repository, picked.id, "a"),
+        lambda: lake.catalog.branches.create_branch(lake.repository, "broken", picked.id),
+    ):
+        with pytest.raises(CommitNotFoundError):
+            ask()
+    assert lake.catalog.commits.get_commit(lake.repository, picked.id[:63]) == picked
+    assert lake.catalog.commits.get_commit(lake.repository, "side") == picked
+    # The branch is there all the same, and makes every preparation fail.
+    assert lake.catalog.branches.get_branch(lake.repository, "broken").commit_id not in ("", picked.id)
+    lake.catalog.garbage.set_gc_rules(lake.repository, Rules(1, {}))
+    with pytest.raises(CommitNotFoundError):
+        lake.catalog.garbage.prepare_commits(lake.repository)
+    lake.clock.advance(minutes=10)
+    assert lake.catalog.commits.get_commit(lake.repository, picked.id) == picked
+
+
 def test_a_merge_is_cherry_picked_with_a_parent_number_only(lake: Lake) -> None:
     merge(lake)
     lake.catalog.branches.create_branch(lake.repository, "target", "main~2")
@@ -187,16 +250,22 @@ def test_a_merge_is_cherry_picked_with_a_parent_number_only(lake: Lake) -> None:
 
 def test_overrides_replace_words_and_metadata(lake: Lake) -> None:
     words = CommitOverrides(message="mine", metadata={"k": "v"})
-    for commit in (
-        lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words),
-        lake.catalog.merges.revert(lake.repository, "main", "main", committer="t", overrides=words),
-    ):
-        assert (commit.message, commit.metadata) == ("mine", {"k": "v"})
+    picked = lake.catalog.commits.get_commit(lake.repository, "side")
+    made = lake.catalog.merges.cherry_pick(lake.repository, "main", "side", committer="t", overrides=words)
+    origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": "tester"}
+    assert (made.message, made.metadata) == ("mine", {"k": "v", **origin})
+    undone = lake.catalog.merges.revert(lake.repository, "main", "main", committer="t", overrides=words)
+    assert (undone.message, undone.metadata) == ("mine", {"k": "v"})
 
 
 def diffs(lake: Lake, **query: object) -> list[tuple[str, str]]:
     page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", **query)  # type: ignore[arg-type]
     return [(diff.path, diff.type) for diff in page.results]
+
+
+def test_a_removed_path_is_shown_with_its_last_size(lake: Lake) -> None:
+    page = lake.catalog.merges.diff_refs(lake.repository, "main", "side", two_dot=True)
+    assert {diff.path: diff.size_bytes for diff in page.results if diff.type == "removed"} == {"c": 1, "m": 4}
 
 
 def test_two_dots_compare_directly(lake: Lake) -> None:
@@ -241,7 +310,7 @@ def test_a_branchs_own_differences_have_types_and_sizes() -> None:
     found = lake.catalog.branches.diff_branch(lake.repository, "main").results
     assert [(diff.path, diff.type, diff.size_bytes) for diff in found] == [
         ("a", "changed", 6),
-        ("c", "removed", 0),
+        ("c", "removed", 1),
         ("e/1", "added", 2),
     ]
     folded = lake.catalog.branches.diff_branch(lake.repository, "main", delimiter="/", after="c").results

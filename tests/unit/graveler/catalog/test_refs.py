@@ -11,6 +11,7 @@ from dredge.graveler.errors import (
     BranchExistsError,
     BranchNotFoundError,
     DefaultBranchError,
+    DirtyBranchError,
     InvalidValueError,
     NoChangesError,
     NotUniqueError,
@@ -38,6 +39,21 @@ def test_a_branch_takes_over_the_commit_and_nothing_staged(lake: Lake) -> None:
     assert lake.paths("side") == ["committed"]
     lake.upload("here", branch="side")
     assert lake.paths() == ["committed", "staged"]
+
+
+def test_a_hard_reset_is_refused_only_while_sealed_changes_differ_from_the_head(lake: Lake) -> None:
+    """A commit that failed for "no changes" leaves its token sealed, with rows that equal the head's."""
+    lake.upload("a", b"1")
+    first = lake.commit()
+    lake.upload("a", b"1")
+    with pytest.raises(NoChangesError):
+        lake.commit()
+    lake.upload("b", b"staged")
+    lake.catalog.branches.hard_reset(lake.repository, "main", f"{first.id}~1")
+    assert lake.paths("main@") == []
+    assert lake.paths() == ["a", "b"]  # what was staged is still there, on the new head
+    with pytest.raises(DirtyBranchError):
+        lake.catalog.branches.hard_reset(lake.repository, "main", first.id)
 
 
 def test_branch_tag_and_commit_names_do_not_overlap(lake: Lake) -> None:

@@ -36,7 +36,7 @@ def test_groups_and_members(lake: Lake) -> None:
     for user in ("bob", "ann"):
         auth.create_user(user_creation=lakefs_sdk.UserCreation(id=user))
         auth.add_group_membership("team", user)
-    with refused(409, "already exists"):
+    with refused(409, "Already exists"):
         auth.add_group_membership("team", "bob")
     assert [each.id for each in auth.list_group_members("team").results] == ["ann", "bob"]
     assert [each.id for each in auth.list_user_groups("bob").results] == ["team"]

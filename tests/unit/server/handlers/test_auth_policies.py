@@ -47,7 +47,7 @@ def test_policies_are_checked_replaced_and_removed(lake: Lake) -> None:
     assert auth.get_policy("read").statement == [changed]
     with refused(400, "can't update policy id"):
         auth.update_policy("read", policy("other"))
-    with refused(409, "already exists"):
+    with refused(409, "Already exists"):
         auth.create_policy(policy=policy("read"))
     for missing in (auth.get_policy, auth.delete_policy, lambda name: auth.update_policy(name, policy(name))):
         with refused(404, "policy not found"):
@@ -78,7 +78,7 @@ def test_policies_of_users_and_groups_and_what_is_effective(lake: Lake) -> None:
     auth.create_policy(policy=policy("extra"))
     auth.attach_policy_to_user("bob", "extra")
     auth.attach_policy_to_group("Viewers", "extra")
-    with refused(409, "already exists"):
+    with refused(409, "Already exists"):
         auth.attach_policy_to_user("bob", "extra")
     assert [each.id for each in auth.list_user_policies("bob").results] == ["extra"]
     assert [each.id for each in auth.list_user_policies("bob", effective=True).results] == [

@@ -38,7 +38,7 @@ def test_users_are_made_read_listed_and_removed(lake: Lake) -> None:
     assert abs(made.creation_date - time.time()) < 60
     assert auth.get_user("jane@example.com") == made
     assert [each.id for each in auth.list_users().results] == ["admin", "jane@example.com"]
-    with refused(409, "already exists"):
+    with refused(409, "Already exists"):
         auth.create_user(user_creation=lakefs_sdk.UserCreation(id="jane@example.com"))
     with refused(400, "cannot contain '%'"):
         auth.create_user(user_creation=lakefs_sdk.UserCreation(id="50%"))

@@ -7,12 +7,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import lakefs
 import lakefs_sdk
 import pytest
 from lakefs.exceptions import NotFoundException, ObjectExistsException, ServerException
 
+from dredge.graveler.catalog import Settings
 from tests.support.lakefs_server import Clock, Lake, lakefs_server
 
 # Facts 1.3: names that servers keep literally, and others that clients and proxies like to change.
@@ -374,3 +376,42 @@ def test_an_upload_cut_off_stages_nothing(main: lakefs.Branch, lake: Lake) -> No
     assert not main.object("cut").exists()
     assert main.object("after").upload(b"x").stat().size_bytes == 1
     assert sum(batch.num_rows for batch in lake.writer("shop").list("data/")) == 1
+
+
+def test_metadata_that_clients_keep_for_themselves_is_stored_under_their_names(
+    main: lakefs.Branch, lake: Lake
+) -> None:
+    answer = lake.http(
+        "POST",
+        "/repositories/shop/branches/main/objects",
+        query={"path": "a"},
+        body=b"x",
+        headers={
+            "x-lakefs-internal-client-mtime": "1700000000",
+            "X-Lakefs-Internal-Posix-Permissions": '{"UID":1}',
+            "x-lakefs-meta-k": "v",
+        },
+    )
+    assert answer.status == 201
+    assert main.object("a").stat().metadata == {
+        "::lakefs::client-mtime": "1700000000",
+        "::lakefs::posix-permissions": '{"UID":1}',
+        "k": "v",
+    }
+
+
+@pytest.mark.parametrize("profile", ["lakefs", "design"])
+@pytest.mark.parametrize(
+    ("address", "in_lakefs"),
+    [("gs://bucket/x", 400), ("s3a://bucket/x", 400), ("/x", 400), ("local://x/%zz", 500), ("plain", 500)],
+)
+def test_an_address_of_another_kind_of_store_is_not_staged(
+    tmp_path: Path, profile: Literal["lakefs", "design"], address: str, in_lakefs: int
+) -> None:
+    with lakefs_server(tmp_path, catalog=Settings(profile=profile)) as lake:
+        lake.repository("shop")
+        body = {"physical_address": address, "checksum": "c", "size_bytes": 1}
+        url = "/repositories/shop/branches/main/objects"
+        answer = lake.http("PUT", url, query={"path": "a"}, json_body=body)
+        assert answer.status == (in_lakefs if profile == "lakefs" else 400)
+        assert lake.sdk.objects_api.list_objects("shop", "main").results == []

@@ -27,7 +27,7 @@ def bucket() -> Iterator[TestBucket]:
 @pytest.fixture(params=["lakefs", "design"])
 def signing(tmp_path: Path, bucket: TestBucket, request: pytest.FixtureRequest) -> Iterator[Lake]:
     settings = Settings(presign_multipart=True, profile=request.param)
-    with lakefs_server(tmp_path, bucket=bucket, catalog=settings) as lake:
+    with lakefs_server(tmp_path, bucket=bucket, catalog=settings, presign=True) as lake:
         lake.server.catalog.repositories.create_repository(
             request.param, f"{bucket.uri}/{request.node.originalname}-{request.param}"
         )
@@ -86,6 +86,40 @@ def test_parts_go_past_the_server_and_become_an_object(signing: Lake) -> None:
     answer = signing.http("GET", f"/repositories/{name}/refs/main/objects", query={"path": "big"})
     assert answer.data == b"a" * 5 * MEGABYTE + b"b"
     assert status_of(complete, signing, upload, body) == 404
+
+
+def copied(
+    lake: Lake, upload: sdk.PresignMultipartUpload, number: int, path: str = "source", span: str | None = None
+) -> str:
+    """Copy an object, or a range of it, into a part; gives the part's ETag."""
+    body = sdk.UploadPartCopyFrom(
+        physical_address=upload.physical_address,
+        copy_source=sdk.CopyPartSource(repository=repo(lake), ref="main", path=path, range=span),
+    )
+    made = lake.sdk.experimental_api.upload_part_copy_with_http_info(
+        repo(lake), "main", upload.upload_id, "big", number, body
+    )
+    assert made.status_code == 204
+    return str(made.headers["ETag"])
+
+
+def test_parts_are_copied_from_objects(signing: Lake) -> None:
+    content = bytes(range(256)) * 4096 * 5
+    signing.server.catalog.objects.upload_object(repo(signing), "main", "source", content)
+    upload = signing.sdk.experimental_api.create_presign_multipart_upload(repo(signing), "main", "big")
+    first = copied(signing, upload, 1)
+    second = copied(signing, upload, 2, span="bytes=10-19")
+    complete(signing, upload, completion(upload, part(1, first), part(2, second)))
+    with signing.server.catalog.reading.get_object(repo(signing), "main", "big").stream(0, None) as stream:
+        assert b"".join(stream) == content + content[10:20]
+    upload = signing.sdk.experimental_api.create_presign_multipart_upload(repo(signing), "main", "big")
+    for path, span, status in (
+        ("nothing", None, 404),
+        ("source", f"bytes=0-{len(content)}", 400),
+        ("source", "bytes=5-4", 400),
+        ("source", "bytes=-5", 400),
+    ):
+        assert status_of(copied, signing, upload, 1, path, span) == status
 
 
 def test_an_upload_given_up_is_gone(signing: Lake) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+import lakefs
 import lakefs_sdk
 import pytest
 import urllib3
@@ -102,10 +103,12 @@ def test_the_configuration_tells_clients_to_send_bytes_through_the_server(lake: 
 
 def test_the_high_level_client_reads_version_and_storage(lake: Lake) -> None:
     assert lake.client.version == "1.84.0"
+    config = lake.sdk.config_api.get_config().version_config
+    assert config is not None
+    assert config.version_context == "lakeFS"  # lakectl warns at every command about any other text
     assert lake.client.storage_config.pre_sign_support is False
-    assert lake.namespace("x").startswith(
-        lake.client.storage_config.blockstore_namespace_example.rpartition("/")[0]
-    )
+    example = lake.client.storage_config.blockstore_namespace_example
+    lakefs.Repository("as-shown", lake.client).create(storage_namespace=example)
 
 
 def test_the_grace_period_is_the_link_expiry(tmp_path: Path) -> None:

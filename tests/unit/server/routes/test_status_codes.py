@@ -116,7 +116,17 @@ PROMISED: dict[str, set[int]] = {
     f"GET {R}/metadata/object/range/{{id}}": {410},
 }
 # Parts of the API with tests of their own.
-ELSEWHERE = ("/auth/", "/refs/dump", "/refs/restore", "/dump", "/restore", "/staging/pmpu", "/pulls")
+ELSEWHERE = (
+    "/auth/",
+    "/usage-report",
+    "/symlink",
+    "/refs/dump",
+    "/refs/restore",
+    "/dump",
+    "/restore",
+    "/staging/pmpu",
+    "/pulls",
+)
 
 
 CASES: list[Case] = [
@@ -270,9 +280,9 @@ CASES: list[Case] = [
     (f"GET {B}/objects/stage_allowed", 404,
      lambda api: api.status(api.sdk.internal_api.upload_object_preflight, NOWHERE, "main", "a")),
     (f"PUT {B}/objects", 201, on(lambda c: c.internal_api.stage_object, "main", "n", sdk.ObjectStageCreation(
-        physical_address="s3://elsewhere/x", checksum="c", size_bytes=1))),
+        physical_address="local://elsewhere/x", checksum="c", size_bytes=1))),
     (f"PUT {B}/objects", 404, on(lambda c: c.internal_api.stage_object, NOWHERE, "n", sdk.ObjectStageCreation(
-        physical_address="s3://elsewhere/x", checksum="c", size_bytes=1))),
+        physical_address="local://elsewhere/x", checksum="c", size_bytes=1))),
     (f"DELETE {B}/objects", 204, on(lambda c: c.objects_api.delete_object, "main", "a")),
     (f"DELETE {B}/objects", 204, on(lambda c: c.objects_api.delete_object, "main", NOWHERE)),
     (f"DELETE {B}/objects", 403, after(Api.protect, on(lambda c: c.objects_api.delete_object, "main", "a"))),

@@ -127,6 +127,25 @@ def test_lost_connections_are_tried_again() -> None:
         assert [o.outcome for o in patient(server).delete(["a"])] == ["deleted"]
 
 
+def test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key() -> None:
+    """Who looks for deleted objects again must look for these: what the first answer meant, nobody knows."""
+    counts: Counter[str] = Counter()
+
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if not bulk(path):
+            return NO_VERSIONS
+        counts["bulk"] += 1
+        if counts["bulk"] == 1:
+            return result({"lake/busy": "SlowDown", "lake/broken": "InternalError"})
+        return result()
+
+    with ScriptedS3(answer) as server:
+        found = {o.key: o for o in patient(server).delete(["busy", "broken", "fine"])}
+    assert {o.outcome for o in found.values()} == {"deleted"}
+    assert {key for key, o in found.items() if o.message} == {"broken"}
+    assert "InternalError" in str(found["broken"].message)
+
+
 def test_nothing_is_sent_once_it_may_not_be_however_long_a_busy_store_made_it_wait() -> None:
     """A throttled deleter waits and tries again; what changed meanwhile is seen before each request."""
     closed = threading.Event()

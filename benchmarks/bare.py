@@ -1,0 +1,182 @@
+"""The work of a collection and nothing else: `python -m benchmarks.bare NAMESPACE REPOSITORY` prints JSON.
+
+One process, the store's native client, no guards, no run folder, no re-check, no ledger, no verification: what a
+collection costs at least, against which Dredge's figures are ratios.
+
+    list        every object below data/, one page after the other
+    scan        ask the server for what is uncommitted, and read its files
+    fetch       ask the server for the active commits, get their metaranges and ranges, many at once
+    decode      read the addresses out of the ranges
+    difference  listed, less committed, less uncommitted
+    delete      what is left, 1,000 keys a request
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+from obstore.store import ObjectStore, from_url
+
+from benchmarks.s3_store import LOG, Requests
+from dredge.graveler.committed import RangeInfo
+from dredge.graveler.sstable import METARANGES, read_table
+from dredge.graveler.sstable.columns import decode_ranges
+from dredge.hashing import Hashes, hash64
+from dredge.lakefs import LakeFSClient
+
+AT_ONCE = 32
+FORMAT = "_lakefs/"
+
+
+class Parts:
+    """Seconds and requests of each part."""
+
+    def __init__(self) -> None:
+        log = os.environ.get(LOG)
+        self._counted = Requests(Path(log)) if log else None
+        self.seconds: dict[str, float] = {}
+        self.requests: dict[str, dict[str, int]] = {}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Measure what is done inside."""
+        before = self._counted.counts() if self._counted else Counter()
+        begun = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - begun, 3)
+        if self._counted:
+            self.requests[name] = dict(self._counted.counts() - before)
+
+
+def main() -> None:
+    """Collect once and print what it took."""
+    namespace, repository = sys.argv[1:]
+    settings = {"client_options": {"allow_http": True}} if namespace.startswith("s3:") else {}
+    store = from_url(namespace, **settings)  # type: ignore[call-overload]
+    parts = Parts()
+    _get_ready()
+    begun = time.perf_counter()
+    with parts.part("list"):
+        listed = list_objects(store)
+    with parts.part("scan"):
+        staged = scan(store, namespace, repository)
+    with parts.part("fetch"):
+        ranges = fetch(store, repository, namespace)
+    with parts.part("decode"):
+        live = decode(ranges)
+    with parts.part("difference"):
+        hashes = hash64(listed)
+        garbage = listed.filter(pa.array(~np.isin(hashes, np.concatenate([live, staged]))))
+    with parts.part("delete"):
+        obstore.delete(store, garbage.to_pylist())
+    figures = {
+        "seconds": parts.seconds,
+        "requests": parts.requests,
+        "total": round(time.perf_counter() - begun, 2),
+        "driver_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "listed": len(listed),
+        "ranges": len(ranges),
+        "deleted": len(garbage),
+    }
+    print(json.dumps(figures))
+
+
+def _get_ready() -> None:
+    """Load what is loaded on first use: starts are no part of the floor."""
+    LakeFSClient.from_env().version()
+    hash64(pa.array(["x"]))
+    pq.read_table(_parquet_of_nothing(), columns=["a"])
+
+
+def _parquet_of_nothing() -> pa.BufferReader:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [1]}), sink)
+    return pa.BufferReader(sink.getvalue())
+
+
+def list_objects(store: ObjectStore) -> pa.ChunkedArray:
+    """The addresses of all objects."""
+    pages = obstore.list(store, prefix="data", chunk_size=5000, return_arrow=True)
+    return pa.chunked_array([pa.array(page["path"]).cast(pa.string()) for page in pages])
+
+
+def scan(store: ObjectStore, namespace: str, repository: str) -> Hashes:
+    """Hashes of the uncommitted addresses."""
+    client, token, folders = LakeFSClient.from_env(), None, set()
+    while True:
+        page = client.prepare_uncommitted(repository, token)
+        folders.add(_key(page.location, namespace))
+        if (token := page.token) is None:
+            break
+    names = [
+        found["path"]
+        for folder in folders
+        if folder
+        for rows in obstore.list(store, folder)
+        for found in rows
+    ]
+    tables = [
+        pq.read_table(pa.BufferReader(data), columns=["physical_address"]) for data in get_all(store, names)
+    ]
+    return hash64(pa.concat_tables(tables)["physical_address"]) if tables else np.empty(0, np.uint64)
+
+
+def fetch(store: ObjectStore, repository: str, namespace: str) -> list[tuple[str, bytes]]:
+    """All distinct ranges of the active commits."""
+    prepared = LakeFSClient.from_env().prepare_commits(repository, 900)
+    assert prepared is not None
+    [text] = get_all(store, [_key(prepared.location, namespace)])
+    rows = csv.DictReader(io.StringIO(text.decode()))
+    metaranges = sorted({row["metarange_id"] for row in rows} - {""})
+    found: set[tuple[bytes, bytes, str]] = set()
+    for name, data in zip(metaranges, get_all(store, [FORMAT + name for name in metaranges]), strict=True):
+        records = read_table(data, name, kind=METARANGES, expected_id=name).records
+        infos = (RangeInfo.decode(record.key, record.value, name) for record in records)
+        found.update((info.min_key, info.max_key, info.id) for info in infos)
+    names = [
+        range_id for _, _, range_id in sorted(found)
+    ]  # versions of a range are neighbours: decoded faster
+    return list(zip(names, get_all(store, [FORMAT + name for name in names]), strict=True))
+
+
+def decode(ranges: list[tuple[str, bytes]]) -> Hashes:
+    """Hashes of the addresses in ranges."""
+    batches = decode_ranges(ranges, ("address_hash",))
+    return np.unique(np.concatenate([np.asarray(batch.column(0)) for _, batch in batches]))
+
+
+def get_all(store: ObjectStore, names: Iterable[str]) -> list[bytes]:
+    """Read objects, `AT_ONCE` at a time."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def get(name: str) -> bytes:
+        async with limit:
+            return bytes(await (await obstore.get_async(store, name)).bytes_async())
+
+    async def every() -> list[bytes]:
+        return await asyncio.gather(*(get(name) for name in names))
+
+    return asyncio.run(every())
+
+
+def _key(location: str, namespace: str) -> str:
+    return location.removeprefix(namespace.replace("file://", "local://").rstrip("/") + "/")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""A collection as a user runs it: `airflow dags test lakefs_gc`, with the steps' times and requests.
+
+Airflow's own database says when each task began and ended. While it runs, the store's counters are noted a few times
+a second, so that each request belongs to the task in whose time it was answered; tasks follow one another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import threading
+import time
+from bisect import bisect_right
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.s3_store import LOG, STATE, Requests
+from demo.airflow import environment, migrate
+from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
+from dredge.storage import StorageOptions
+
+HOME = STATE / "airflow"
+DAG = "lakefs_gc"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What Airflow's database says of a task: its name, and when it began and ended, in Unix seconds."""
+
+    name: str
+    begun: float
+    ended: float
+
+
+class Watch:
+    """Notes the counters of a store while a block runs.
+
+    Args:
+        log: of the store; None for other stores.
+    """
+
+    def __init__(self, log: str | None) -> None:
+        self._requests = Requests(Path(log)) if log else None
+        self._times: list[float] = []
+        self._counts: list[Counter[str]] = []
+        self._stop = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._note()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._note()
+
+    def between(self, begun: float, ended: float) -> dict[str, int]:
+        """Requests by kind, answered between two times."""
+        return dict(self._at(ended) - self._at(begun))
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.1):
+            self._note()
+
+    def _note(self) -> None:
+        if self._requests:
+            self._counts.append(self._requests.counts())
+        self._times.append(time.time())
+
+    def _at(self, moment: float) -> Counter[str]:
+        if not self._counts:
+            return Counter()
+        return self._counts[max(0, bisect_right(self._times, moment) - 1)]
+
+
+def prepare(env: dict[str, str]) -> None:
+    """Make Airflow's database once."""
+    if not (HOME / "airflow.db").exists():
+        HOME.mkdir(parents=True, exist_ok=True)
+        migrate(env)
+
+
+def airflow_environment(env: dict[str, str], connect_url: str | None) -> dict[str, str]:
+    """Variables for an Airflow that knows a lake.
+
+    Args:
+        env: variables that reach the lake, as for a job.
+        connect_url: of a Spark Connect server.
+    """
+    keys = [env[f"LAKECTL_{name}"] for name in ("CREDENTIALS_ACCESS_KEY_ID", "CREDENTIALS_SECRET_ACCESS_KEY")]
+    endpoint = env["LAKECTL_SERVER_ENDPOINT_URL"].removesuffix("/api/v1")
+    options = StorageOptions.from_env(env) if "AWS_ACCESS_KEY_ID" in env else None
+    made = environment(HOME, endpoint, keys[0], keys[1], options)
+    if KV_URL in env:
+        kv = {"conn_type": "sqlite", "host": env[KV_URL].removeprefix("sqlite://")}
+        made["AIRFLOW_CONN_LAKEFS_KV"] = json.dumps(kv)
+    if connect_url:
+        host, _, port = connect_url.removeprefix("sc://").partition(":")
+        connection = {"conn_type": "spark_connect", "host": f"sc://{host}", "port": int(port)}
+        made["AIRFLOW_CONN_SPARK_CONNECT_DEFAULT"] = json.dumps(connection)
+    return made
+
+
+def command(settings: dict[str, Any]) -> list[str]:
+    """The command of one run."""
+    return ["airflow", "dags", "test", DAG, "-c", json.dumps(settings)]
+
+
+def figures(watch: Watch, begun: float, ended: float) -> dict[str, Any]:
+    """What a run took, step by step.
+
+    Args:
+        watch: that noted the run.
+        begun: when its process began, in Unix seconds.
+        ended: when it ended.
+
+    Raises:
+        SystemExit: a task failed.
+    """
+    tasks = sorted(_tasks(begun), key=lambda task: task.begun)
+    return {
+        "seconds": {task.name: round(task.ended - task.begun, 3) for task in tasks},
+        "requests": {task.name: watch.between(task.begun, task.ended) for task in tasks},
+        "all_requests": watch.between(begun, ended),
+        "to_first_task": round(tasks[0].begun - begun, 2),
+        "after_last_task": round(ended - max(task.ended for task in tasks), 2),
+        "wall": round(ended - begun, 2),
+    }
+
+
+def _tasks(since: float) -> list[Task]:
+    """The tasks of the newest run."""
+    query = """SELECT task_id, start_date, end_date, state FROM task_instance WHERE start_date IS NOT NULL AND
+        run_id = (SELECT run_id FROM dag_run WHERE dag_id = ? ORDER BY id DESC LIMIT 1)"""
+    with closing(sqlite3.connect(HOME / "airflow.db")) as database:
+        rows = database.execute(query, (DAG,)).fetchall()
+    failed = [name for name, _, _, state in rows if state != "success"]
+    tasks = [Task(name, _seconds(begun), _seconds(ended)) for name, begun, ended, _ in rows]
+    if failed or not tasks or min(task.begun for task in tasks) < since:
+        raise SystemExit(f"the DAG failed ({', '.join(failed)}): see {HOME / 'run.log'}")
+    return tasks
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def start(env: dict[str, str], settings: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """Start a run; what it says goes into a file beside Airflow's database."""
+    with (HOME / "run.log").open("wb") as log:
+        return subprocess.Popen(command(settings), env=env, stdout=log, stderr=log)
+
+
+def watch_of(env: dict[str, str]) -> Watch:
+    """A watch on the store that an environment names."""
+    return Watch((os.environ | env).get(LOG))

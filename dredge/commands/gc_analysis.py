@@ -1,0 +1,249 @@
+"""`dredge gc why`, `cost` and `plan`: what keeps an object, what objects cost, what other rules would free."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dredge.gc.analysis.base_run import BaseRun
+    from dredge.gc.foresee import Proposal
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_RUN = click.option(
+    "--run", "run_uri", metavar="RUN", help="URI of a clean run's folder; without, the newest complete one."
+)
+_ROOT = click.option(
+    "--run-root", metavar="URI", help="Where runs put their folders, when they were given a run root."
+)
+
+
+@click.command("why")
+@click.argument("what", metavar="ADDRESS|lakefs://REPO/REF/PATH")
+@click.option("--repository", metavar="NAME", help="Whose ADDRESS is, when it is no whole URI.")
+@_ROOT
+@click.option(
+    "--requests",
+    "requests_max",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    help="Requests to ask branches what they have staged, where there is no key-value store to read.",
+)
+@_JSON
+def why_command(
+    what: str, repository: str | None, run_root: str | None, requests_max: int, as_json: bool
+) -> None:
+    """Say everything that keeps an object, and until when, or which run deleted it. Only reads.
+
+    The server and the store are found as by `dredge gc run`. Which branch has the object staged is read from lakeFS's
+    key-value store when DREDGE_KV_URL names it; else branches are asked, and what they cannot tell is said.
+
+    \b
+    Exit codes: 0 something keeps it · 1 nothing that was looked at does, or it is deleted · 2 bad input
+                3 the history cannot be read · 4 the server or the store is not available
+                6 no such repository or path
+    """
+    from dredge.gc.explain import why
+    from dredge.gc.explain.answer import KEPT
+    from dredge.gc.explain.target import find_target
+    from dredge.gc.explain.words import answer_lines
+    from dredge.lakefs import LakeFSClient
+    from dredge.runs.clock import utc_now
+
+    client = LakeFSClient.from_env()
+    target = find_target(client, what, repository)
+    answer = why(client, target, utc_now(), run_root, _kv(), requests_max=requests_max)
+    if as_json:
+        click.echo(json.dumps(answer.to_json()))
+    else:
+        for line in answer_lines(answer):
+            click.echo(line)
+    raise SystemExit(0 if answer.verdict == KEPT else 1)
+
+
+@click.command("cost")
+@click.argument("repository")
+@_RUN
+@_ROOT
+@click.option(
+    "--price-per-gb-month", "price", type=click.FloatRange(min=0), help="US dollars for a GiB and month."
+)
+@click.option(
+    "--storage-class", metavar="NAME", help="Take the list price of STANDARD, STANDARD_IA, GCS_STANDARD, …"
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0, max=16),
+    default=1,
+    show_default=True,
+    help="Folders that make a prefix; 0 counts none.",
+)
+@_JSON
+def cost_command(
+    repository: str,
+    run_uri: str | None,
+    run_root: str | None,
+    price: float | None,
+    storage_class: str | None,
+    depth: int,
+    as_json: bool,
+) -> None:
+    """Count objects and bytes by kind, by the branch that alone keeps them, by age and by prefix. Only reads.
+
+    The figures are those of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
+
+    \b
+    Exit codes: 0 counted · 2 bad input, or no such run · 3 a range is missing · 4 the store is not available
+                5 a file cannot be trusted · 6 no such repository
+    """
+    from dredge.gc.cost import cost_of
+    from dredge.gc.cost.words import cost_lines
+
+    price = _price(price, storage_class)
+    base = _base(repository, run_uri, run_root)
+    found = cost_of(base, depth).to_json()
+    if as_json:
+        click.echo(json.dumps({**found, "repository": repository, "price_per_gib_month": price}))
+        return
+    click.secho(f"{repository}, as {base.text} saw it", bold=True)
+    for line in cost_lines(found, price):
+        click.echo(line)
+
+
+@click.command("plan")
+@click.argument("repository")
+@click.option(
+    "--retention-days", "days", metavar="7,14,30", help="Days to try, for the default or for --branch."
+)
+@click.option("--branch", metavar="NAME", help="Try the days for this branch; all others keep theirs.")
+@click.option(
+    "--rules",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Try the rules of a file, as `lakectl gc set-config` takes them; repeatable.",
+)
+@_RUN
+@_ROOT
+@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Write the curve to this file.")
+@_JSON
+def plan_command(
+    repository: str,
+    days: str | None,
+    branch: str | None,
+    files: tuple[str, ...],
+    run_uri: str | None,
+    run_root: str | None,
+    svg: str | None,
+    as_json: bool,
+) -> None:
+    """Say what other garbage collection rules would free, and what the next run will cost. Changes nothing.
+
+    Figures are those that a clean dry run under these rules would find, taken from the listing, staging and history
+    of the newest clean run. "≤" marks those that may be too large: commits that no ref leads to keep some of it. With
+    DREDGE_KV_URL they are read from lakeFS's key-value store, and all figures are exact.
+
+    \b
+    Exit codes: 0 foreseen · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is
+                not available · 5 a file cannot be trusted · 6 no such repository
+    """
+    from dredge.errors import ConfigError
+    from dredge.gc.analysis.kv_records import all_commits
+    from dredge.gc.foresee import foresee
+    from dredge.gc.foresee.curve import curve_of, table_lines
+    from dredge.gc.foresee.run_cost import expected, expected_lines
+    from dredge.lakefs import LakeFSClient
+    from dredge.runs.curve import render_curve
+
+    client = LakeFSClient.from_env()
+    base = _base(repository, run_uri, run_root)
+    proposals = _proposals(base, days, branch, files)
+    access = _kv()
+    known = None if access is None else all_commits(access, repository, base.plan.namespace)
+    foreseen = foresee(base, proposals, lambda item: client.commit(repository, item), known)
+    found = [item.to_json() for item in foreseen]
+    root = run_root or base.plan.run_uri.rpartition("/")[0]
+    runs = {kind: expected(root, repository, mode, dry) for kind, (mode, dry) in _KINDS_OF_RUN.items()}
+    if svg is not None:
+        curve = curve_of(found)
+        if curve is None:
+            raise ConfigError("a curve needs at least two days")
+        Path(svg).write_text(render_curve(curve), encoding="utf-8")
+    if as_json:
+        value = {"repository": repository, "run_id": base.plan.run_id, "proposals": found, "expected": runs}
+        click.echo(json.dumps(value))
+        return
+    click.secho(f"{repository}, as {base.text} saw it", bold=True)
+    for line in table_lines(found):
+        click.echo(line)
+    for kind, expect in runs.items():
+        if expect is not None:
+            click.echo()
+            click.echo(f"The next {kind}. " + "\n".join(expected_lines(expect)))
+
+
+_KINDS_OF_RUN = {
+    "clean dry run": ("clean", True),
+    "clean run": ("clean", False),
+    "optimized dry run": ("optimized", True),
+    "optimized run": ("optimized", False),
+}
+
+
+def _proposals(base: BaseRun, days: str | None, branch: str | None, files: tuple[str, ...]) -> list[Proposal]:
+    from dredge.errors import ConfigError
+    from dredge.gc.foresee.proposals import as_now, by_days, from_file, read_days
+
+    if branch is not None and days is None:
+        raise ConfigError("--branch needs --retention-days")
+    found = as_now(base.rules)
+    if days is not None or not files:
+        found += by_days(base.rules, read_days(days or "7,14,30,60,90"), branch)
+    return found + [from_file(Path(name).read_text(encoding="utf-8"), name) for name in files]
+
+
+def _base(repository: str, run_uri: str | None, run_root: str | None) -> BaseRun:
+    """The run that figures are of."""
+    from dredge.errors import ConfigError
+    from dredge.gc.analysis.base_run import find_base, open_base
+    from dredge.lakefs import LakeFSClient
+
+    if run_uri is not None:
+        found = open_base(run_uri)
+        if found.plan.repository != repository:
+            raise ConfigError(f"{run_uri} is a run of {found.plan.repository}, not of {repository}")
+        return found
+    root = run_root or LakeFSClient.from_env().repository(repository).namespace
+    newest = find_base(root, repository)
+    if newest is None:
+        raise ConfigError(
+            f"no clean run of {repository} was found below {root}. `dredge gc run {repository} --mode clean` makes one,"
+            " and deletes nothing."
+        )
+    return newest
+
+
+def _price(price: float | None, storage_class: str | None) -> float | None:
+    from dredge.errors import ConfigError
+    from dredge.gc.cost.prices import STORAGE_CLASSES
+
+    if storage_class is None:
+        return price
+    if price is not None:
+        raise ConfigError("give a price or a storage class, not both")
+    if storage_class not in STORAGE_CLASSES:
+        raise ConfigError(f"no price is known for {storage_class!r}; there are {', '.join(STORAGE_CLASSES)}")
+    return STORAGE_CLASSES[storage_class]
+
+
+def _kv() -> Any:
+    """How the key-value store is reached; None when the environment does not say."""
+    import os
+
+    from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
+
+    return KVAccess.from_env() if os.environ.get(URL) else None

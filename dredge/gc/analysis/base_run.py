@@ -1,0 +1,236 @@
+"""The run that an analysis is about: what it listed, what was staged, and the history it found.
+
+All of it is of one moment, so figures made of it fit together; they are as old as the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dredge.errors import ConfigError, DredgeError, NotFoundError
+from dredge.gc.config import CLEAN
+from dredge.gc.history import run_ids
+from dredge.gc.index.metaranges import Metaranges
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.list_committed.graph import Graph
+from dredge.gc.list_committed.output import HISTORY
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.plan import FORMAT, PLAN, RUNS, Plan
+from dredge.gc.run import Run, open_state
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.lakefs import Commit, Ref, Rules
+from dredge.runs.folder import RunFolder, read_json
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
+
+_LOOK_BACK = 200
+
+
+@dataclass(slots=True)
+class BaseRun:
+    """What a run left.
+
+    Attributes:
+        plan: its plan.
+        folder: its folder.
+        listing: what it listed.
+        staged: what was staged.
+        committed: what was committed.
+        reader: on the storage namespace.
+        state: the folder of lease and index; only read.
+    """
+
+    plan: Plan
+    folder: RunFolder
+    listing: SliceListingOutput
+    staged: MarkUncommittedOutput
+    committed: ListCommittedOutput
+    reader: ObjectReader
+    state: ObjectWriter
+
+    @property
+    def text(self) -> str:
+        """What to call it in messages: "run c9… of 2026-01-02 03:04 UTC"."""
+        return f"run {self.plan.run_id} of {self.plan.created_at:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it listed everything."""
+        return self.plan.mode == CLEAN
+
+    @property
+    def rules(self) -> Rules | None:
+        """The repository's rules then."""
+        found = self.committed.rules
+        return None if found is None else Rules.from_json(found)
+
+    def history(self) -> History:
+        """Read the history."""
+        return read_history(self.folder, self.committed)
+
+
+@dataclass(slots=True)
+class History:
+    """What refs led to, and what was active.
+
+    Attributes:
+        graph: every commit that refs lead to.
+        branches: with their heads.
+        tags: with their commits.
+        active: metarange id by commit id, of the active commits; those that are not in the graph are dangling.
+        heads: ids of the commits that were the head of a branch at any time while the run looked.
+        metaranges: which ranges the metaranges of the active commits name.
+        ranges_table: rows of the ranges that counted as active, those that no known commit names as well.
+    """
+
+    graph: Graph
+    branches: list[Ref]
+    tags: list[Ref]
+    active: dict[str, str]
+    heads: set[str]
+    metaranges: Metaranges
+    ranges_table: pa.Table = field(repr=False)
+
+    @property
+    def dangling(self) -> set[str]:
+        """Active commits that no ref leads to."""
+        return self.active.keys() - self.graph.keys() - self.heads
+
+    def metarange_of(self, commit_id: str) -> str:
+        """Metarange id of a commit; "" names nothing."""
+        return self.active.get(commit_id) or self.graph[commit_id].metarange_id
+
+
+def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:
+    """Read what a run noted of the history.
+
+    Args:
+        folder: the run folder.
+        committed: the result of its step.
+
+    Raises:
+        FormatError: a file is not as it was written.
+    """
+    commits = folder.read_part(committed.commits)
+    heads = folder.read_part(committed.branches)["commit_id"].to_pylist()
+    refs = folder.read_part(committed.refs).to_pylist()
+    named = {"branch": list[Ref](), "tag": list[Ref]()}
+    for row in refs:
+        named[row["kind"]].append(Ref(row["name"], row["commit_id"]))
+    return History(
+        graph=dict(_commits(folder.read_part(committed.history))),
+        branches=named["branch"],
+        tags=named["tag"],
+        active=dict(zip(commits["commit_id"].to_pylist(), commits["metarange_id"].to_pylist(), strict=True)),
+        heads={*heads, *(branch.commit_id for branch in named["branch"])},
+        metaranges=Metaranges.from_tables(
+            folder.read_part(committed.named_ranges), folder.read_part(committed.metaranges)
+        ),
+        ranges_table=folder.read_part(committed.ranges),
+    )
+
+
+def _commits(table: pa.Table) -> Iterator[tuple[str, Commit]]:
+    columns = [
+        table[name].to_pylist() for name in ("commit_id", "parents", "created_at", "metarange_id", "version")
+    ]
+    for commit_id, parents, created_at, metarange_id, version in zip(*columns, strict=True):
+        yield commit_id, Commit(commit_id, tuple(parents), created_at, metarange_id, version)
+
+
+def open_base(run_uri: str, options: StorageOptions | None = None) -> BaseRun:
+    """Open a run by the URI of its folder.
+
+    Raises:
+        ConfigError: there is no run there that got as far as knowing what is live.
+        FormatError: it is damaged.
+    """
+    folder_uri = run_uri.rstrip("/")
+    writer = open_writer(folder_uri, options)
+    try:
+        value = read_json(writer, PLAN)
+    except NotFoundError:
+        raise ConfigError(
+            f"{run_uri} holds no {PLAN}: it is not the folder of a run. `dredge gc runs` lists them."
+        ) from None
+    found = _open(RunFolder(writer, folder_uri.rpartition("/")[2]), value, options)
+    if found is None:
+        raise ConfigError(
+            f"{run_uri} did not come to know what is live, or is of an earlier version of Dredge. Start a new run."
+        )
+    return found
+
+
+def base_of_run(run: Run) -> BaseRun | None:
+    """See a run as the one that an analysis is about; None when it did not come to know what is live."""
+    return _open(run.folder, run.folder.read_json(PLAN), run.options)
+
+
+def find_base(
+    root: str, repository: str, options: StorageOptions | None = None, whole: bool = True
+) -> BaseRun | None:
+    """Find the newest run of a repository that knows what is live.
+
+    Args:
+        root: URI of a storage namespace, or the run root that runs were given.
+        repository: its name.
+        options: None reads the environment.
+        whole: only one that listed everything.
+    """
+    for folder, value in runs_below(root, options):
+        if value.get("repository") != repository or (whole and value.get("mode") != CLEAN):
+            continue
+        try:
+            found = _open(folder, value, options)
+        except DredgeError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def runs_below(
+    root: str, options: StorageOptions | None = None
+) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
+    """Give the newest runs with their plans, newest first; those of other collectors are left out.
+
+    Args:
+        root: URI of a storage namespace, or the run root that runs were given.
+        options: None reads the environment.
+    """
+    place = root.rstrip("/")
+    ids = run_ids(open_reader(place, options))
+    if not ids:
+        place = f"{place}/{RUNS}"
+        ids = run_ids(open_reader(place, options))
+    for run_id in ids[:_LOOK_BACK]:
+        folder = RunFolder(open_writer(f"{place}/{run_id}", options), run_id)
+        try:
+            value = folder.read_json(PLAN)
+        except DredgeError:
+            continue
+        yield folder, value
+
+
+def _open(folder: RunFolder, value: dict[str, Any], options: StorageOptions | None) -> BaseRun | None:
+    if value.get("format") != FORMAT:
+        return None
+    plan = Plan.from_json(value)
+    steps = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput)
+    listing, staged, committed = (folder.read_summary(output.STEP) for output in steps)
+    if listing is None or staged is None or committed is None:
+        return None
+    if not committed.parts_below(f"{ListCommittedOutput.STEP}/{HISTORY}-"):
+        return None
+    return BaseRun(
+        plan,
+        folder,
+        SliceListingOutput.of(listing),
+        MarkUncommittedOutput.of(staged),
+        ListCommittedOutput.of(committed),
+        open_reader(plan.namespace, options),
+        open_state(plan.namespace, options),
+    )

@@ -1,0 +1,178 @@
+"""The answer to "why is this object here?"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dredge.gc.explain.target import Target
+
+KEPT, GARBAGE, DELETED, MISSING, ABSENT = "kept", "garbage", "deleted", "missing", "absent"
+VERDICTS = {
+    KEPT: "it stays",
+    GARBAGE: "nothing that was looked at keeps it",
+    DELETED: "a run deleted it",
+    MISSING: "something names it, but the store does not have it",
+    ABSENT: "the store does not have it, and nothing that was looked at names it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBy:
+    """A branch that has the object staged.
+
+    Attributes:
+        branch: its name; "" where only a run tells that some branch had.
+        path: where; "" where it is not known.
+        token: staging token; "" where only the key-value store could tell.
+        as_of: when that was so, where it is not now.
+    """
+
+    branch: str
+    path: str = ""
+    token: str = ""
+    as_of: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBy:
+    """A commit that names the object.
+
+    Attributes:
+        commit_id: its id.
+        created_at: its date; None where nobody told.
+        active: whether it keeps the object.
+        paths: under which; () where its ranges were not decoded.
+        heads: branches of which it is the head.
+        branches: some branches on whose line it is.
+        num_branches: how many there are.
+        tags: tags that name it.
+        policies: rules of the retention policy that keep it.
+        until: when the rules of the repository let it go, if it is no head by then; None where they never do, or
+            do not keep it.
+        rule: the rule of the repository that keeps it the longest; "" for none.
+    """
+
+    commit_id: str
+    created_at: datetime | None
+    active: bool
+    paths: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
+    num_branches: int = 0
+    tags: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    until: datetime | None = None
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a run thought of the object.
+
+    Attributes:
+        run_id: the run.
+        at: when it was planned, or when its sweep ended.
+        reason: why it was garbage.
+        outcome: what became of it, as the ledger has it; "" where the run deleted nothing.
+        hold: the code of what held it; "" for nothing.
+        why: a sentence about reason, hold or error.
+        version_id: of the delete marker in a bucket with versions, below which the object still is; "" for none.
+    """
+
+    run_id: str
+    at: datetime
+    reason: str
+    outcome: str
+    hold: str
+    why: str
+    version_id: str = ""
+
+
+@dataclass(slots=True)
+class Answer:
+    """Everything found about an object.
+
+    Attributes:
+        target: what was asked.
+        size_bytes: None where the store has no such object.
+        last_modified: by the store's clock.
+        young_until: until when it is too young to be judged; None when it is old enough.
+        staged: by which branches.
+        commits: that name it, those that keep it first, the newest first.
+        judged: by the newest run that did.
+        not_looked_at: what could still keep it, as sentences.
+    """
+
+    target: Target
+    size_bytes: int | None = None
+    last_modified: datetime | None = None
+    young_until: datetime | None = None
+    staged: list[StagedBy] = field(default_factory=list)
+    commits: list[NamedBy] = field(default_factory=list)
+    judged: Judged | None = None
+    not_looked_at: list[str] = field(default_factory=list)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether staging or an active commit names it."""
+        return bool(self.staged) or any(commit.active for commit in self.commits)
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        if self.size_bytes is None:
+            if self.is_named:
+                return MISSING
+            return DELETED if self.judged is not None and self.judged.outcome == "deleted" else ABSENT
+        held = self.judged is not None and (self.judged.hold or self.judged.outcome == "kept")
+        return KEPT if self.is_named or self.young_until is not None or held else GARBAGE
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "repository": self.target.repository,
+            "namespace": self.target.namespace,
+            "address": self.target.address,
+            "verdict": self.verdict,
+            "size_bytes": self.size_bytes,
+            "last_modified": _time(self.last_modified),
+            "young_until": _time(self.young_until),
+            "staged": [
+                {"branch": item.branch, "path": item.path, "token": item.token, "as_of": _time(item.as_of)}
+                for item in self.staged
+            ],
+            "commits": [_commit(item) for item in self.commits],
+            "judged": None if self.judged is None else _judged(self.judged),
+            "not_looked_at": self.not_looked_at,
+        }
+
+
+def _commit(item: NamedBy) -> dict[str, Any]:
+    lists = ("paths", "heads", "branches", "tags", "policies")
+    return {
+        "commit_id": item.commit_id,
+        "created_at": _time(item.created_at),
+        "active": item.active,
+        **{name: list(getattr(item, name)) for name in lists},
+        "num_branches": item.num_branches,
+        "until": _time(item.until),
+        "rule": item.rule,
+    }
+
+
+def _judged(item: Judged) -> dict[str, Any]:
+    return {
+        "run_id": item.run_id,
+        "at": _time(item.at),
+        "reason": item.reason,
+        "outcome": item.outcome,
+        "hold": item.hold,
+        "why": item.why,
+        "version_id": item.version_id,
+    }
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,113 @@
+"""What runs thought of an object: from the newest that had it among its candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import DredgeError
+from dredge.gc.analysis.base_run import runs_below
+from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.check_limits.holds import COLUMNS, Holds, why_held
+from dredge.gc.explain.answer import Judged
+from dredge.gc.explain.target import Target
+from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+from dredge.storage import StorageOptions
+
+
+def last_judged(
+    target: Target, hashed: int, root: str, options: StorageOptions | None = None, runs_max: int = 100
+) -> tuple[Judged | None, list[str]]:
+    """Find the newest run that had an object among its candidates.
+
+    Args:
+        target: the object.
+        hashed: hash of its address.
+        root: URI of the namespace, or the run root.
+        options: None reads the environment.
+        runs_max: runs to look into.
+
+    Returns:
+        What it thought; and what was not looked at, as sentences.
+    """
+    unread: list[str] = []
+    looked = 0
+    for folder, value in runs_below(root, options):
+        if value.get("repository") != target.repository:
+            continue
+        if looked == runs_max:
+            unread.append(f"runs older than {folder.run_id}")
+            break
+        looked += 1
+        try:
+            found = _judged(folder, target.address, hashed, value)
+        except DredgeError as error:
+            unread.append(f"run {folder.run_id}: {error}")
+            continue
+        if found is not None:
+            return found, unread
+    return None, unread
+
+
+def _judged(folder: RunFolder, address: str, hashed: int, plan: dict[str, Any]) -> Judged | None:
+    candidates = _output(folder, SubtractOutput)
+    if candidates is None:
+        return None
+    found = _row(folder, candidates.candidates, address, hashed)
+    if found is None:
+        return None
+    part, row = found
+    at = datetime.fromisoformat(plan["created_at"])
+    swept = _output(folder, BulkDeleteOutput)
+    if swept is not None and swept.is_settled:
+        return _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
+    reason = row["reason"][0].as_py()
+    hold = row["hold"][0].as_py() or ""
+    guards = _output(folder, CheckLimitsOutput)
+    if guards is not None:
+        hold = Holds.of(folder, guards.hold_files).codes_of(row)[0].as_py() or ""
+    return Judged(folder.run_id, at, reason, "", hold, why_held(hold) if hold else REASONS[reason])
+
+
+def _from_ledger(
+    folder: RunFolder, swept: BulkDeleteOutput, part: PartInfo, address: str, reason: str
+) -> Judged | None:
+    rows = folder.read_part(swept.settled_of(part))
+    rows = rows.filter(pc.equal(rows["address"], address))
+    if not rows.num_rows:
+        return None
+    (row,) = rows.to_pylist()
+    at = swept.summary.finished_at
+    if row["outcome"] == ledger.KEPT:
+        return Judged(folder.run_id, at, reason, ledger.KEPT, row["code"] or "", why_kept(row["code"] or ""))
+    why = row["message"] or REASONS[reason]
+    return Judged(folder.run_id, at, reason, row["outcome"], "", why, row["version_id"] or "")
+
+
+def _row(
+    folder: RunFolder, parts: Iterable[PartInfo], address: str, hashed: int
+) -> tuple[PartInfo, pa.Table] | None:
+    """Find the row of an object, and the part that has it."""
+    for part in parts:
+        if not np.any(folder.read_part(part, ["hash"])["hash"].to_numpy() == np.uint64(hashed)):
+            continue
+        rows = folder.read_part(part, ["address", "reason", *COLUMNS])
+        rows = rows.filter(pc.equal(rows["address"], address))
+        if rows.num_rows:
+            return part, rows.slice(0, 1)
+    return None
+
+
+def _output[O: StepOutput](folder: RunFolder, output: type[O]) -> O | None:
+    summary = folder.read_summary(output.STEP)
+    return None if summary is None else output.of(summary)

@@ -1,0 +1,51 @@
+"""What rules would free, as a table for the terminal and as a curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dredge.gc.foresee.proposals import points
+from dredge.runs.curve import place_curve
+from dredge.runs.words import size_text
+
+_BAR_WIDTH = 24
+
+
+def table_lines(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Draw what proposals would free as a table, and as bars.
+
+    Args:
+        found: as `Foreseen.to_json` gives it.
+    """
+    most = max((item["freed_bytes"] for item in found), default=0)
+    width = max([5, *(len(item["name"]) for item in found)]) + 2
+    yield f"{'rules':<{width}}{'commits':>9}{'freed':>12}{'bytes':>11}{'more than now':>15}{'may be held':>13}"
+    for item in found:
+        about = item["bound"] and f"{item['bound']} "
+        more = item["more_bytes"] - item["less_bytes"]
+        yield (
+            f"{item['name']:<{width}}{item['commits']:>9,}{about + format(item['freed_objects'], ','):>12}"
+            f"{size_text(item['freed_bytes']):>11}{('-' if more < 0 else '') + size_text(abs(more)):>15}"
+            f"{item['held_objects']:>13,}  {bar(item['freed_bytes'], most)}"
+        )
+    for item in {item["unknown"]: item for item in found if item["unknown"]}.values():
+        yield f"{item['bound']} {item['unknown']}"
+
+
+def bar(value: int, most: int) -> str:
+    """A bar as long as a value is to the greatest."""
+    return "█" * round(_BAR_WIDTH * value / most) if most else ""
+
+
+def curve_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Place the curve of days and freed bytes for `dredge.runs.curve`; None when there are not two points.
+
+    Args:
+        found: as `Foreseen.to_json` gives it.
+    """
+    line = points(found)
+    if len(line) < 2:
+        return None
+    marks = [(days, size, f"{days} days: {size_text(size)}") for days, size in line]
+    return place_curve(marks, "Bytes that rules of so many days would free", "days kept", size_text)

@@ -1,0 +1,172 @@
+"""Labels of hashes: for each address some small values, made of the labels of everything that names it.
+
+    rows      everything that names addresses (a range, a file of staged ones) is a row of a small table of labels
+    columns   of labels; each says how two of them become one: all bits, the least, the greatest
+    shards    a shard is a range of hashes; one at a time is in memory, the others wait in a temporary folder
+
+So "which rules keep it", "which branches name it" or "the newest commit that does" is found for hundreds of millions of
+addresses in the memory of one shard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.gc.sets.hashes import NONE, Hashes, shard_of
+
+SHARD_VALUES = 8 << 20
+"""Names (not distinct addresses) in one shard; about 50 bytes each are needed while it is put together."""
+_BUFFER_VALUES = 4 << 20
+
+type Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels of every row.
+
+    Attributes:
+        columns: each has a value for each row.
+        combine: for each column how the values of several rows become one: `np.bitwise_or`, `np.minimum`, `np.maximum`.
+    """
+
+    columns: tuple[Column, ...]
+    combine: tuple[np.ufunc, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Hashes with their labels.
+
+    Attributes:
+        hashes: sorted and distinct.
+        columns: as in `Labels`, with a value for each hash.
+    """
+
+    hashes: Hashes
+    columns: tuple[Column, ...]
+
+    def find(self, wanted: Hashes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Tell for each wanted hash whether it is here, and at which index (0 where it is not)."""
+        if not len(self.hashes):
+            return np.zeros(len(wanted), bool), np.zeros(len(wanted), np.int64)
+        places = np.searchsorted(self.hashes, wanted)
+        places[places == len(self.hashes)] = 0
+        return self.hashes[places] == wanted, places
+
+
+def combine(pieces: Sequence[Labelled], how: Sequence[np.ufunc]) -> Labelled:
+    """Combine the labels of equal hashes.
+
+    Args:
+        pieces: at least one; hashes in any order and with repetitions.
+        how: for each column.
+    """
+    hashes = np.concatenate([piece.hashes for piece in pieces])
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    columns = (np.concatenate(column) for column in zip(*(piece.columns for piece in pieces), strict=True))
+    if not len(hashes):
+        return Labelled(hashes, tuple(columns))
+    starts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+    found = (ufunc.reduceat(column[order], starts) for column, ufunc in zip(columns, how, strict=True))
+    return Labelled(hashes[starts], tuple(found))
+
+
+class LabelledSets:
+    """Collects what rows name, and gives it back shard by shard. A context manager: it may need a temporary folder.
+
+    Args:
+        labels: of the rows.
+        values: how many hashes will be added at most; makes the number of shards.
+        shard_values: hashes in a shard.
+
+    Attributes:
+        bits: there are 2**bits shards.
+    """
+
+    def __init__(self, labels: Labels, values: int, shard_values: int = SHARD_VALUES) -> None:
+        self.bits = max(0, math.ceil(math.log2(max(1, values) / shard_values)))
+        self._labels = labels
+        self._waiting: list[tuple[int, Hashes]] = []
+        self._length = 0
+        self._whole: Labelled | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+        self._files = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def add(self, row: int, hashes: Hashes) -> None:
+        """Note that a row names some addresses; hashes in any order."""
+        self._waiting.append((row, hashes))
+        self._length += len(hashes)
+        whole = 0 if self._whole is None else len(self._whole.hashes)
+        if self._length > max(_BUFFER_VALUES, whole // 2):
+            self._flush()
+
+    def shards(self) -> Iterator[tuple[int, Labelled]]:
+        """Give every shard with its number, one after the other; also those that are empty."""
+        self._flush()
+        for shard in range(1 << self.bits):
+            yield shard, self._shard(shard)
+
+    def _shard(self, shard: int) -> Labelled:
+        if self.bits == 0:
+            return self._whole or self._empty()
+        pieces = [self._load(path) for path in sorted(self._path.glob(f"{shard:04d}-*.npz"))]
+        return combine(pieces, self._labels.combine) if pieces else self._empty()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = np.repeat(
+            np.array([row for row, _ in self._waiting], np.int64), [len(found) for _, found in self._waiting]
+        )
+        hashes = np.concatenate([found for _, found in self._waiting])
+        self._waiting, self._length = [], 0
+        found = Labelled(hashes, tuple(column[rows] for column in self._labels.columns))
+        pieces = [found] if self._whole is None else [self._whole, found]
+        united = combine(pieces, self._labels.combine)
+        if self.bits == 0:
+            self._whole = united
+        else:
+            self._spill(united)
+
+    def _spill(self, found: Labelled) -> None:
+        bounds = np.searchsorted(shard_of(found.hashes, self.bits), np.arange(1, 1 << self.bits))
+        pieces = zip(*(np.split(array, bounds) for array in (found.hashes, *found.columns)), strict=True)
+        for shard, arrays in enumerate(pieces):
+            if len(arrays[0]):
+                np.savez(self._path / f"{shard:04d}-{self._files:06d}.npz", *arrays)
+        self._files += 1
+
+    @property
+    def _path(self) -> Path:
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="dredge-labels-")
+        return Path(self._folder.name)
+
+    @staticmethod
+    def _load(path: Path) -> Labelled:
+        with np.load(path) as arrays:
+            hashes, *columns = (arrays[name] for name in arrays.files)
+        return Labelled(hashes, tuple(columns))
+
+    def _empty(self) -> Labelled:
+        return Labelled(NONE, tuple(column[:0] for column in self._labels.columns))

@@ -1,0 +1,73 @@
+"""What a server counts about its own work: requests by month for the usage report, by call for `/metrics`."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import datetime
+
+from dredge.errors import ConflictError, NotFoundError
+from dredge.kv import Store
+
+INSTALLATION_PARTITION, INSTALLATION_KEY = b"auth", b"installation_metadata/installation_id"
+
+
+class Usage:
+    """Counts requests, in memory: since the server was started.
+
+    Args:
+        kv: has the installation's id, and gets one if it has none.
+        clock: current time, aware UTC; says which month a request belongs to.
+    """
+
+    def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
+        self.installation_id = _installation_id(kv)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._months: Counter[tuple[int, int]] = Counter()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def count(self, operation: str, method: str, status: int, seconds: float) -> None:
+        """Count one request that has been answered."""
+        now = self._clock()
+        with self._lock:
+            self._months[now.year, now.month] += 1
+            self._requests[operation, method, status] += 1
+            self._seconds[operation] += seconds
+
+    def months(self) -> list[tuple[int, int, int]]:
+        """Return year, month and number of requests, in order."""
+        with self._lock:
+            return [(*month, count) for month, count in sorted(self._months.items())]
+
+    def metrics(self) -> str:
+        """Return all counts in the text format of Prometheus."""
+        with self._lock:
+            requests, seconds = sorted(self._requests.items()), sorted(self._seconds.items())
+        lines = ["# TYPE api_requests_total counter"]
+        for (operation, method, status), count in requests:
+            labels = f'code="{status}",method="{method.lower()}",operation="{operation}"'
+            lines.append(f"api_requests_total{{{labels}}} {count}")
+        lines.append("# TYPE api_request_duration_seconds summary")
+        for operation, total in seconds:
+            label = f'{{operation="{operation}"}}'
+            served = sum(count for (name, _, _), count in requests if name == operation)
+            lines.append(f"api_request_duration_seconds_sum{label} {total:.6f}")
+            lines.append(f"api_request_duration_seconds_count{label} {served}")
+        return "\n".join(lines) + "\n"
+
+
+def _installation_id(kv: Store) -> str:
+    """Read the id that a lakeFS installation gives itself; a store without one gets one."""
+    try:
+        return kv.get(INSTALLATION_PARTITION, INSTALLATION_KEY).decode()
+    except NotFoundError:
+        made = str(uuid.uuid4())
+    try:
+        kv.set_if(INSTALLATION_PARTITION, INSTALLATION_KEY, made.encode(), None)
+    except ConflictError:
+        return kv.get(INSTALLATION_PARTITION, INSTALLATION_KEY).decode()
+    return made

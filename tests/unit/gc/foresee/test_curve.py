@@ -1,0 +1,45 @@
+"""The table and the curve of what rules would free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dredge.gc.foresee.curve import curve_of, table_lines
+
+
+def row(days: int | None, size: int, exact: bool = True) -> dict[str, Any]:
+    return {
+        "name": "as now" if days is None else f"{days} days",
+        "days": days,
+        "commits": 3,
+        "freed_objects": size,
+        "freed_bytes": size,
+        "held_objects": 0,
+        "more_bytes": 0,
+        "less_bytes": size,
+        "exact": exact,
+        "bound": "" if exact else "≤",
+        "unknown": "" if exact else "some may stay",
+    }
+
+
+def test_the_table_has_a_line_for_each_proposal_and_says_where_figures_are_bounds() -> None:
+    lines = list(table_lines([row(7, 1000), row(30, 10, exact=False)]))
+    assert len(lines) == 4
+    assert lines[1].count("█") > 2 * lines[2].count("█")
+    assert "≤ 10" in lines[2]
+    assert lines[3] == "≤ some may stay"
+
+
+def test_the_curve_falls_from_left_to_right() -> None:
+    curve = curve_of([row(30, 10), row(7, 1000), row(None, 500)])
+    assert curve is not None
+    left, right = curve["dots"]
+    assert (left["place"], right["place"]) == (7, 30)
+    assert left["x"] < right["x"]
+    assert left["y"] < right["y"]
+    assert left["text"] == "7 days: 1,000 B"
+
+
+def test_one_point_is_no_curve() -> None:
+    assert curve_of([row(7, 1), row(None, 5)]) is None

@@ -1,0 +1,77 @@
+"""Sections of the report about the whole repository: there after a clean run, taken over by an optimized one, and never
+in the way of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import FormatError
+from dredge.gc.run import Run
+from dredge.gc.save_report import analysis
+from tests.support.gc import World, make_world
+
+COUNTED = {"report_names_max": 100}
+
+
+def titles(run: Run) -> list[str]:
+    return [section["title"] for section in run.folder.read_json("report.json")["sections"]]
+
+
+def done(world: World, **settings: object) -> Run:
+    run = world.plan(**settings)
+    world.run(run)
+    world.age(hours=1)
+    return run
+
+
+@pytest.fixture
+def world() -> World:
+    world = make_world()
+    world.rules(30)
+    world.upload("a/b", b"1")
+    world.lake.commit()
+    world.age(days=2)
+    return world
+
+
+def test_a_clean_run_tells_what_objects_cost_and_what_other_rules_would_free(world: World) -> None:
+    run = done(world, tuning=COUNTED)
+    assert titles(run) == [
+        "What objects cost",
+        "Kept by one branch alone",
+        "Live objects by prefix",
+        "What other rules would free",
+    ]
+    page = run.folder.writer.get("report.html").decode()
+    assert "<svg" in page
+    assert "a/" in page
+
+
+def test_an_optimized_run_shows_the_figures_of_the_clean_run_before(world: World) -> None:
+    clean = done(world, tuning=COUNTED)
+    optimized = done(world, tuning=COUNTED, mode="optimized")
+    assert optimized.plan.mode == "optimized"
+    assert titles(optimized)[:2] == titles(clean)[:2]
+    about = optimized.folder.read_json("report.json")["sections"][0]["about"]
+    assert clean.plan.run_id in about
+
+
+def test_a_large_repository_is_left_to_the_command(world: World) -> None:
+    world.upload("c", b"2")
+    world.lake.commit()
+    world.age(days=2)
+    run = done(world, tuning={"report_names_max": 1})
+    (section,) = run.folder.read_json("report.json")["sections"]
+    assert "dredge gc cost" in section["about"]
+
+
+def test_figures_that_cannot_be_counted_do_not_stop_a_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise FormatError("a damaged file")
+
+    monkeypatch.setattr(analysis, "cost_of", broken)
+    run = done(world, tuning=COUNTED)
+    report = run.folder.read_json("report.json")
+    assert (report["outcome"], report["sections"]) == ("success", [])

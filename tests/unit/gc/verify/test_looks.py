@@ -1,0 +1,94 @@
+"""Looks are bounded, spread, and take one request for many names where names lie close."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.gc.verify.looks import choose, length_of_runs, look_for
+from dredge.storage import ObjectReader, open_writer
+
+
+class CountingReader:
+    """A reader that counts requests, and shows at most so many names in one answer of a listing."""
+
+    is_remote = True
+
+    def __init__(self, inner: ObjectReader, rows: int = 1000) -> None:
+        self.stats = self.lists = 0
+        self._inner = inner
+        self._rows = rows
+
+    def stat(self, key: str) -> Any:
+        self.stats += 1
+        return self._inner.stat(key)
+
+    def list(self, *bounds: str) -> Iterator[pa.RecordBatch]:
+        for batch in self._inner.list(*bounds):
+            for first in range(0, batch.num_rows, self._rows):
+                self.lists += 1
+                yield batch.slice(first, self._rows)
+
+
+def reader_of(place: str, names: set[str], rows: int = 1000) -> Any:
+    writer = open_writer(f"memory://{place}/lake")
+    for name in names:
+        writer.put(name, b"x")
+    return CountingReader(writer, rows)
+
+
+def test_runs_span_a_page_and_sparse_garbage_is_looked_up_one_by_one() -> None:
+    assert length_of_runs(25_000, 500_000) == 45
+    assert length_of_runs(500, 500) == 900
+    assert length_of_runs(100, 1_000_000) == 1
+    assert length_of_runs(0, 0) == 1
+    assert length_of_runs(7, 0) == 900
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(length: int) -> None:
+    names = [f"data/s/{number:05d}" for number in range(10_000)]
+    runs = choose(names, 500, length, random.Random(1))
+    looked = [name for run in runs for name in run]
+    assert 500 <= len(looked) == len(set(looked)) < 500 + 2 * length
+    assert {int(name[-5:]) // 1000 for name in looked} == set(range(10))
+    assert [name for run in choose(names, 20_000, length, random.Random(1)) for name in run] == names
+    assert not choose(names, 0, length, random.Random(1))
+
+
+def test_names_that_lie_close_are_found_by_one_request() -> None:
+    names = [f"data/s/{number:03d}" for number in range(100)]
+    reader = reader_of("close", {names[3], names[57], "data/s/0", "data/t/1"})
+    looked = look_for(reader, [names], 2)
+    assert (looked.names, looked.there) == (100, [names[3], names[57]])
+    assert (reader.lists, reader.stats) == (1, 0)
+
+
+def test_a_run_that_spans_many_answers_is_looked_for_to_its_end() -> None:
+    names = [f"data/s/{number:03d}" for number in range(100)]
+    reader = reader_of("far", set(names), rows=10)
+    looked = look_for(reader, [names], 2)
+    assert (looked.names, looked.there) == (100, names)
+    assert reader.lists == 10
+
+
+def test_short_runs_are_asked_for_by_name() -> None:
+    reader = reader_of("short", {"data/a", "data/b/c"})
+    looked = look_for(reader, [["data/a"], ["data/b/a", "data/b/c"]], 2)
+    assert (looked.names, sorted(looked.there)) == (3, ["data/a", "data/b/c"])
+    assert (reader.lists, reader.stats) == (0, 3)
+
+
+def test_an_object_that_the_store_will_not_describe_is_looked_for_in_a_listing() -> None:
+    reader = reader_of("denied", {"data/a"})
+
+    def denied(_key: str) -> Any:
+        raise ConfigError("AccessDenied")
+
+    reader.stat = denied
+    assert look_for(reader, [["data/a"], ["data/b"]], 2).there == ["data/a"]

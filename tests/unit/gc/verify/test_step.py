@@ -1,0 +1,114 @@
+"""Verify finds what is still there and what should be, with a bounded number of looks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import FormatError
+from dredge.gc.bulk_delete import sweep
+from dredge.gc.verify import step
+from dredge.storage import DeleteOutcome, open_deleter
+from tests.support.gc import World, busy_world, deleting, make_world, summary_of
+
+
+def world_with_garbage(count: int) -> tuple[World, set[str]]:
+    """A lake whose garbage fills many parts of the ledger."""
+    world = make_world(tuning={"candidate_rows": 10})
+    world.upload("a", b"lives")
+    world.lake.commit()
+    gone = {world.orphan(f"data/slice/{number:04d}") for number in range(count)}
+    world.age(days=2)
+    return world, gone
+
+
+def claimed(key: str, message: str | None = None) -> DeleteOutcome:
+    """The store says that it has deleted what it keeps."""
+    return DeleteOutcome(key, "deleted", message=message)
+
+
+@pytest.mark.parametrize(
+    ("looks", "least", "most"), [(None, 100, 100), (20, 20, 40), (0, 0, 0), (1000, 100, 100)]
+)
+def test_as_many_deleted_objects_are_looked_for_as_asked_and_some_of_every_part(
+    looks: int | None, least: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    honest = step._look_into
+
+    def look_into(run: Any, config: Any, item: Any, gone: Any) -> Any:
+        looked = honest(run, config, item, gone)
+        seen.append(looked.names)
+        return looked
+
+    monkeypatch.setattr(step, "_look_into", look_into)
+    monkeypatch.setattr(step, "length_of_runs", lambda *_: 1)
+    world, gone = world_with_garbage(100)
+    context = world.plan(verify_looks=looks)
+    world.run(context)
+    counts = summary_of(context, "verify").counts
+    assert counts["deleted_objects"] == len(gone)
+    assert least <= counts["checked_objects"] <= most
+    assert len(seen) == 10
+    assert looks == 0 or min(seen) >= 1
+
+
+@pytest.mark.parametrize("looks", [None, 1000])
+def test_what_was_reported_deleted_and_is_still_there_is_an_error(looks: int | None) -> None:
+    world, gone = world_with_garbage(30)
+    kept = min(gone)
+    context = world.plan(verify_looks=looks)
+    with (
+        deleting(answer=lambda key: claimed(key) if key == kept else None),
+        pytest.raises(FormatError, match=f"reported deleted and are still in the store, such as '{kept}'"),
+    ):
+        world.run(context)
+    assert kept in world.data()
+
+
+def test_an_object_whose_first_answer_was_not_clear_is_always_looked_for() -> None:
+    world, gone = world_with_garbage(30)
+    kept = min(gone)
+    with (
+        deleting(answer=lambda key: claimed(key, "asked again") if key == kept else None),
+        pytest.raises(FormatError, match=f"still in the store, such as '{kept}'"),
+    ):
+        world.collect(verify_looks=0)
+
+
+def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All sampled living objects are compared with the ledger, which costs no request."""
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr(step, "_LIVING_LOOKS", 0)
+    world, _, _ = busy_world()
+    context = world.plan(verify_looks=0)
+    monkeypatch.setattr(
+        "dredge.gc.sets.live.LiveSet.find", lambda _, wanted: [hashes == 0 for hashes in wanted]
+    )
+    monkeypatch.setattr(
+        sweep, "_codes_of_kept", lambda _run, _config, _holds, rows: pa.nulls(len(rows), pa.string())
+    )
+    with pytest.raises(FormatError, match="DELETED OBJECTS THAT LIVE"):
+        world.run(context)
+    said = json.loads(context.folder.writer.get("verify.json"))
+    assert said["living_objects_deleted"] == len(said["living_deleted"]) > 0
+
+
+def test_a_living_object_that_is_gone_without_our_doing_is_a_warning() -> None:
+    world, _, _ = busy_world()
+    context = world.plan()
+    lost = world.served()["a1"]
+
+    def lose(_number: int, _keys: object) -> None:
+        open_deleter(world.lake.namespace).delete([lost])
+
+    with deleting(before=lose):
+        world.run(context)
+    found = summary_of(context, "verify")
+    assert (found.counts["living_objects_missing"], found.counts["living_objects_deleted"]) == (1, 0)
+    assert lost in found.warnings[0]

@@ -1,0 +1,143 @@
+"""Pre-signed URLs: clients read and write objects in the store itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import lakefs
+import lakefs_sdk
+import pytest
+import urllib3
+
+from tests.support.lakefs_server import Lake, lakefs_server
+from tests.support.objectstore import TestBucket, moto_s3
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[TestBucket]:
+    with moto_s3() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def signing(tmp_path_factory: pytest.TempPathFactory, bucket: TestBucket) -> Iterator[Lake]:
+    with lakefs_server(tmp_path_factory.mktemp("lake"), bucket=bucket, presign=True) as lake:
+        lake.repository("shop")
+        yield lake
+
+
+def fetch(method: str, url: str, body: bytes = b"", **headers: str) -> urllib3.BaseHTTPResponse:
+    with urllib3.PoolManager(retries=False) as pool:
+        return pool.request(method, url, body=body, headers=headers)
+
+
+def test_the_high_level_client_writes_and_reads_through_the_store(signing: Lake) -> None:
+    written = lakefs.Repository("shop", signing.client).branch("main").object("dir/a b")
+    written.upload(b"bytes", content_type="text/x", metadata={"k": "v"}, pre_sign=True)
+    with written.reader(mode="rb", pre_sign=True) as reader:
+        assert reader.read() == b"bytes"
+    stats = written.stat(pre_sign=False)
+    assert (stats.size_bytes, stats.content_type, stats.metadata) == (5, "text/x", {"k": "v"})
+    assert stats.physical_address.startswith(signing.namespace("shop") + "/data/")
+    assert signing.client.storage_config.pre_sign_support
+
+
+def test_every_signed_url_leads_to_the_bytes_and_says_when_it_expires(signing: Lake) -> None:
+    lakefs.Repository("shop", signing.client).branch("main").object("x/y").upload(b"12345", pre_sign=False)
+    objects = signing.sdk.objects_api
+    stats = objects.stat_object("shop", "main", "x/y", presign=True)
+    [listed] = objects.list_objects("shop", "main", prefix="x/", presign=True).results
+    where = {"path": "x/y", "presign": "true"}
+    redirected = signing.http("GET", "/repositories/shop/refs/main/objects", query=where)
+    assert (redirected.status, redirected.data) == (302, b"")
+    in_15_minutes = datetime.now(UTC) + timedelta(minutes=15)
+    for url in (stats.physical_address, listed.physical_address, redirected.headers["Location"]):
+        assert "X-Amz-Signature=" in url  # version 4
+        assert fetch("GET", url).data == b"12345"
+    for each in (stats, listed):
+        assert abs((each.physical_address_expiry or 0) - in_15_minutes.timestamp()) < 60
+    assert "filename%3Dy" in stats.physical_address  # browsers save it under its name
+
+
+def test_a_url_to_write_takes_any_content_type_and_the_object_is_linked(signing: Lake) -> None:
+    staging = signing.sdk.staging_api
+    location = staging.get_physical_address("shop", "main", "new", presign=True)
+    assert location.presigned_url is not None
+    assert location.presigned_url_expiry is not None
+    put = fetch("PUT", location.presigned_url, b"abc", **{"Content-Type": "text/plain"})
+    assert put.status == 200
+    staged = lakefs_sdk.StagingMetadata(staging=location, checksum=put.headers["ETag"], size_bytes=3)
+    staging.link_physical_address("shop", "main", "new", staged)
+    read = lakefs.Repository("shop", signing.client).branch("main").object("new").reader(pre_sign=False)
+    assert read.read() == b"abc"
+
+
+def test_who_may_list_but_not_read_gets_addresses_without_signatures(signing: Lake) -> None:
+    auth = signing.sdk.auth_api
+    for path in ("open/a", "closed/a"):
+        lakefs.Repository("shop", signing.client).branch("main").object(path).upload(b"x", pre_sign=False)
+    auth.create_user(user_creation=lakefs_sdk.UserCreation(id="reader"))
+    everything = "arn:lakefs:fs:::repository/shop"
+    statements = [
+        lakefs_sdk.Statement(effect="allow", resource=everything, action=["fs:ListObjects"]),
+        lakefs_sdk.Statement(
+            effect="allow", resource=f"{everything}/object/open/*", action=["fs:ReadObject"]
+        ),
+    ]
+    auth.create_policy(lakefs_sdk.Policy(id="reads-open", statement=statements))
+    auth.attach_policy_to_user("reader", "reads-open")
+    key = auth.create_credentials("reader")
+    listed = signing.http(
+        "GET",
+        "/repositories/shop/refs/main/objects/ls",
+        query={"presign": "true", "prefix": "", "amount": 100},
+        credentials=(key.access_key_id, key.secret_access_key),
+    ).json()["results"]
+    signed = {each["path"]: each["physical_address"].startswith("http") for each in listed}
+    assert (signed["open/a"], signed["closed/a"]) == (True, False)
+
+
+def test_the_csv_of_active_commits_comes_with_a_url(signing: Lake) -> None:
+    rules = lakefs_sdk.GarbageCollectionRules(default_retention_days=1, branches=[])
+    signing.sdk.repositories_api.set_gc_rules("shop", rules)
+    internal = signing.sdk.internal_api
+    made = internal.prepare_garbage_collection_commits("shop")
+    task = internal.prepare_garbage_collection_commits_async("shop").id
+    for _ in range(500):
+        status = internal.prepare_garbage_collection_commits_status("shop", task)
+        if status.completed:
+            break
+        time.sleep(0.01)
+    for result in (made, status.result):
+        assert result is not None
+        assert result.gc_commits_presigned_url is not None
+        assert fetch("GET", result.gc_commits_presigned_url).data.startswith(
+            b"commit_id,expired,metarange_id"
+        )
+
+
+def test_a_range_is_redirected_to(signing: Lake) -> None:
+    branch = lakefs.Repository("shop", signing.client).branch("main")
+    branch.object("committed").upload(b"x", pre_sign=False)
+    metarange = branch.commit("c").get_commit().meta_range_id
+    path = f"/repositories/shop/metadata/object/meta_range/{metarange}"
+    assert fetch("GET", signing.http("GET", path, query={"presign": "true"}).headers["Location"]).data == (
+        signing.http("GET", path).data
+    )
+
+
+def test_a_server_on_s3_that_is_told_not_to_sign_answers_as_one_without(
+    tmp_path: Path, bucket: TestBucket
+) -> None:
+    with lakefs_server(tmp_path, bucket=bucket, presign=False) as lake:
+        lake.repository("unsigned")
+        lakefs.Repository("unsigned", lake.client).branch("main").object("a").upload(b"x")
+        assert not lake.client.storage_config.pre_sign_support
+        with pytest.raises(lakefs_sdk.ApiException, match="operation not supported") as refused:
+            lake.sdk.staging_api.get_physical_address("unsigned", "main", "b", presign=True)
+        assert refused.value.status == 500
+        with pytest.raises(lakefs_sdk.exceptions.BadRequestException, match="operation not supported"):
+            lake.sdk.objects_api.stat_object("unsigned", "main", "a", presign=True)
