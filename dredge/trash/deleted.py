@@ -55,9 +55,19 @@ class DeletedOutcome:
         instance = deleted_instance(self.entry.encode())
         return instance.partition if instance and self.rows else None
 
+    @property
+    def rows_removed(self) -> int:
+        """How many rows were deleted, the entry among them."""
+        return self.rows + (self.fate == "cleaned")
+
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"entry": self.entry, "fate": self.fate, "rows_deleted": self.rows, "message": self.message}
+        return {
+            "entry": self.entry,
+            "fate": self.fate,
+            "rows_deleted": self.rows_removed,
+            "message": self.message,
+        }
 
 
 def clean_deleted(

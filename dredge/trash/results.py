@@ -71,7 +71,9 @@ class CleanReport:
     rows_removed: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        rows = sum(outcome.rows for outcome in self.outcomes) + sum(done.rows for done in self.deleted)
+        rows = sum(outcome.rows for outcome in self.outcomes) + sum(
+            done.rows_removed for done in self.deleted
+        )
         object.__setattr__(self, "rows_removed", rows)
 
     def to_json(self) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def _remove(
         return done
 
     def removed() -> str:
-        rows = applier.rows_deleted + sum(done.rows for done in deleted)
+        rows = applier.rows_deleted + sum(done.rows_removed for done in deleted)
         return f"{rows:,} rows were removed; restore --run {run_id} puts them back." if rows else ""
 
     state.set_open_run(run_id)

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     seconds = asked.minutes * 60
     if asked.known_bugs is not None:
-        return find_all(chosen(asked.known_bugs), asked.world, asked.seed, seconds)
+        return find_all(chosen(asked.known_bugs, asked.world), asked.world, asked.seed, seconds)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
 
     if asked.one:

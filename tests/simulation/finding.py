@@ -51,9 +51,9 @@ def find_one(world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:
     return found | {"seed": seed - 1, "histories": seed - first, "seconds": time.process_time() - began}
 
 
-def chosen(text: str) -> list[KnownBug]:
-    """The bugs whose names have a text."""
-    return [bug for bug in BUGS if text in bug.name]
+def chosen(text: str, world_name: str) -> list[KnownBug]:
+    """The bugs of a world whose names have a text."""
+    return [bug for bug in BUGS if text in bug.name and bug.world == world_name]
 
 
 def _in_a_process(bug: KnownBug, world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from tests.mutations.breakages import guarding, reading, sweeping
 from tests.mutations.breakages.breakage import Breakage
+from tests.simulation.icechunk import known_bugs as icechunk
+from tests.simulation.trash import known_bugs as trash
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class KnownBug:
         name: half a sentence.
         changes: of the product's text, all at once.
         why_not: why no history can show it; "" when one can.
+        world: that is to find it.
     """
 
     name: str
     changes: tuple[Breakage, ...]
     why_not: str = ""
+    world: str = "gc"
 
 
 OF_THE_LIST = (
@@ -40,5 +44,12 @@ OF_THE_LIST = (
 )
 """Breakages of the collector, from the list of mutations."""
 
-BUGS = tuple(KnownBug(each.name, (each,)) for each in OF_THE_LIST if each.file.startswith("dredge/"))
+BUGS = (
+    *(KnownBug(each.name, (each,)) for each in OF_THE_LIST if each.file.startswith("dredge/")),
+    *(KnownBug(each.name, (each,), trash.WHY_NOT.get(each.name, ""), "trash") for each in trash.BUGS),
+    *(
+        KnownBug(each.name, (each,), icechunk.WHY_NOT.get(each.name, ""), "icechunk")
+        for each in icechunk.BUGS
+    ),
+)
 BY_NAME = {bug.name: bug for bug in BUGS}

@@ -29,6 +29,7 @@ from dredge.server.query import Query
 from dredge.server.requests import ApiRequest, Backend
 from dredge.server.routes import OPERATIONS
 from dredge.server.settings import ServerSettings
+from dredge.server.usage import Usage
 from dredge.storage import open_writer
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors
@@ -95,7 +96,10 @@ class Server:
         )
         accounts = Accounts(self.kv, signing_key="k", clock=self.clock, owner=OWNER)
         authenticator = Authenticator(accounts, signing_key="k", login_seconds=60, clock=self.clock)
-        self.backend = Backend(catalog, self.settings, accounts, authenticator, Namespaces(self.settings))
+        usage = Usage(self.kv, self.clock)
+        self.backend = Backend(
+            catalog, self.settings, accounts, authenticator, Namespaces(self.settings), usage
+        )
         self.user = accounts.user(OWNER[0])
 
     def restart(self, seconds: float = RESTART_SECONDS) -> None:

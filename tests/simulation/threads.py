@@ -21,6 +21,7 @@ class Threads:
         self.Event = _bound(Event, scheduler)
         self.Lock = _bound(Lock, scheduler)
         self.RLock = _bound(Lock, scheduler)
+        self.BoundedSemaphore = lambda _count=1: Lock(scheduler)  # as tight as can be
         self.current_thread = lambda: scheduler.current
 
 

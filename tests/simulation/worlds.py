@@ -6,5 +6,7 @@ from collections.abc import Callable
 
 from tests.simulation.history import World
 from tests.simulation.world_gc import GcWorld
+from tests.simulation.world_icechunk import IcechunkWorld
+from tests.simulation.world_trash import TrashWorld
 
-WORLDS: dict[str, Callable[[], World]] = {"gc": GcWorld}
+WORLDS: dict[str, Callable[[], World]] = {"gc": GcWorld, "trash": TrashWorld, "icechunk": IcechunkWorld}

@@ -18,7 +18,7 @@ from dredge.trash.margins import TrashLimits, TrashMargins
 from dredge.trash.names import deleted_instance
 from dredge.trash.plan import check_limits
 from dredge.trash.state import TrashState
-from dredge.trash.steps import CleanReport, clean, scan
+from dredge.trash.steps import CleanReport, clean, restore, scan
 from dredge.trash.undo import UndoLog, put_back
 from tests.support.kv_world import World
 
@@ -150,7 +150,7 @@ def test_a_run_whose_handed_over_repository_met_a_store_error_is_no_success(
 
     monkeypatch.undo()
     done = clean_all(world, state)
-    assert (done.status, done.rows_removed) == ("done", 6 - rows_before)
+    assert (done.status, done.rows_removed) == ("done", 6 - rows_before + 1)  # the entry, too
     assert not list(world.kv.scan(b"graveler_deleted"))
 
 
@@ -286,7 +286,9 @@ def test_a_repository_that_was_handed_over_and_is_named_again_is_put_back(
 ) -> None:
     partition = hand_over(world, "lake")
     state = TrashState(open_writer(f"file://{tmp_path}/state"))
-    assert clean_all(world, state).rows_removed == 2
+    done = clean_all(world, state)
+    assert done.rows_removed == 3, "the repository's rows and its entry"
+    assert restore(world.store, state, done.scan.plan.run_id)["rows"] == done.rows_removed
     world.record(partition)
     with pytest.raises(NamedAgainError, match=r"lake-\w+: .*2 rows were put back"):
         clean_all(world, state)

@@ -1,0 +1,212 @@
+"""Runs on an Icechunk repository: collections step by step as the DAG does them, and expirations in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from dredge.errors import ConfigError, ConflictError, DredgeError, RefusedError
+from dredge.icechunk.collection import steps
+from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.expiration.in_place import expire_in_place
+from dredge.icechunk.history import Ref
+from dredge.icechunk.maintenance import make_lease, open_state, right_to_work
+from dredge.runs.defects import defect
+from dredge.runs.lease import LeaseGrant
+from dredge.storage import open_writer
+from tests.simulation.clock import Clock, instant
+from tests.simulation.history import Simulation
+from tests.simulation.icechunk.oracle import Oracle, micros_before
+from tests.simulation.icechunk.writers import URI, Writers
+from tests.simulation.noise import stable_hash
+from tests.simulation.orchestrator import Workers, is_retried, wait_unless_lost
+from tests.simulation.scheduler import Killed, Process
+
+STEPS = ("mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "expire")
+TASKS = ("acquire_lease", "plan", "collect", "save_report", "release_lease")
+RETRIES = 3
+
+
+@dataclass
+class Run:
+    """One DAG run of a collection.
+
+    Attributes:
+        outcome: of its report; "" when there is none.
+        errors: what tasks failed with.
+    """
+
+    name: str
+    config: dict[str, Any]
+    run_uri: str = ""
+    grant: LeaseGrant | None = None
+    outcome: str = ""
+    errors: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass
+class Maintenance:
+    """Starts runs.
+
+    Attributes:
+        simulation: of the history.
+        clocks: of the machines that processes run on.
+        workers: spread the tasks of steps.
+        writers: delete refs for expirations, as the library does.
+        oracle: is told of thresholds.
+        runs: all collections, by name.
+    """
+
+    simulation: Simulation
+    clocks: Sequence[Clock]
+    workers: Workers
+    writers: Writers
+    oracle: Oracle
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def collect(self, name: str, config: dict[str, Any]) -> Run:
+        """Do a collection to its end (called by an actor of a process that never dies)."""
+        run = self.runs[name] = Run(name, config)
+        self._chain(run, TASKS)
+        return run
+
+    def again(self, name: str) -> None:
+        """Do a collection again from its plan on, as somebody does who clears it."""
+        run = self.runs.get(name)
+        if run is not None and run.ended and run.run_uri:
+            run.ended, run.errors, run.outcome = False, [], ""
+            self._chain(run, ("acquire_lease", "collect", "save_report", "release_lease"))
+
+    def expire(self, name: str, rule: str, days: float, branches: bool, tags: bool) -> None:
+        """Expire in place on spec 1."""
+        if self.writers.spec != 1:
+            return
+        threshold = micros_before(self.simulation, days)
+        self.oracle.threshold = max(self.oracle.threshold, threshold)
+
+        def work() -> None:
+            with right_to_work(URI, f"expiration {name}"):
+                expire_in_place(
+                    open_writer(URI),
+                    instant(self.simulation.scheduler.now - days * 86_400),
+                    rule=rule,
+                    delete_expired_branches=branches,
+                    delete_expired_tags=tags,
+                    delete_ref=self._delete_ref,
+                )
+
+        for _ in range(RETRIES + 1):
+            error, _ = self._try(name, "expire", work)
+            if error is None or not is_retried(error):
+                break
+            self.simulation.scheduler.wait(60.0)
+        self.simulation.states[f"expiration {type(error).__name__ if error else 'done'}"] += 1
+
+    def _delete_ref(self, ref: Ref) -> None:
+        verb = "_delete_branch" if ref.kind == "branch" else "_untag"
+        getattr(self.writers, verb)(ref.name)
+
+    def _chain(self, run: Run, tasks: Sequence[str]) -> None:
+        failed = False
+        for task in tasks:
+            if failed and task not in ("save_report", "release_lease"):
+                continue
+            error = self._task(run, task)
+            if error is not None:
+                run.errors.append(f"{task}: {type(error).__name__}: {error}")
+                failed = True
+        run.ended = True
+        self.simulation.states[f"run {run.outcome or 'failed'}"] += 1
+        if run.errors:
+            self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
+        self.simulation.scheduler.note(f"{run.name} has ended: {run.outcome} {run.errors}")
+
+    def _task(self, run: Run, task: str) -> BaseException | None:
+        error: BaseException | None = None
+        for _ in range(RETRIES + 1):
+            error, result = self._try(f"{run.name} {task}", task, lambda: self._operator(run, task))
+            if error is None:
+                self._took(run, task, result)
+                return None
+            if not is_retried(error):
+                return error
+            self.simulation.scheduler.wait(120.0 if isinstance(error, ConflictError) else 60.0)
+        return error
+
+    def _took(self, run: Run, task: str, result: Any) -> None:
+        if task == "acquire_lease":
+            run.grant = result
+        elif task == "plan":
+            run.run_uri = result
+        elif task == "save_report":
+            run.outcome = result
+
+    def _try(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
+        scheduler = self.simulation.scheduler
+        number = stable_hash(self.simulation.seed, name, scheduler.now)
+        process = Process(name, scheduler, self.clocks[number % len(self.clocks)], role=task, may_fail=True)
+
+        def body() -> Any:
+            try:
+                return work()
+            except DredgeError:
+                raise
+            except Exception as error:
+                self.simulation.states[f"defect {type(error).__name__} in {task}"] += 1
+                raise defect(f"task {task}", error) from error
+
+        actor = scheduler.spawn(name, body, process)
+        process.name = actor.name
+        if task in STEPS:
+            self.simulation.doors.coverage.begin(task)
+        try:
+            ended = wait_unless_lost(self.simulation, actor)
+        finally:
+            self.simulation.doors.coverage.end(process.role)
+        return (actor.error, actor.result) if ended else (Killed("taken for lost"), None)
+
+    def _operator(self, run: Run, task: str) -> Any:
+        """What the operator of a task does."""
+        if task == "acquire_lease":
+            grant = make_lease(open_state(URI)).acquire(f"dag {run.name}")
+            if run.run_uri:
+                steps.resume_run(run.run_uri, URI, grant)
+            return grant
+        if task == "plan":
+            config = CollectConfig.from_json(run.config)
+            return steps.plan_collection(config, run.grant, None, self._process().clock).run_uri
+        if task == "release_lease":
+            if run.grant is None:
+                raise ConfigError("no lease was taken in this run")
+            make_lease(open_state(URI)).release(run.grant)
+            return None
+        if not run.run_uri:
+            raise RefusedError("the run came to no plan")
+        opened = steps.Run.open(run.run_uri, None, self._process().clock)
+        if task == "save_report":
+            return steps.save_report(opened).details["outcome"]
+        return self._steps(opened)
+
+    def _steps(self, run: steps.Run) -> None:
+        process, coverage = self._process(), self.simulation.doors.coverage
+        for step in STEPS[:5]:
+            coverage.end(process.role)
+            process.role = step
+            coverage.begin(step)
+            work: Callable[..., Any] = getattr(steps, step)
+            if step in ("check_limits", "verify"):
+                work(run)
+            else:
+                work(run, self.workers)
+
+    def _process(self) -> Process:
+        current = self.simulation.scheduler.current
+        assert current is not None
+        return current.process
+
+
+LEASE_SECONDS = timedelta(hours=1).total_seconds()
+"""After which the lease of a run that died can be taken over."""

@@ -1,0 +1,106 @@
+"""A fixed set of seeds of the smaller worlds, and proofs that their rules can be broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dredge.kv.rows import Row
+from tests.simulation.clock import HOUR
+from tests.simulation.history import Move, Simulation, play
+from tests.simulation.icechunk.writers import ROOT
+from tests.simulation.noise import chance_of
+from tests.simulation.trash.rows import rows_of
+from tests.simulation.world_icechunk import IcechunkScene, IcechunkWorld
+from tests.simulation.world_trash import TrashScene, TrashWorld
+from tests.simulation.worlds import WORLDS
+
+
+@pytest.mark.parametrize(("world", "seeds"), [("trash", 20), ("icechunk", 10)])
+def test_no_history_of_the_smaller_worlds_breaks_a_rule(world: str, seeds: int) -> None:
+    for seed in range(seeds):
+        outcome = play(WORLDS[world](), seed)
+        assert outcome.error is None, outcome.tale()
+
+
+@pytest.mark.parametrize("world", ["trash", "icechunk"])
+def test_a_seed_gives_the_same_history_again(world: str) -> None:
+    assert play(WORLDS[world](), 3).digest == play(WORLDS[world](), 3).digest
+    assert WORLDS[world]().draw(chance_of(3)) == WORLDS[world]().draw(chance_of(3))
+
+
+@dataclass
+class NaughtyTrash(TrashWorld):
+    """Deletes a row of its choice in the end, as if it were trash."""
+
+    choose: Callable[[Row], bool] = lambda _row: False
+
+    def build(self, simulation: Simulation) -> TrashScene:
+        scene = super().build(simulation)
+
+        def settle() -> None:
+            rows = [row for row in rows_of(scene.kv) if self.choose(row)]
+            scene.oracle.undone |= set(rows)
+            scene.cleaner.rows.delete_rows(rows[:1])
+
+        scene.settle = settle  # type: ignore[method-assign]
+        return scene
+
+
+@pytest.mark.parametrize(
+    ("moves", "choose", "rule"),
+    [
+        ([("create", ("lake", False))], lambda row: row.key.startswith(b"branches/"), "live"),
+        (
+            [("create", ("lake", False)), ("upload", ("lake", "main", "x"))],
+            lambda row: b":" in row.partition,
+            "live",
+        ),
+        ([("own branch", ("lake", "main"))], lambda row: row.partition == b"mc-ownership", "live"),
+        ([("strange row", ())], lambda row: row.partition == b"strange", "live"),
+    ],
+)
+def test_a_cleaner_that_deletes_what_is_live_is_found_out(
+    moves: list[tuple[str, tuple[Any, ...]]], choose: Callable[[Row], bool], rule: str
+) -> None:
+    world = NaughtyTrash(choose=choose)
+    world.draw = lambda _chance: [Move(60.0 * n, *move) for n, move in enumerate(moves)]  # type: ignore[method-assign]
+    outcome = play(world, 0)
+    assert outcome.rule == rule, outcome.tale()
+
+
+@dataclass
+class NaughtyIcechunk(IcechunkWorld):
+    """Deletes the objects of a folder in the end."""
+
+    folder: str = ""
+    wait_hours: float = 30.0
+
+    def build(self, simulation: Simulation) -> IcechunkScene:
+        scene = super().build(simulation)
+        bucket = simulation.stores.bucket("bucket")
+
+        def settle() -> None:
+            simulation.scheduler.wait(self.wait_hours * HOUR)
+            for key in [key for key in bucket.keys if key.startswith(ROOT + self.folder)]:
+                bucket.remove(key)
+
+        scene.settle = settle  # type: ignore[method-assign]
+        return scene
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("folder", "hours", "rule"),
+    [("chunks/", 30.0, "live"), ("manifests/", 30.0, "live"), ("chunks/", 3.0, "age")],
+)
+def test_a_collection_that_deletes_what_is_live_is_found_out(
+    folder: str, hours: float, rule: str, seed: int
+) -> None:
+    world = NaughtyIcechunk(folder=folder, wait_hours=hours)
+    world.draw = lambda _chance: [Move(60.0, "commit", ("main", 2, 0.0, False))]  # type: ignore[method-assign]
+    outcome = play(world, seed)
+    assert outcome.rule == rule, outcome.tale()

@@ -1,0 +1,181 @@
+"""Runs of the cleaner: the DAG's two tasks with retries, people with the command, and processes that are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import ConfigError, DredgeError
+from dredge.runs.defects import defect
+from dredge.storage import open_writer
+from dredge.trash import steps
+from dredge.trash.margins import TrashLimits, TrashMargins
+from dredge.trash.results import CleanReport, ScanReport
+from dredge.trash.state import TrashState
+from dredge.trash.unqueue import unqueue
+from tests.simulation.clock import Clock
+from tests.simulation.history import Simulation
+from tests.simulation.noise import stable_hash
+from tests.simulation.orchestrator import is_retried, wait_unless_lost
+from tests.simulation.scheduler import Killed, Process
+from tests.simulation.trash.rows import DoorRows
+
+STATE = "memory://ops/trash"
+TASKS = ("scan", "clean")
+RETRIES = 3
+
+
+@dataclass
+class Run:
+    """One DAG run.
+
+    Attributes:
+        name: begins the names of all its processes.
+        planned: the scan's run id; "" when it failed.
+        approved: partitions and keys of that plan; None where no plan bounds the run.
+        report: of the clean.
+        errors: what tasks failed with.
+    """
+
+    name: str
+    planned: str = ""
+    digest: str = ""
+    approved: frozenset[tuple[bytes, bytes | None]] | None = None
+    report: CleanReport | None = None
+    errors: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass
+class Cleaner:
+    """Starts runs.
+
+    Attributes:
+        simulation: of the history.
+        rows: the store as the cleaner sees it.
+        clocks: of the machines that processes run on.
+        limits: of all runs.
+        runs: all DAG runs, by name.
+    """
+
+    simulation: Simulation
+    rows: DoorRows
+    clocks: Sequence[Clock]
+    limits: TrashLimits
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def start(self, name: str, dry_run: bool = False, approval_seconds: float = 0.0) -> Run:
+        """Do a DAG run to its end (called by an actor of a process that never dies)."""
+        run = self.runs[name] = Run(name)
+        self._task(run, "scan", lambda: self._scan(run), self._scanned)
+        self.simulation.scheduler.wait(approval_seconds)
+        self._task(run, "clean", lambda: self._clean(run, dry_run), self._cleaned)
+        run.ended = True
+        return run
+
+    def again(self, name: str) -> None:
+        """Do the clean of a DAG run again, as somebody does who clears it."""
+        run = self.runs.get(name)
+        if run is not None and run.ended:
+            self._task(run, "clean", lambda: self._clean(run, False), self._cleaned)
+
+    def by_hand(self, name: str) -> None:
+        """Clean as a person does, without a plan that was made before."""
+        run = self.runs[name] = Run(name)
+        self._try(name, "clean", lambda: self._clean(run, False, f"hand {name}"))
+        run.ended = True
+
+    def restore(self, number: int) -> None:
+        """Put back what some run removed, as a person does."""
+        state = TrashState(open_writer(STATE))
+        runs = state.runs()
+        if runs:
+            chosen = runs[number % len(runs)]
+            self._try("restore", "clean", lambda: steps.restore(self.rows, state, chosen, dry_run=False))
+
+    def unqueue(self) -> None:
+        """Take live tokens off the queue, as a person does."""
+        state = TrashState(open_writer(STATE))
+        self._try("unqueue", "clean", lambda: unqueue(self.rows, state, clock=self._clock(), dry_run=False))
+
+    def _task(self, run: Run, task: str, work: Callable[[], Any], took: Callable[[Run, Any], None]) -> None:
+        for _ in range(RETRIES + 1):
+            error, result = self._try(f"{run.name} {task}", task, work)
+            if error is None:
+                took(run, result)
+                return
+            if not is_retried(error):
+                break
+            self.simulation.scheduler.wait(60.0)
+        run.errors.append(f"{task}: {type(error).__name__}: {error}")
+        self.simulation.states[f"{task} failed: {type(error).__name__}"] += 1
+
+    def _try(self, name: str, task: str, work: Callable[[], Any]) -> tuple[BaseException | None, Any]:
+        scheduler, coverage = self.simulation.scheduler, self.simulation.doors.coverage
+        number = stable_hash(self.simulation.seed, name, scheduler.now)
+        process = Process(name, scheduler, self.clocks[number % len(self.clocks)], role=task, may_fail=True)
+
+        def body() -> Any:
+            try:
+                return work()
+            except DredgeError:
+                raise
+            except Exception as error:
+                self.simulation.states[f"defect {type(error).__name__} in {task}"] += 1
+                raise defect(f"task {task}", error) from error
+
+        actor = scheduler.spawn(name, body, process)
+        process.name = actor.name
+        coverage.begin(task)
+        try:
+            ended = wait_unless_lost(self.simulation, actor)
+        finally:
+            coverage.end(task)
+        if not ended:
+            return Killed("taken for lost"), None
+        scheduler.note(f"{actor.name} has ended: {actor.error!r}")
+        return actor.error, actor.result
+
+    def _scan(self, run: Run) -> ScanReport:
+        return steps.scan(
+            self.rows,
+            TrashState(open_writer(STATE)),
+            clock=self._clock(),
+            margins=TrashMargins(),
+            holder=f"dag {run.name} scan",
+        )
+
+    def _clean(self, run: Run, dry_run: bool, holder: str | None = None) -> CleanReport:
+        if not holder and not run.planned:
+            raise ConfigError("there is no plan, because the scan failed")
+        return steps.clean(
+            self.rows,
+            TrashState(open_writer(STATE)),
+            clock=self._clock(),
+            margins=TrashMargins(),
+            limits=self.limits,
+            planned=None if holder else run.planned,
+            planned_digest=run.digest or None,
+            dry_run=dry_run,
+            holder=holder or f"dag {run.name} clean",
+        )
+
+    def _scanned(self, run: Run, report: ScanReport) -> None:
+        run.planned, run.digest = report.plan.run_id, report.plan.digest
+        run.approved = frozenset((found.partition, found.key) for found in report.plan.findings)
+
+    def _cleaned(self, run: Run, report: CleanReport) -> None:
+        run.report = report
+        self.simulation.states[f"clean {report.status}"] += 1
+
+    def approved(self, process: Process) -> frozenset[tuple[bytes, bytes | None]] | None:
+        """What the plan of a process's run allows to be removed; None where none bounds it."""
+        run = self.runs.get(process.name.split(" ")[0])
+        return run.approved if run is not None else None
+
+    def _clock(self) -> Callable[[], datetime]:
+        current = self.simulation.scheduler.current
+        assert current is not None
+        return current.process.clock

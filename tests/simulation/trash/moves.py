@@ -1,0 +1,224 @@
+"""What is done to several repositories at once, on several servers: the moves of the trash cleaner's world.
+
+Names are such that staged changes of one branch look like those of another: `lake` with branch `a-main` and `lake-a`
+with branch `main`. A move's arguments mean something in any state; what a server refuses is not done.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from dredge.errors import DredgeError
+from dredge.graveler import messages
+from dredge.graveler.catalog import Catalog
+from dredge.graveler.catalog.imports import ImportPath
+from dredge.graveler.messages import to_timestamp
+from dredge.graveler.xid import new_xid
+from dredge.kv import Store
+from dredge.storage import open_reader, open_writer
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.trash.named import ACTIONS, COUNTDOWN, MARKERS, OWNERS, SERVERS
+
+NAMES = ("lake", "lake-a", "pond")
+BRANCHES = ("main", "a-main", "b")
+PATHS = ("x/1", "x/2", "y")
+IMPORTED = "memory://outside/import"
+
+type Draw = Callable[[random.Random], Any]
+
+
+def _one_of(*values: Any) -> Draw:
+    return lambda chance: chance.choice(values)
+
+
+_NAME, _BRANCH, _PATH = _one_of(*NAMES), _one_of(*BRANCHES), _one_of(*PATHS)
+DRAWS: dict[str, tuple[int, tuple[Draw, ...]]] = {
+    "create": (8, (_NAME, _one_of(False, False, False, True))),
+    "delete": (6, (_NAME,)),
+    "upload": (8, (_NAME, _BRANCH, _PATH)),
+    "remove": (2, (_NAME, _BRANCH, _PATH)),
+    "commit": (5, (_NAME, _BRANCH)),
+    "reset": (3, (_NAME, _BRANCH)),
+    "reset prefix": (5, (_NAME, _BRANCH)),
+    "reset path": (1, (_NAME, _BRANCH, _PATH)),
+    "create branch": (6, (_NAME, _BRANCH, _BRANCH)),
+    "delete branch": (5, (_NAME, _BRANCH)),
+    "merge": (2, (_NAME, _BRANCH, _BRANCH)),
+    "tag": (1, (_NAME, _BRANCH)),
+    "settings": (2, (_NAME,)),
+    "metadata": (1, (_NAME,)),
+    "pull": (3, (_NAME, _BRANCH, _BRANCH)),
+    "close pull": (2, (_NAME, _one_of(*range(4)))),
+    "import": (1, (_NAME, _BRANCH)),
+    "prepare": (1, (_NAME,)),
+    "dump and restore": (2, (_NAME, _NAME)),
+    "multipart": (1, (_NAME, _BRANCH, _PATH)),
+    "hook run": (2, (_NAME, _one_of(0.0, 60.0, 3600.0))),
+    "own branch": (2, (_NAME, _BRANCH)),
+    "heartbeat": (1, ()),
+    "queue a live token": (1, (_NAME, _BRANCH)),
+    "strange row": (1, ()),
+}
+"""Every kind of move: how often, and how its arguments are drawn."""
+VERBS = tuple(DRAWS)
+
+
+def draw_move(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
+    """Draw a move: verb and arguments."""
+    verb = chance.choices(VERBS, [weight for weight, _ in DRAWS.values()])[0]
+    return verb, tuple(draw(chance) for draw in DRAWS[verb][1])
+
+
+@dataclass
+class Users:
+    """Makes the moves.
+
+    Attributes:
+        scheduler: gives the time.
+        kv: the servers' store, behind doors, for what the embedded server does not write itself.
+        serve: has a server do something with its catalog; gives what it returns.
+        pulls: ids of all pull requests so far.
+    """
+
+    scheduler: Scheduler
+    kv: Store
+    serve: Callable[[Callable[[Catalog], Any]], Any]
+    pulls: list[str] = field(default_factory=list)
+    created: int = 0
+
+    def make(self, verb: str, args: tuple[Any, ...]) -> None:
+        """Make a move; a refusal of the server ends it."""
+        try:
+            getattr(self, "_" + verb.replace(" ", "_"))(*args)
+        except DredgeError as error:
+            self.scheduler.note(f"{verb}: {type(error).__name__} {error}"[:200])
+
+    def _create(self, name: str, bare: bool) -> None:
+        self.created += 1
+        space = f"memory://bucket/{name}-{self.created}"
+        self.serve(lambda catalog: catalog.repositories.create_repository(name, space, bare=bare))
+
+    def _delete(self, name: str) -> None:
+        self.serve(lambda catalog: catalog.repositories.delete_repository(name))
+
+    def _upload(self, name: str, branch: str, path: str) -> None:
+        content = f"{self.scheduler.now}".encode()
+        self.serve(lambda catalog: catalog.objects.upload_object(name, branch, path, content))
+
+    def _remove(self, name: str, branch: str, path: str) -> None:
+        self.serve(lambda catalog: catalog.objects.delete_object(name, branch, path))
+
+    def _commit(self, name: str, branch: str) -> None:
+        message = f"at {self.scheduler.now:.0f}"
+        self.serve(lambda catalog: catalog.commits.commit(name, branch, committer="user", message=message))
+
+    def _reset(self, name: str, branch: str) -> None:
+        self.serve(lambda catalog: catalog.branches.reset_branch(name, branch))
+
+    def _reset_prefix(self, name: str, branch: str) -> None:
+        self.serve(
+            lambda catalog: catalog.branches.reset_branch(name, branch, kind="common_prefix", path="x/")
+        )
+
+    def _reset_path(self, name: str, branch: str, path: str) -> None:
+        self.serve(lambda catalog: catalog.branches.reset_branch(name, branch, kind="object", path=path))
+
+    def _create_branch(self, name: str, branch: str, source: str) -> None:
+        self.serve(lambda catalog: catalog.branches.create_branch(name, branch, source))
+
+    def _delete_branch(self, name: str, branch: str) -> None:
+        self.serve(lambda catalog: catalog.branches.delete_branch(name, branch))
+
+    def _merge(self, name: str, source: str, destination: str) -> None:
+        self.serve(lambda catalog: catalog.merges.merge(name, source, destination, committer="user"))
+
+    def _tag(self, name: str, branch: str) -> None:
+        tag = f"t{self.scheduler.now:.0f}"
+        self.serve(lambda catalog: catalog.tags.create_tag(name, tag, branch))
+
+    def _settings(self, name: str) -> None:
+        self.serve(lambda catalog: catalog.repositories.set_branch_protection(name, ["release"]))
+
+    def _metadata(self, name: str) -> None:
+        self.serve(lambda catalog: catalog.repositories.update_repository_metadata(name, put={"k": "v"}))
+
+    def _pull(self, name: str, source: str, destination: str) -> None:
+        made = self.serve(
+            lambda catalog: catalog.pulls.create_pull_request(
+                name, author="user", source=source, destination=destination, title="t"
+            )
+        )
+        self.pulls.append(made)
+
+    def _close_pull(self, name: str, number: int) -> None:
+        if self.pulls:
+            pull = self.pulls[number % len(self.pulls)]
+            self.serve(lambda catalog: catalog.pulls.update_pull_request(name, pull, status="closed"))
+
+    def _import(self, name: str, branch: str) -> None:
+        open_writer(IMPORTED).put("one", b"1")
+        path = ImportPath(f"{IMPORTED}/", "imported/", "common_prefix")
+        self.serve(
+            lambda catalog: catalog.imports.import_start(name, branch, [path], open_reader, committer="user")
+        )
+
+    def _prepare(self, name: str) -> None:
+        self.serve(lambda catalog: catalog.garbage.prepare_commits_async(name))
+
+    def _dump_and_restore(self, name: str, other: str) -> None:
+        dump = self.serve(lambda catalog: catalog.dumps.dump_refs(name))
+        space = self.serve(lambda catalog: catalog.repositories.get_repository(name)).storage_namespace
+        self._delete(other)
+        self.serve(lambda catalog: catalog.repositories.create_repository(other, space, bare=True))
+        self.serve(lambda catalog: catalog.dumps.restore_refs(other, dump))
+
+    def _multipart(self, name: str, branch: str, path: str) -> None:
+        self.serve(
+            lambda catalog: catalog.multiparts.create_multipart(name, branch, path, content_type="text/plain")
+        )
+
+    def _hook_run(self, name: str, seconds: float) -> None:
+        """A hook runs, as a real server notes it: what it did first, the run itself when it has ended."""
+        began = self._now()
+        run = countdown_id(began)
+        base = f"repos/{name}"
+        index = messages.encode(messages.SecondaryIndex(primary_key=f"{base}/runs/{run}".encode()))
+        record = messages.RunResultData(run_id=run, start_time=to_timestamp(began))
+        self.kv.set(ACTIONS, f"{base}/tasks/{run}/0000_0000".encode(), b"")
+        if self.scheduler.current is not None:
+            self.scheduler.wait(seconds)
+        self.kv.set(ACTIONS, f"{base}/runs/{run}".encode(), messages.encode(record))
+        self.kv.set(ACTIONS, f"{base}/branches/main/{run}".encode(), index)
+
+    def _own_branch(self, name: str, branch: str) -> None:
+        key = f"run-refs/approximate-branch-owner/{len(name)}:{name}/{branch}".encode()
+        expires = to_timestamp(self._now() + timedelta(minutes=5))
+        self.kv.set(OWNERS, key, messages.encode(messages.BranchOwnership(owner="s", expires=expires)))
+
+    def _heartbeat(self) -> None:
+        beat = messages.InstanceHeartbeat(updated_at=to_timestamp(self._now()))
+        key = f"instances/{self.scheduler.now:.0f}".encode()
+        self.kv.set(SERVERS, key, messages.encode(beat))
+
+    def _queue_a_live_token(self, name: str, branch: str) -> None:
+        """What a real server does when the answer to a branch's update got lost."""
+        token = self.serve(lambda catalog: catalog.branches.get_branch(name, branch)).staging_token
+        self.kv.set(MARKERS, token.encode(), b"stub-value")
+
+    def _strange_row(self) -> None:
+        self.kv.set(b"strange", b"%d" % int(self.scheduler.now), b"?")
+
+    def _now(self) -> datetime:
+        current = self.scheduler.current
+        assert current is not None
+        return current.process.clock()
+
+
+def countdown_id(when: datetime) -> str:
+    """An id as hook runs and pull requests have it."""
+    seconds = (COUNTDOWN - int(when.timestamp())) % (1 << 32)
+    return new_xid(datetime.fromtimestamp(seconds, when.tzinfo))

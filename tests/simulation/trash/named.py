@@ -1,0 +1,173 @@
+"""What a live thing can name: read from the records as they are, without the cleaner's code.
+
+A repository's record names the partition of its life; that partition's branch records name staging tokens, current and
+sealed. A life that lost its record while it was in use (a stalled deletion of an earlier life does that) is no less
+the users': whoever has it back wants all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dredge.graveler import messages
+from dredge.graveler.xid import LENGTH, ascending_time, is_xid
+from dredge.kv.rows import Row
+from tests.simulation.kv import WatchedKV
+
+REPOSITORIES, HANDED_OVER, MARKERS = b"graveler", b"graveler_deleted", b"cleanup-tokens"
+PULLS, ACTIONS, OWNERS, SERVERS, UPLOADS = b"pulls", b"actions", b"mc-ownership", b"catalog", b"multiparts"
+NEVER = frozenset(
+    {REPOSITORIES, UPLOADS, b"auth", b"basicAuth", b"usage", b"kv-internal-metadata", b"strange"}
+)
+"""Partitions of which nothing may ever go."""
+COUNTDOWN = 32_500_915_200
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a repository's record says."""
+
+    name: str
+    partition: bytes
+    state: int
+    created: datetime
+
+
+@dataclass
+class Named:
+    """What records name at one moment.
+
+    Attributes:
+        lives: by partition.
+        tokens: partitions of staged changes, each with the partitions whose branches name it.
+    """
+
+    lives: dict[bytes, Life] = field(default_factory=dict)
+    tokens: dict[bytes, set[bytes]] = field(default_factory=dict)
+
+    def by_name(self, name: str) -> Life | None:
+        """The life of a name that has the record."""
+        return next((life for life in self.lives.values() if life.name == name), None)
+
+
+def read_named(store: WatchedKV, lost: Collection[bytes] = ()) -> Named:
+    """Read all records.
+
+    Args:
+        store: past all doors.
+        lost: partitions without a record whose branches count, too.
+    """
+    named = Named()
+    for entry in store.scan(REPOSITORIES):
+        life = life_of(entry.value)
+        named.lives[life.partition] = life
+    for partition in {*named.lives, *lost}:
+        for entry in store.scan(partition, b"branches/"):
+            if not entry.key.startswith(b"branches/"):
+                break
+            for token in tokens_of(entry.value):
+                named.tokens.setdefault(token, set()).add(partition)
+    return named
+
+
+def life_of(value: bytes) -> Life:
+    """Read a repository's record."""
+    record = messages.RepositoryData.FromString(value)
+    partition = f"{record.id}-{record.instance_uid}".encode()
+    return Life(record.id, partition, record.state, messages.from_timestamp(record.creation_date))
+
+
+def tokens_of(value: bytes) -> list[bytes]:
+    """The staged changes that a branch's record names."""
+    branch = messages.BranchData.FromString(value)
+    return [token.encode() for token in (branch.staging_token, *branch.sealed_tokens) if token]
+
+
+def birth_of(partition: bytes) -> datetime | None:
+    """When a life began, by the name of its partition; None for another shape."""
+    text = partition.decode("ascii", "replace")
+    uid = text[-LENGTH:]
+    return ascending_time(uid) if text[-LENGTH - 1 : -LENGTH] == "-" and is_xid(uid) else None
+
+
+def countdown_of(uid: str) -> float:
+    """When a pull request or a hook run was made, in Unix seconds, from its id."""
+    return (COUNTDOWN - int(ascending_time(uid).timestamp())) % (1 << 32)
+
+
+def has_substance(store: WatchedKV, partition: bytes) -> bool:
+    """Whether a life holds something that its users would miss: not the traces of a creation alone."""
+    commits = branches = 0
+    for row in store.scan(partition):
+        if row.key.startswith(b"commits/"):
+            commits += 1
+            if messages.CommitData.FromString(row.value).meta_range_id:
+                return True
+        elif row.key.startswith(b"branches/"):
+            branches += 1
+            if any(next(iter(store.scan(token)), None) for token in tokens_of(row.value)):
+                return True
+        elif row.key.startswith(b"tags/"):
+            return True
+    return branches > 1 and commits > 0
+
+
+type Why = Callable[[Row, Named, datetime], str]
+"""Says why a single key may not go; "" when it may."""
+
+
+def keeps_index(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
+    """Why the index of a pull request is needed."""
+    partition = row.key.split(b"/")[1]
+    pull = messages.SecondaryIndex.FromString(row.value).primary_key
+    if partition in named.lives and any(
+        e.key == b"pulls/" + pull for e in store.scan(partition, b"pulls/" + pull)
+    ):
+        return "its pull request exists"
+    young = now.timestamp() - countdown_of(pull.decode()) < 23.8 * 3600
+    return "its pull request may be about to be written" if young else ""
+
+
+def keeps_action(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
+    """Why a part of a hook run is needed."""
+    parts = row.key.decode().split("/")
+    run = parts[3] if parts[2] in ("runs", "tasks") else parts[-1]
+    began = countdown_of(run)
+    if now.timestamp() - began < 23.8 * 3600:
+        return "its run may be under way"
+    life = named.by_name(parts[1])
+    if life is None:
+        return ""
+    if began < life.created.timestamp() - 50:
+        return ""
+    run_key = f"repos/{parts[1]}/runs/{run}".encode()
+    there = any(entry.key == run_key for entry in store.scan(ACTIONS, run_key))
+    return "its run belongs to this life of the name" if there else ""
+
+
+def keeps_owner(store: WatchedKV, row: Row, named: Named, now: datetime) -> str:
+    """Why a hint on who owns a branch is needed."""
+    length, _, rest = row.key.decode().removeprefix("run-refs/approximate-branch-owner/").partition(":")
+    name, branch = rest[: int(length)], rest[int(length) + 1 :]
+    life = named.by_name(name)
+    key = b"branches/" + branch.encode()
+    if life is not None and any(entry.key == key for entry in store.scan(life.partition, key)):
+        return "its branch exists"
+    expires = messages.from_timestamp(messages.BranchOwnership.FromString(row.value).expires)
+    return "it has not expired a day ago" if (now - expires).total_seconds() < 23.8 * 3600 else ""
+
+
+def keeps_status(row: Row, now: datetime) -> str:
+    """Why the status of an import, of a task or of a server is needed."""
+    if row.partition == SERVERS:
+        updated = messages.InstanceHeartbeat.FromString(row.value).updated_at
+    elif row.key.startswith(b"imports/"):
+        updated = messages.ImportStatusData.FromString(row.value).updated_at
+    else:
+        updated = messages.GarbageCollectionPrepareStatus.FromString(row.value).task.updated_at
+    if not updated.seconds:
+        return "it does not say when it was updated"
+    age = (now - messages.from_timestamp(updated)).total_seconds()
+    return "it was updated within two days" if age < 47.8 * 3600 else ""

@@ -1,0 +1,281 @@
+"""What must never be, in the trash cleaner's world.
+
+At each row that the cleaner deletes: nothing that is live at that moment can name it; it is in an undo file; it was old
+enough, and unchanged for the grace. Later: nothing that was removed is named, unless an operation took longer than the
+grace, and then it is put back. In the end: no trash but what the report names.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dredge.kv.rows import Row, show, show_key
+from dredge.trash.results import CleanReport
+from tests.simulation.clock import instant
+from tests.simulation.history import Simulation, Violation
+from tests.simulation.kv import WatchedKV
+from tests.simulation.scheduler import Actor, Process
+from tests.simulation.trash.named import (
+    ACTIONS,
+    HANDED_OVER,
+    MARKERS,
+    NEVER,
+    OWNERS,
+    PULLS,
+    REPOSITORIES,
+    SERVERS,
+    Named,
+    birth_of,
+    has_substance,
+    keeps_action,
+    keeps_index,
+    keeps_owner,
+    keeps_status,
+    life_of,
+    read_named,
+    tokens_of,
+)
+from tests.simulation.trash.rows import rows_of
+
+GRACE_SECONDS = 23.8 * 3600
+"""The promised grace, less what clocks may be off."""
+IN_DELETION = 1
+FOLLOWS = frozenset({"marker", "pull-index", "staging"})
+"""Kinds that wait for a person's word about a life without a record."""
+
+
+@dataclass
+class Oracle:
+    """Watches a key-value store.
+
+    Attributes:
+        simulation: of the history.
+        store: past all doors.
+        approved: what the plan of a process's run allows; None where none bounds it.
+        begun: when each request of a server began.
+        lost: lives that lost their record while they were in use.
+        changed: when each row changed last.
+        undone: rows that undo files hold.
+        removed: rows that the cleaner deleted and that were not put back.
+        rows_deleted: how many it deleted.
+    """
+
+    simulation: Simulation
+    store: WatchedKV
+    approved: Callable[[Process], frozenset[tuple[bytes, bytes | None]] | None] = lambda _process: None
+    begun: dict[Actor, float] = field(default_factory=dict)
+    lost: set[bytes] = field(default_factory=set)
+    changed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)
+    undone: set[Row] = field(default_factory=set)
+    removed: dict[tuple[bytes, bytes], Row] = field(default_factory=dict)
+    rows_deleted: int = 0
+    _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
+    _ours: bool = False
+
+    def on_change(self, partition: bytes, key: bytes, value: bytes | None) -> None:
+        """Somebody changed a row."""
+        before = self._mirror.get((partition, key))
+        if before != value:
+            self.changed[partition, key] = self.simulation.scheduler.now
+        if value is None:
+            self._mirror.pop((partition, key), None)
+        else:
+            self._mirror[partition, key] = value
+        if self._ours:
+            return
+        self.removed.pop((partition, key), None)  # a server wrote it anew, or took it itself
+        if partition == REPOSITORIES:
+            self._record_changed(before, value)
+        elif value is not None and key.startswith(b"branches/"):
+            self._named(tokens_of(value))
+
+    def on_put(self, key: str, data: bytes) -> None:
+        """An object was written to the state folder's bucket."""
+        if "/undo/" in key:
+            for line in data.splitlines():
+                row = json.loads(line)
+                self.undone.add(Row(*(base64.b64decode(row[part]) for part in Row._fields)))
+
+    def on_delete(self, row: Row) -> None:
+        """The cleaner is about to delete a row, in a transaction that nothing comes between."""
+        why = self.why_live(row)
+        name = show_key(row.partition, row.key)
+        if why:
+            self.simulation.violate("live", f"{name} is deleted: {why}")
+        if row not in self.undone:
+            self.simulation.violate("undo", f"{name} is deleted and in no undo file")
+        if not self._is_approved(row):
+            self.simulation.violate("plan", f"{name} is deleted, and is not in the plan of its run")
+        young = self._too_early(row)
+        if young:
+            self.simulation.violate("grace", f"{name} is deleted: {young}")
+        self.removed[row.partition, row.key] = row
+        self.rows_deleted += 1
+        self.simulation.states[f"deleted {self._kind(row)}"] += 1
+        self._ours = True
+        try:
+            self.store.delete(row.partition, row.key)
+        finally:
+            self._ours = False
+
+    def on_insert(self, row: Row) -> None:
+        """The cleaner has put a row back."""
+        self.removed.pop((row.partition, row.key), None)
+        self.simulation.states["put back"] += 1
+
+    def why_live(self, row: Row) -> str:
+        """Why a row may not go, by what is there now; "" when it may."""
+        partition = row.partition
+        named = self._read_named()
+        if partition in NEVER:
+            return "nothing of that partition is trash"
+        if partition == HANDED_OVER:
+            owner = b"-".join(row.key.split(b"/")[1:])
+            left = next(iter(self.store.scan(owner)), None) is not None
+            return "its repository's rows are not gone" if left or owner in named.lives else ""
+        if partition == MARKERS:
+            left = next(iter(self.store.scan(row.key)), None) is not None
+            return "its token is not empty" if left and row.key not in named.tokens else ""
+        if partition in (PULLS, ACTIONS, OWNERS):
+            rule = {PULLS: keeps_index, ACTIONS: keeps_action, OWNERS: keeps_owner}[partition]
+            return rule(self.store, row, named, self._now())
+        if partition == SERVERS:
+            return keeps_status(row, self._now())
+        return self._why_partition(row, named)
+
+    def check_put_back(self) -> None:
+        """Whatever was removed and is named by now is there again."""
+        named = read_named(self.store)
+        for row in self.removed.values():
+            if row.partition in named.tokens or (
+                row.partition in named.lives and not row.key.startswith((b"imports/", b"tasks/"))
+            ):
+                name = show_key(row.partition, row.key)
+                raise Violation("put back", f"{name} was removed, a record names it, and it is not there")
+
+    def check_trash(self, report: CleanReport) -> None:
+        """Nothing is left that is neither live nor named by the last report, with a reason to leave it."""
+        findings = {(found.partition, found.key): found for found in report.scan.findings}
+        undecided = {
+            found.partition
+            for found in report.scan.findings
+            if found.verdict == "report" and found.key is None
+        }
+        for row in self._garbage():
+            found = findings.get((row.partition, None)) or findings.get((row.partition, row.key))
+            name = show_key(row.partition, row.key)
+            if found is None:
+                if row.partition in (ACTIONS, OWNERS) and self._follows(row, undecided):
+                    continue
+                raise Violation("trash", f"{name} is trash, and the report does not name it")
+            patient = found.kind == "multipart" or (found.kind in FOLLOWS and undecided)
+            if found.verdict != "report" and not patient:
+                raise Violation("trash", f"{name} is still there: {found.kind}, {found.verdict}, {found.why}")
+            self.simulation.states[f"left {found.kind}"] += 1
+
+    def _follows(self, row: Row, undecided: Collection[bytes]) -> bool:
+        return any(birth_of(found) and show(found)[:-21] in show(row.key) for found in undecided)
+
+    def _garbage(self) -> Iterator[Row]:
+        named = self._read_named()
+        for row in rows_of(self.store):
+            partition = row.partition
+            if partition in NEVER or partition in named.lives or partition in named.tokens:
+                continue
+            if partition in self.lost or (partition not in (HANDED_OVER, MARKERS) and self.why_live(row)):
+                continue
+            yield row
+
+    def _why_partition(self, row: Row, named: Named) -> str:
+        partition = row.partition
+        life = named.lives.get(partition)
+        if life is not None:
+            if row.key.startswith((b"imports/", b"tasks/")) and not life.state:
+                return keeps_status(row, self._now())
+            return f"the record of {life.name} names its partition"
+        if partition in named.tokens:
+            owners = ", ".join(sorted(map(show, named.tokens[partition])))
+            return f"a branch of {owners} names its token"
+        if partition in self.lost and has_substance(self.store, partition):
+            return "its life lost its record while it was in use, and holds what users would miss"
+        if birth_of(partition) is None and b":" not in partition:
+            return "nobody knows what that partition is"
+        return ""
+
+    def _is_approved(self, row: Row) -> bool:
+        current = self.simulation.scheduler.current
+        asked = None if current is None else self.approved(current.process)
+        if asked is None or (row.partition, None) in asked or (row.partition, row.key) in asked:
+            return True
+        owner = b"-".join(row.key.split(b"/")[1:])
+        return row.partition == HANDED_OVER and (owner, None) in asked
+
+    def _too_early(self, row: Row) -> str:
+        """Why it is too early for a row to go; "" when it is not."""
+        partition = row.partition
+        judged_alone = (HANDED_OVER, SERVERS, PULLS, ACTIONS, OWNERS, MARKERS)
+        if partition in judged_alone or partition in self._read_named().lives:
+            return ""
+        born = birth_of(partition)
+        if born is not None:
+            entry = b"repo/" + partition[:-21] + b"/" + partition[-20:]
+            if any(found.key == entry for found in self.store.scan(HANDED_OVER, entry)):
+                return ""
+            if (self._now() - born).total_seconds() < GRACE_SECONDS:
+                return f"its life began at {born}"
+        elif any(found.key == partition for found in self.store.scan(MARKERS, partition)):
+            return ""
+        since = self.simulation.scheduler.now - self.changed.get((partition, row.key), float("-inf"))
+        return f"it was written {since / 3600:.1f} h ago" if since < GRACE_SECONDS else ""
+
+    def _record_changed(self, before: bytes | None, value: bytes | None) -> None:
+        old = life_of(before) if before is not None else None
+        new = life_of(value) if value is not None else None
+        if old is not None and (new is None or new.partition != old.partition) and not old.state:
+            self.lost.add(old.partition)
+            self.simulation.states["life lost its record"] += 1
+        if new is not None:
+            self.lost.discard(new.partition)
+            branches = self.store.scan(new.partition, b"branches/")
+            self._named(
+                [
+                    new.partition,
+                    *(t for e in branches if e.key.startswith(b"branches/") for t in tokens_of(e.value)),
+                ]
+            )
+
+    def _named(self, partitions: Collection[bytes]) -> None:
+        """A record has come to name partitions."""
+        gone = {row.partition for row in self.removed.values()} & set(partitions)
+        if not gone:
+            return
+        scheduler = self.simulation.scheduler
+        began = (
+            scheduler.now if scheduler.current is None else self.begun.get(scheduler.current, scheduler.now)
+        )
+        hours = (scheduler.now - began) / 3600
+        words = f"{', '.join(sorted(map(show, gone)))} was removed and is named now"
+        if hours < GRACE_SECONDS / 3600 and not self._single_keys(gone):
+            self.simulation.violate("named after", f"{words}, by an operation of {hours:.1f} h")
+        self.simulation.states["named after removal"] += 1
+
+    def _single_keys(self, gone: Collection[bytes]) -> bool:
+        """Whether only statuses were taken from live partitions."""
+        rows = (row for row in self.removed.values() if row.partition in gone)
+        return all(row.key.startswith((b"imports/", b"tasks/")) for row in rows)
+
+    def _read_named(self) -> Named:
+        lost = [partition for partition in self.lost if has_substance(self.store, partition)]
+        return read_named(self.store, lost)
+
+    def _now(self) -> datetime:
+        return instant(self.simulation.scheduler.now)
+
+    def _kind(self, row: Row) -> str:
+        if b":" in row.partition:
+            return "token"
+        return "life" if birth_of(row.partition) else show(row.partition)

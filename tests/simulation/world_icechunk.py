@@ -1,0 +1,186 @@
+"""The world of Icechunk: a repository of either spec, writers, expirations and collections, and weather."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.clock import DAY, HOUR, Clock
+from tests.simulation.history import Move, Simulation
+from tests.simulation.icechunk.maintenance import STEPS, TASKS, Maintenance
+from tests.simulation.icechunk.oracle import Oracle
+from tests.simulation.icechunk.writers import URI, VERBS, Writers, draw_write
+from tests.simulation.orchestrator import Workers
+from tests.simulation.scheduler import Process
+from tests.simulation.weather import KINDS
+
+WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("store", "any"))
+OURS = ("collect", "expire", "again")
+PAST_DAYS = 20
+REST = "rest"
+
+
+def draw_moves(chance: random.Random) -> list[Move]:
+    """Draw a history: a past of some weeks, then some runs with writers around them."""
+    moves = []
+    at = -PAST_DAYS * DAY
+    for _ in range(chance.choice((5, 15, 30))):
+        at += chance.random() ** 2 * 3 * DAY
+        if at >= -60:
+            break
+        moves.append(Move(round(at, 2), *draw_write(chance)))
+    pace = chance.choice((0.02, 0.2, 2.0))
+    moves.append(Move(-30.0, "pace", (pace,)))
+    length = 300 * pace
+    starts = [0.0]
+    for _ in range(chance.choice((0, 1, 2, 3))):
+        starts.append(
+            starts[-1] + chance.choice((0.0, 1.0, 25.0, 25.0, 60.0)) * HOUR + chance.random() * length
+        )
+    moves += [_draw_run(chance, number, start) for number, start in enumerate(starts)]
+    end = starts[-1] + length
+    for _ in range(chance.choice((0, 5, 15, 30))):
+        at = chance.random() * end
+        if chance.random() < 0.6:
+            at = chance.choice(starts) + chance.random() * length
+        moves.append(Move(round(at, 3), *draw_write(chance)))
+    return moves + _draw_accidents(chance, len(starts), end)
+
+
+def _draw_run(chance: random.Random, number: int, start: float) -> Move:
+    if chance.random() < 0.35:
+        rule = chance.choice(("document", "spec_v1"))
+        flags = (chance.random() < 0.3, chance.random() < 0.3)
+        args: tuple[Any, ...] = (f"expire{number}", rule, chance.choice((0.0, 2.0, 5.0)), *flags)
+        return Move(round(start, 3), "expire", args)
+    args = (f"run{number}", chance.random() < 0.1, chance.choice((None, None, None, 2)))
+    return Move(round(start, 3), "collect", args)
+
+
+def _draw_accidents(chance: random.Random, runs: int, end: float) -> list[Move]:
+    moves = []
+    for _ in range(chance.choice((0, 0, 1, 2, 4))):
+        begin, seconds = chance.random() * end, chance.random() ** 2 * end
+        spell = (chance.choice(WEATHER), round(seconds, 2), chance.choice((0.01, 0.1, 0.5)))
+        moves.append(Move(round(begin, 3), "weather", spell))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        moves.append(Move(0.0, "kill", (_draw_process(chance, runs), chance.randrange(1, 120))))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        seconds = chance.choice((30.0, 400.0, 2 * HOUR, 14 * HOUR, 30 * HOUR))
+        moves.append(Move(0.0, "sleep", (_draw_process(chance, runs), chance.randrange(1, 120), seconds)))
+    for _ in range(chance.choice((0, 0, 0, 1))):
+        moves.append(Move(round(end + chance.random() * DAY, 3), "again", (f"run{chance.randrange(runs)}",)))
+    return moves
+
+
+def _draw_process(chance: random.Random, runs: int) -> str:
+    number = chance.randrange(runs)
+    return chance.choice((f"run{number} {chance.choice(TASKS)}", f"run{number} collect", f"expire{number}"))
+
+
+@dataclass
+class IcechunkScene:
+    """A repository with its writers and maintenance."""
+
+    simulation: Simulation
+    writers: Writers
+    maintenance: Maintenance
+    oracle: Oracle
+    config: dict[str, Any]
+    clocks: list[Clock]
+
+    def process_of(self, move: Move) -> Process:
+        return Process(f"client {move.verb}", self.simulation.scheduler, role="client", may_fail=False)
+
+    def make(self, move: Move) -> None:
+        ours: dict[str, Callable[..., Any]] = {
+            "pace": self._begin,
+            "collect": self._collect,
+            "expire": self.maintenance.expire,
+            "again": self.maintenance.again,
+        }
+        if move.verb in ours:
+            ours[move.verb](*move.args)
+        else:
+            self.writers.make(move.verb, move.args)
+
+    def settle(self) -> None:
+        """Mend everything, and collect with more than a day between, until all is old and seen twice."""
+        scheduler = self.simulation.scheduler
+        for clock in self.clocks:
+            clock.offset = 0.0
+        self.simulation.doors.pace = {}
+        self.maintenance.workers.twice = 0.0
+        for number, hours in enumerate((26.0, 26.0, 26.0)):
+            scheduler.wait(hours * HOUR)
+            if self.oracle.forgiven:
+                return
+            run = self.maintenance.collect(f"{REST}{number}", self.config)
+            if run.outcome != "success":
+                self.simulation.violate("peace", f"a run in peace is {run.outcome}: {run.errors}")
+
+    def check(self) -> None:
+        self.oracle.check_whole()
+        self.oracle.check_garbage()
+
+    def _begin(self, pace: float) -> None:
+        self.simulation.doors.pace = {"run": pace, "expire": pace, "rest": 0.01, "client": min(pace, 0.05)}
+        self.oracle.notice_seconds = 90 + 1000 * pace
+
+    def _collect(self, name: str, dry_run: bool, most: int | None) -> None:
+        self.maintenance.collect(name, {**self.config, "dry_run": dry_run, "max_delete_objects": most})
+
+
+@dataclass
+class IcechunkWorld:
+    """See the module."""
+
+    name: str = "icechunk"
+    steps: Sequence[str] = field(default=STEPS)
+    verbs: Sequence[str] = field(default=(*VERBS, *OURS))
+    hours_max: float = 24.0 * 14
+
+    def draw(self, chance: random.Random) -> list[Move]:
+        return draw_moves(chance)
+
+    def build(self, simulation: Simulation) -> IcechunkScene:
+        chance = simulation.chance("setting")
+        scheduler, bucket = simulation.scheduler, simulation.stores.bucket("bucket")
+        bucket.etags = chance.choice(("md5", "opaque"))
+        bucket.versioned = chance.random() < 0.3
+        bucket.page_keys = chance.choice((3, 20, 1000))
+        bucket.clock.whole_seconds = chance.random() < 0.7
+        bucket.clock.offset = chance.choice((0.0, 0.0, -120.0, 200.0))
+        off = (0.0, 0.0, 0.0, -200.0, 250.0, 3600.0)
+        clocks = [Clock(lambda: scheduler.now, offset=chance.choice(off)) for _ in range(3)]
+        grace_hours = chance.choice((24.0, 24.0, 24.0, 0.0))
+        oracle = Oracle(simulation, bucket, grace_hours * HOUR)
+        writers = Writers(simulation, bucket, chance.choice((1, 2)), oracle.may_use)
+        oracle.writers = writers
+        bucket.on_put, bucket.on_delete = oracle.on_put, oracle.on_delete
+        writers.begin()
+        workers = Workers(simulation, clocks, chance.choice((1, 2)), chance.choice((0.0, 0.0, 0.3)))
+        maintenance = Maintenance(simulation, clocks, workers, writers, oracle)
+        return IcechunkScene(simulation, writers, maintenance, oracle, _config(chance, grace_hours), clocks)
+
+
+def _config(chance: random.Random, grace_hours: float) -> dict[str, Any]:
+    return {
+        "uri": URI,
+        "dry_run": False,
+        "min_age_hours": 24.0,
+        "grace_hours": grace_hours,
+        "overwritten_min_age_hours": chance.choice((None, 30.0)),
+        "safety": {"canary_chunks": 3, "lease_seconds": chance.choice((600.0, 3600.0))},
+        "tuning": {
+            "snapshots_per_task": chance.choice((1, 3, 5000)),
+            "refs_per_task": chance.choice((2, 4_000_000)),
+            "ids_per_shard": chance.choice((4, 8 << 20)),
+            "keys_per_task": chance.choice((3, 100_000)),
+            "candidate_rows": chance.choice((2, 100_000)),
+            "delete_keys": chance.choice((1, 2, 8000)),
+            "threads": 2,
+        },
+    }
