@@ -36,6 +36,7 @@ from dredge.gc.save_report.step import save_report
 from dredge.gc.slice_listing.step import slice_listing
 from dredge.gc.subtract.step import subtract
 from dredge.gc.verify.step import verify
+from dredge.gc.workload import rows_of
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.summary import StepSummary
@@ -58,6 +59,7 @@ __all__ = [
     "release_grant",
     "release_lease",
     "resume_run",
+    "rows_of",
     "run_steps",
     "save_report",
     "slice_listing",

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
-from dredge.gc.run import Run
-from dredge.gc.workload import rows_of
+from dredge.gc.steps import Run
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from operators.environment import tasks_environment
@@ -61,7 +60,7 @@ class LakeFSSparkOperator(SparkJobOperator):
     def _is_small(self, run: Run) -> bool:
         """Say whether the step takes less than a start of Spark."""
         rows_min = int(self.spark_rows_min)
-        rows = rows_of(run, self.step) if rows_min else None
+        rows = steps.rows_of(run, self.step) if rows_min else None
         if rows is None or rows >= rows_min:
             return False
         self.log.info(

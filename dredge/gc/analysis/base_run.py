@@ -15,9 +15,7 @@ from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.config import CLEAN
 from dredge.gc.history import run_ids
 from dredge.gc.index.metaranges import Metaranges
-from dredge.gc.list_committed import ListCommittedOutput
-from dredge.gc.list_committed.graph import Graph
-from dredge.gc.list_committed.output import HISTORY
+from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import FORMAT, PLAN, RUNS, Plan
 from dredge.gc.run import Run, open_state

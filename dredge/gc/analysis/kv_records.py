@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dredge.errors import RefusedError
-from dredge.gc.list_committed.graph import Graph
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.list_committed import Graph
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.namespaces import canonical_namespace
 from dredge.graveler.refs import records
 from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Repository, repository_key

@@ -12,7 +12,7 @@ from dredge.errors import NotFoundError
 from dredge.gc.analysis.kv_records import repository_record
 from dredge.gc.explain.answer import StagedBy
 from dredge.gc.explain.target import Target
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.graveler import messages
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.refs.records import Branch

@@ -28,8 +28,8 @@ from dredge.gc.explain.naming import Naming
 from dredge.gc.explain.staging import staged_by_server, staged_in_kv
 from dredge.gc.explain.target import Target
 from dredge.gc.index.metaranges import Metaranges
-from dredge.gc.list_committed.graph import Graph, load_graph
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.list_committed import Graph, load_graph
+from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.retention.lines import FOREVER, Line, lines_of
 from dredge.gc.retention.policy.globs import compile_glob
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy

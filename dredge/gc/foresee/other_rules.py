@@ -26,7 +26,7 @@ from dredge.gc.analysis.listed import listed_shards
 from dredge.gc.analysis.naming import addresses_of, with_metaranges
 from dredge.gc.index.metaranges import Metaranges
 from dredge.gc.index.ranges import Ranges, facts_of
-from dredge.gc.list_committed.graph import Graph, active_by_rules
+from dredge.gc.list_committed import Graph, active_by_rules
 from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.lines import lines_of
 from dredge.gc.retention.path_rules import addresses_below

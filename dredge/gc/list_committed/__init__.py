@@ -10,15 +10,20 @@ tables         the rows that are written
 
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import collect_ranges
-from dredge.gc.list_committed.output import COUNTED, ListCommittedOutput
+from dredge.gc.list_committed.graph import Graph, active_by_rules, load_graph
+from dredge.gc.list_committed.output import COUNTED, HISTORY, ListCommittedOutput
 from dredge.gc.list_committed.roles import Roles
 
 __all__ = [
     "COUNTED",
+    "HISTORY",
     "ActiveCommits",
+    "Graph",
     "ListCommittedOutput",
     "Roles",
+    "active_by_rules",
     "collect_ranges",
     "find_active",
+    "load_graph",
     "take_in_heads",
 ]

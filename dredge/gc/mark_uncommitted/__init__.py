@@ -9,7 +9,8 @@ branch_reader    asks the branches
 kv_records       staging from the key-value store instead of the proof; kv_access opens the store
 """
 
+from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput
 from dredge.gc.mark_uncommitted.staging import scan_staging
 
-__all__ = ["MarkUncommittedOutput", "scan_staging"]
+__all__ = ["KVAccess", "MarkUncommittedOutput", "scan_staging"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
@@ -93,7 +94,9 @@ def test_types_go_in_and_come_out_and_only_text_lies_between(stores: Stores, tmp
 def test_another_process_finds_the_function_by_its_name(stores: Stores) -> None:
     assert pickle.loads(pickle.dumps(verify_parts)) is verify_parts
     with LocalRunner(processes=1) as runner:
-        config = verify_parts._types[0](threads=1)
+        folder = RunFolder(open_writer(stores.run_uri), stores.run_id)
+        living = folder.write_table("verify", 0, pa.table({"address": pa.array([], pa.string())}), "living")
+        config = verify_parts._types[0](threads=1, run_length=1, living=living)
         (found,) = verify_parts.spread(runner, "verify", stores, config, [VerifyTask(settled=[])])
     assert found.checked == 0
 
