@@ -1,7 +1,8 @@
 """Step check_limits: every guard is asked, and what may go is told from what is held."""
 
 from dredge.gc.check_limits.canaries import Canary, sample
+from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 
-__all__ = ["Canary", "CheckLimitsOutput", "HoldFiles", "Holds", "sample", "why_held"]
+__all__ = ["HOLD_COLUMNS", "Canary", "CheckLimitsOutput", "HoldFiles", "Holds", "sample", "why_held"]

@@ -14,7 +14,7 @@ from dredge.errors import DredgeError
 from dredge.gc.analysis.base_run import runs_below
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.check_limits.holds import COLUMNS, Holds, why_held
+from dredge.gc.check_limits import HOLD_COLUMNS, Holds, why_held
 from dredge.gc.explain.answer import Judged
 from dredge.gc.explain.target import Target
 from dredge.gc.subtract import REASONS, SubtractOutput
@@ -101,7 +101,7 @@ def _row(
     for part in parts:
         if not np.any(folder.read_part(part, ["hash"])["hash"].to_numpy() == np.uint64(hashed)):
             continue
-        rows = folder.read_part(part, ["address", "reason", *COLUMNS])
+        rows = folder.read_part(part, ["address", "reason", *HOLD_COLUMNS])
         rows = rows.filter(pc.equal(rows["address"], address))
         if rows.num_rows:
             return part, rows.slice(0, 1)
