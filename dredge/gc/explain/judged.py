@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from dredge.errors import DredgeError
 from dredge.gc.analysis.base_run import runs_below
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
-from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.check_limits import HOLD_COLUMNS, Holds, why_held
+from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.explain.answer import Judged
 from dredge.gc.explain.target import Target
 from dredge.gc.subtract import REASONS, SubtractOutput
