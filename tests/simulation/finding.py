@@ -33,6 +33,8 @@ def find_all(bugs: Sequence[KnownBug], world_name: str, seed: int, cpu_seconds: 
 def find_one(world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:
     """Hunt in this process until a rule is broken; gives the rule ("" for none), its seed, and how long it took.
 
+    A history that ends with any other error finds nothing, and is counted as `errors`.
+
     Args:
         world_name: of the world.
         seed: the first one.
@@ -43,12 +45,18 @@ def find_one(world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:
 
     world = WORLDS[world_name]()
     began, first = time.process_time(), seed
-    found = {"rule": "", "words": ""}
+    found: dict[str, Any] = {"rule": "", "words": ""}
+    errors = 0
     while not found["rule"] and time.process_time() - began < cpu_seconds:
         outcome = play(world, seed)
-        found = {"rule": outcome.rule, "words": str(outcome.error or "")[:300]}
         seed += 1
-    return found | {"seed": seed - 1, "histories": seed - first, "seconds": time.process_time() - began}
+        if outcome.violated:
+            found = {"rule": outcome.rule, "words": str(outcome.error)[:300]}
+        elif outcome.error is not None:
+            errors += 1
+            found["words"] = repr(outcome.error)[:300]
+    spent = {"seed": seed - 1, "histories": seed - first, "seconds": time.process_time() - began}
+    return found | spent | {"errors": errors}
 
 
 def chosen(text: str, world_name: str) -> list[KnownBug]:
@@ -65,7 +73,8 @@ def _in_a_process(bug: KnownBug, world_name: str, seed: int, cpu_seconds: float)
     try:
         found: dict[str, Any] = json.loads(ours.recv())
     except EOFError:
-        found = {"rule": "crashed", "seed": 0, "histories": 0, "seconds": 0.0, "words": ""}
+        words = "the process died"
+        found = {"rule": "", "seed": 0, "histories": 0, "seconds": 0.0, "words": words, "errors": 1}
     process.join()
     return found
 
@@ -79,4 +88,5 @@ def _line(bug: KnownBug, found: dict[str, Any]) -> str:
     histories, seconds = f"{found['histories']:,} histories", f"{found['seconds']:.0f} s"
     if found["rule"]:
         return f"{bug.name}: {found['rule']} after {histories}, {seconds}, seed {found['seed']}"
-    return f"{bug.name}: NOT FOUND in {histories}, {seconds}{bug.why_not and f' ({bug.why_not})'}"
+    errors = f", {found['errors']} ended with an error such as {found['words']}" if found["errors"] else ""
+    return f"{bug.name}: NOT FOUND in {histories}, {seconds}{errors}{bug.why_not and f' ({bug.why_not})'}"

@@ -161,10 +161,15 @@ class Outcome:
 
     @property
     def rule(self) -> str:
-        """The rule that was broken; "" for none."""
+        """The rule that was broken; "" for none, the error's name when something else went wrong."""
         if self.error is None:
             return ""
         return self.error.rule if isinstance(self.error, Violation) else type(self.error).__name__
+
+    @property
+    def violated(self) -> bool:
+        """Whether a rule was broken: an error of the simulator itself is none."""
+        return isinstance(self.error, Violation)
 
     def command(self) -> str:
         """The command that repeats it."""
