@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dredge.errors import RefusedError
 from dredge.gc import steps
+from operators.environment import tasks_environment
 from operators.failures import first_failure, reported
 from operators.lakefs.base import LakeFSOperator, open_run
 from operators.links import REPORT, ReportLink
@@ -45,7 +46,8 @@ class LakeFSSaveReportOperator(LakeFSOperator):
                 f" {first_failure(self, context)}"
             )
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
-        summary = steps.save_report(run)
+        with tasks_environment(run):
+            summary = steps.save_report(run)
         # When only failed tasks were cleared, the last task has run before and will not run again, but the
         # tasks that went on took the right back.
         steps.release_lease(run)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from dredge.errors import ConfigError
 from dredge.storage import native
 from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
@@ -150,6 +151,12 @@ def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
     else:
         from obstore.auth.boto3 import Boto3CredentialProvider
 
-        settings["credential_provider"] = Boto3CredentialProvider(_session())
+        try:
+            settings["credential_provider"] = Boto3CredentialProvider(_session())
+        except ValueError:
+            raise ConfigError(
+                f"no credentials for bucket {bucket}: set them in the connection, the environment or the"
+                " machine's role."
+            ) from None
     retries: RetryConfig = {"max_retries": READ_ATTEMPTS - 1, "retry_timeout": timedelta(minutes=2)}
     return S3Store(bucket, client_options=client_options, retry_config=retries, **settings)
