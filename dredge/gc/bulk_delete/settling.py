@@ -65,8 +65,9 @@ class Settling:
         etags = pc.fill_null(rows["etag"], "")
         plain = pc.match_substring_regex(etags, _PLAIN)
         in_parts = pc.invert(plain) if self.opaque else pc.match_substring_regex(etags, _IN_PARTS)
-        known = contains(read_hashes(folder, self.known), rows["hash"].to_numpy())
-        held: npt.NDArray[np.bool_] = in_parts.to_numpy() & ~known
+        held: npt.NDArray[np.bool_] = in_parts.to_numpy()
+        if held.any():  # few objects are uploaded in parts, so the file is seldom needed
+            held = held & ~contains(read_hashes(folder, self.known), rows["hash"].to_numpy())
         return held
 
 
