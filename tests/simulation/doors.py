@@ -20,6 +20,8 @@ from tests.simulation.weather import Door, Weather
 
 SLOW = 40.0
 """How many times as long a slow call takes."""
+SLOWER = ("slow", "slow server")
+"""Kinds of weather in which a call is done, later."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,13 @@ class Doors:
         self.calls += 1
         draw = mix(process.hash, process.calls)
         self._accident(process)
-        struck = self.weather.strikes(door, name, scheduler.now, draw)
-        scheduler.wait(self._latency(process, draw) * (SLOW if struck == "slow" else 1))
+        struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
+        scheduler.wait(self._latency(process, draw) * (SLOW if struck in SLOWER else 1))
         scheduler.note(f"{process.name} {door} {name} {what}{f'  [{struck}]' if struck else ''}")
-        if not struck or struck == "slow":
+        if not struck:
             return deed()
         self.coverage.weather(process.role, struck)
-        return faults[struck](deed)
+        return deed() if struck in SLOWER else faults[struck](deed)
 
     def _latency(self, process: Process, draw: int) -> float:
         pace = next((pace for name, pace in self.pace.items() if process.name.startswith(name)), 0.01)

@@ -28,12 +28,20 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from dredge.gc.mark_uncommitted import kv_access
 from dredge.graveler import xid
 from dredge.lakefs import prepare
 from dredge.storage import memory
 from tests.simulation.clock import START
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.stores import SimDeleter, SimReader, SimWriter, Stores, using_stores
+from tests.simulation.stores import (
+    SimDeleter,
+    SimReader,
+    SimWriter,
+    Stores,
+    current_rows,
+    using_stores,
+)
 from tests.simulation.threads import Future, Pool, Threads, wait_all
 
 real_seconds = time.perf_counter
@@ -65,6 +73,8 @@ def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
             (memory, "MemoryReader", SimReader),
             (memory, "MemoryWriter", SimWriter),
             (memory, "MemoryDeleter", SimDeleter),
+            (kv_access.KVAccess, "from_env", lambda _environ=None: kv_access.KVAccess("memory://kv")),
+            (kv_access, "open_row_reader", current_rows),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(using_stores(stores))
