@@ -15,10 +15,14 @@ import hashlib
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
+from unittest import mock
 
+from dredge.errors import DefectError
+from dredge.runs import defects
 from tests.simulation.coverage import Coverage
 from tests.simulation.doors import Accident, Doors
 from tests.simulation.machine import installed, real_seconds
@@ -129,6 +133,20 @@ class Simulation:
         self.scheduler.stop(Violation(rule, words))
         raise Killed(rule)
 
+    @contextmanager
+    def refusing_defects(self) -> Iterator[None]:
+        """No weather may bring about an error that the product did not foresee, also where it goes on all the same."""
+        real = defects.defect
+
+        def defect(what: str, error: BaseException, where: str = "") -> DefectError:
+            if isinstance(error, Exception) and self.scheduler.current is not None:
+                places = "".join(traceback.format_tb(error.__traceback__)[-4:])
+                self.violate("defect", f"{what} ends with {error!r}\n{places}")
+            return real(what, error, where)
+
+        with mock.patch.object(defects, "defect", defect):
+            yield
+
     def chance(self, *names: object) -> random.Random:
         """A stream of random numbers for a part of the setting."""
         return chance_of(self.seed, *names)
@@ -209,7 +227,7 @@ def play(world: World, seed: int, only: Collection[int] | None = None, keep_trac
                 del outcome.trace[:-keep_trace]
 
     simulation = Simulation.make(seed, trace)
-    with installed(simulation.scheduler, simulation.stores):
+    with installed(simulation.scheduler, simulation.stores), simulation.refusing_defects():
         try:
             _play(world, simulation, moves)
         except (Exception, Killed) as error:

@@ -145,8 +145,10 @@ class Oracle:
         output = BulkDeleteOutput.of(_summary(run))
         rows = [row for part in output.settled for row in run.folder.read_part(part).to_pylist()]
         named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
-        policy = self.asked["rest"].policy
-        kept = self.truth.kept(policy) if policy is not None else set()
+        asked = self.asked["rest"]
+        kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
+        if asked.read_kv:  # then whatever a record names counts as live
+            kept |= self.truth.by_all_tokens()
         keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
@@ -177,7 +179,9 @@ class Oracle:
         except NotFoundError:
             self.simulation.states["run without a report"] += 1
             return
-        if counts["deleted_objects"] != len(gone):
+        if "deleted_objects" not in counts:
+            self.simulation.states["report before the sweep was settled"] += 1
+        elif counts["deleted_objects"] != len(gone):
             self.simulation.violate(
                 "figures", f"deleted {counts['deleted_objects']}, the ledger has {len(gone)}"
             )

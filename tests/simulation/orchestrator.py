@@ -9,6 +9,7 @@ started twice.
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from dredge.errors import (
     ConfigError,
     ConflictError,
-    DefectError,
     DredgeError,
     LeaseHeldError,
     RefusedError,
@@ -182,6 +182,7 @@ class Orchestrator:
         process = self._process(f"{name} person", "plan")
         actor = self.simulation.scheduler.spawn(process.name, lambda: self._collect(run, process), process)
         wait_unless_lost(self.simulation, actor)
+        self._refuse_unforeseen(process.role, actor)
         if actor.error is not None:
             run.errors.append(f"{process.role}: {type(actor.error).__name__}: {actor.error}")
         self._ended(run)
@@ -234,7 +235,7 @@ class Orchestrator:
         name = f"{run.name} {task}"
         process = self._process(name, task)
         # Only the newest try may say what became of the task.
-        actor = scheduler.spawn(name, lambda: self._work(run, task), process)
+        actor = scheduler.spawn(name, lambda: self._operator(run, task), process)
         process.name = actor.name
         coverage = self.simulation.doors.coverage
         coverage.begin(task)
@@ -246,6 +247,7 @@ class Orchestrator:
             return Killed("taken for lost")
         if actor.error is None:
             self._took(run, task, actor.result)
+        self._refuse_unforeseen(task, actor)
         return actor.error
 
     def _took(self, run: Orchestrated, task: str, result: Any) -> None:
@@ -264,18 +266,11 @@ class Orchestrator:
         clock = self.clocks[number % len(self.clocks)]
         return Process(name, scheduler, clock, role=role, may_fail=True)
 
-    def _work(self, run: Orchestrated, task: str) -> Any:
-        """What the operator of a task does."""
-        try:
-            return self._operator(run, task)
-        except Exception as error:
-            self._refuse_defect(task, error)
-            raise
-
-    def _refuse_defect(self, task: str, error: Exception) -> None:
-        """No weather may bring about an error that the product did not foresee."""
-        if isinstance(error, DefectError) or not isinstance(error, DredgeError):
-            self.simulation.violate("defect", f"{task} ends with {error!r}, from {error.__cause__!r}")
+    def _refuse_unforeseen(self, task: str, actor: Actor) -> None:
+        error = actor.error
+        if isinstance(error, Exception) and not isinstance(error, DredgeError):
+            places = "".join(traceback.format_tb(error.__traceback__)[-4:])
+            self.simulation.violate("defect", f"{task} ends with {error!r}\n{places}")
 
     def _collect(self, run: Orchestrated, process: Process) -> None:
         """What `dredge gc run` does."""
@@ -295,9 +290,6 @@ class Orchestrator:
                 process.role = "save_report"
                 run.outcome = steps.save_report(opened).details["outcome"]
                 steps.release_lease(opened)
-        except Exception as error:
-            self._refuse_defect(process.role, error)
-            raise
         finally:
             coverage.end(process.role)
 

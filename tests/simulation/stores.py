@@ -320,7 +320,7 @@ class SimUploads(MemoryUploads):
         self._sim = writer
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        begun = next(each.begun for each in self.open() if each.upload_id == upload_id)
+        begun = next((each.begun for each in self.open() if each.upload_id == upload_id), None)
         done = super().complete(key, upload_id, parts)
         bucket, name = self._sim._bucket, self._sim._root + key
         etag = done.etag if bucket.etags == "md5" else bucket.objects[name].etag
