@@ -31,14 +31,19 @@ from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.stores import Stores
 
 
+WHEN_SECONDS = 2 * 86_400.0
+"""So long a move waits for the moment that it was drawn for."""
+
+
 @dataclass(frozen=True)
 class Move:
     """Something that is done at a time.
 
     Attributes:
         at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
-        verb: what; "weather", "kill", "sleep" are the base's own, all others the world's.
-        args: of the verb.
+        verb: what; "weather", "kill", "sleep", "when" are the base's own, all others the world's.
+        args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
+            made in the moment in which that call is about to be done, the n-th from the move's own time on.
     """
 
     at: float
@@ -88,12 +93,14 @@ class World(Protocol):
         name: for the command line.
         steps: the steps whose coverage is measured.
         verbs: its moves.
+        never: pairs of a step with a kind of weather that cannot be.
         hours_max: virtual hours after which everything must have come to its end by itself.
     """
 
     name: str
     steps: Sequence[str]
     verbs: Sequence[str]
+    never: Collection[tuple[str, str]]
     hours_max: float
 
     def draw(self, chance: random.Random) -> list[Move]:
@@ -290,12 +297,24 @@ def _base(doors: Doors, move: Move, at: float) -> bool:
 def _make(simulation: Simulation, scene: Scene, number: int, move: Move, at: float) -> None:
     scheduler = simulation.scheduler
 
-    def body() -> None:
-        scheduler.note(f"move {number}: {move}")
-        simulation.doors.coverage.move(move.verb)
-        scene.make(move)
+    due = move
+    if move.verb == "when":
+        due = Move(at, move.args[3], tuple(move.args[4:]))
 
-    scheduler.spawn(f"move {number} {move.verb}", body, scene.process_of(move), at)
+    def body() -> None:
+        if due is not move:
+            role, name, count, *_ = move.args
+            if not simulation.doors.await_call(role, name, count, WHEN_SECONDS):
+                return
+        scheduler.note(f"move {number}: {move}")
+        if due.verb == "weather":
+            kind, seconds, rate = due.args
+            simulation.doors.weather.add(kind, scheduler.now, seconds, rate)
+            return
+        simulation.doors.coverage.move(due.verb)
+        scene.make(due)
+
+    scheduler.spawn(f"move {number} {due.verb}", body, scene.process_of(due), at)
 
 
 def _run(scheduler: Scheduler, seconds: float) -> None:

@@ -185,7 +185,10 @@ def _threads(scheduler: Scheduler) -> Iterator[Patch]:
 
 
 def _tables() -> Iterator[Patch]:
-    stand_ins = {"parquet_bytes": (folder.parquet_bytes, table_bytes), "read_parquet": (folder.read_parquet, read_table)}
+    stand_ins = {
+        "parquet_bytes": (folder.parquet_bytes, table_bytes),
+        "read_parquet": (folder.read_parquet, read_table),
+    }
     for name, module in sorted(sys.modules.items()):
         if name.startswith("dredge.") and isinstance(module, types.ModuleType):
             for attribute, (real, simulated) in stand_ins.items():

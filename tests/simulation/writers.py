@@ -142,9 +142,7 @@ class Writer:
 
     def _commit_id(self, number: int) -> str:
         commits = self.serve(
-            lambda catalog: list(
-                catalog.refs.commits.all(catalog.refs.repositories.get(self.repository))
-            )
+            lambda catalog: list(catalog.refs.commits.all(catalog.refs.repositories.get(self.repository)))
         )
         if number >= OLDEST:
             commits.sort(key=lambda commit: (commit.creation_date, commit.id))

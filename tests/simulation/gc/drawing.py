@@ -16,7 +16,7 @@ from tests.simulation.clock import DAY, HOUR
 from tests.simulation.gc.scenes import SCENES, Stage
 from tests.simulation.gc.temper import Temper
 from tests.simulation.history import Move
-from tests.simulation.orchestrator import TASKS
+from tests.simulation.orchestrator import STEPS, TASKS
 from tests.simulation.writers import BRANCHES, CONTENTS
 
 PAST_DAYS = 45
@@ -38,12 +38,11 @@ def draw_moves(chance: random.Random) -> list[Move]:
     moves = [*_draw_past(chance, temper), Move(-60.0, "pace", (pace,))]
     moves += [Move(at, "run", (f"run{number}", *_draw_run(chance))) for number, at in enumerate(starts)]
     for _ in range(chance.choice((0, 3, 10, 20))):
-        moves.append(Move(near(), *temper.write(chance)))
+        moves.append(_at_work(chance, near(), *temper.write(chance)))
     for _ in range(chance.choice((0, 1, 2, 4))):
         seconds = round(chance.choice((0.03, 0.2, 1.0)) * length, 2)
-        moves.append(
-            Move(near(), "weather", (chance.choice(temper.weather), seconds, chance.choice(RATES)))
-        )
+        spell = chance.choice(temper.weather), seconds, chance.choice(RATES)
+        moves.append(_at_work(chance, near(), "weather", spell))
     for _ in range(chance.choice((0, 0, 0, 1, 2))):
         moves.append(Move(0.0, "kill", (_process(chance, starts), _call(chance))))
     for _ in range(chance.choice((0, 0, 0, 1, 2))):
@@ -58,6 +57,13 @@ def draw_moves(chance: random.Random) -> list[Move]:
         moves += scene(chance, Stage(temper, number, starts[number], length))
     moves.append(Move(-59.0, "rest", (chance.choice(("clean", "clean", "optimized")), chance.randrange(2))))
     return [replace(move, at=round(move.at, 3)) for move in moves if move.at >= -PAST_DAYS * DAY]
+
+
+def _at_work(chance: random.Random, at: float, verb: str, args: tuple[Any, ...]) -> Move:
+    """A move at a time; or when a step is at work, however short it is, for each step alike."""
+    if chance.random() < 0.6:
+        return Move(at, verb, args)
+    return Move(at, "when", (chance.choice(STEPS), "get", 1 + chance.randrange(12), verb, *args))
 
 
 def _draw_starts(chance: random.Random, length: float) -> list[float]:

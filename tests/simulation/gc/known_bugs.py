@@ -54,7 +54,9 @@ CHECKSUMS = (
         "from dredge.gc.sets.live import LocatedSet, in_any\nfrom dredge.hashing import hash64",
     ),
     _change(
-        f"{GC}/check_limits/holds.py", 'COLUMNS = ["hash", "size", "hold"]', 'COLUMNS = ["hash", "size", "etag", "hold"]'
+        f"{GC}/check_limits/holds.py",
+        'COLUMNS = ["hash", "size", "hold"]',
+        'COLUMNS = ["hash", "size", "etag", "hold"]',
     ),
     _change(
         f"{GC}/check_limits/identical.py",
@@ -93,7 +95,9 @@ ORPHANS = (
 """The last summary of a step counts, whoever wrote it."""
 
 CLOCKS = (
-    _change(f"{GC}/clocks.py", "    if abs(worst) > seconds_max:\n        raise", "    if False:\n        raise"),
+    _change(
+        f"{GC}/clocks.py", "    if abs(worst) > seconds_max:\n        raise", "    if False:\n        raise"
+    ),
     _change(
         f"{GC}/clocks.py",
         'return Finding(rule, "refused", round(worst)',
@@ -154,11 +158,11 @@ REVIEW: Mapping[str, tuple[Breakage, ...]] = {
     "B9: clocks of workers prove the order": (
         _change(
             f"{GC}/check_limits/proofs.py",
-            "    text = \"results were made from each other in the order",
+            '    text = "results were made from each other in the order',
             "    inputs = check.record.inputs\n"
             '    listed, staged = inputs["slice_listing"], inputs["mark_uncommitted"]\n'
             '    wrong += ["clocks"] if staged.started_at < listed.finished_at else []\n'
-            "    text = \"results were made from each other in the order",
+            '    text = "results were made from each other in the order',
         ),
     ),
 }

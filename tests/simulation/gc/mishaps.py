@@ -107,14 +107,20 @@ class Mishaps:
         """An object gets into an archive, or under a key that nobody here has: then not even a HEAD is answered."""
         keys = list(self._below("data/"))
         if keys:
-            calls = ("get", "get_range", "open_read", "stat") if number % 2 else ("get", "get_range", "open_read")
+            calls = (
+                ("get", "get_range", "open_read", "stat") if number % 2 else ("get", "get_range", "open_read")
+            )
             self.bucket.locked[keys[number % len(keys)]] = frozenset(calls)
 
     def _nest(self) -> None:
-        self._quietly(lambda catalog: catalog.repositories.create_repository("inner", self.namespace + "/data/inner"))
+        self._quietly(
+            lambda catalog: catalog.repositories.create_repository("inner", self.namespace + "/data/inner")
+        )
         self.inner = True
         for path in ("x", "y"):
-            self._quietly(lambda catalog, path=path: catalog.objects.upload_object("inner", "main", path, b"x"))  # type: ignore[misc]
+            self._quietly(
+                lambda catalog, path=path: catalog.objects.upload_object("inner", "main", path, b"x")
+            )  # type: ignore[misc]
 
     def _nest_unseen(self) -> None:
         """Another installation has a repository there."""

@@ -6,7 +6,7 @@ Every number in a scene is drawn, so that the moves also come too early, too lat
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,37 @@ class Stage:
         return -days * DAY
 
 
+MOMENTS = (
+    ("slice_listing", "list"),
+    ("mark_uncommitted", "list_branches"),
+    ("mark_uncommitted", "prepare_uncommitted"),
+    ("mark_uncommitted", "diff_branch"),
+    ("list_committed", "list_branches"),
+    ("list_committed", "prepare_commits_async"),
+    ("list_committed", "put"),
+    ("subtract", "put"),
+    ("check_limits", "stat_object"),
+    ("check_limits", "put"),
+    ("bulk_delete", "list_branches"),
+    ("bulk_delete", "prepare_uncommitted"),
+    ("bulk_delete", "prepare_uncommitted"),
+    ("bulk_delete", "prepare_commits_async"),
+    ("bulk_delete", "put"),
+    ("bulk_delete", "delete"),
+    ("bulk_delete", "delete"),
+    ("verify", "stat"),
+)
+"""Calls of a run in whose moment something may be done: role and name."""
+
+
+def moment(
+    chance: random.Random, stage: Stage, verb: str, *args: Any, among: Sequence[tuple[str, str]] = MOMENTS
+) -> Move:
+    """A move that is made right when a run does some call."""
+    number = 1 + int(chance.random() ** 2 * 6)
+    return Move(max(0.0, stage.at - 1), "when", (*chance.choice(among), number, verb, *args))
+
+
 type Moves = list[Move]
 type Scene = Callable[[random.Random, Stage], Moves]
 
@@ -58,8 +89,24 @@ def the_same_again(chance: random.Random, stage: Stage) -> Moves:
     if chance.random() < 0.4:
         moves.append(Move(stage.past(1.2), "commit", (branch, 0)))  # refused: nothing has changed
     if chance.random() < 0.5:
-        moves.append(Move(stage.during(chance), *_head_moves(chance, branch, path)))
+        verb, args = _head_moves(chance, branch, path)
+        moves.append(moment(chance, stage, verb, *args))
     return moves
+
+
+def storm(chance: random.Random, stage: Stage) -> Moves:
+    """Weather of one kind around the calls of one step, while something depends on its answers."""
+    step, call = chance.choice(MOMENTS)
+    kind = chance.choice(stage.temper.weather)
+    if chance.random() < 0.5:
+        kind = chance.choice(("proxy 404", "proxy 404", "proxy page", "cached answer", "staging cut short"))
+        calls = ("list_objects", "stat_object", "diff_branch", "prepare_uncommitted", "list_branches")
+        step, call = chance.choice(("mark_uncommitted", "check_limits", "bulk_delete")), chance.choice(calls)
+    seconds = round(chance.choice((0.005, 0.03, 0.1)) * stage.length, 3)
+    spell = (kind, seconds, chance.choice((0.5, 1.0)))
+    number = 1 + int(chance.random() ** 2 * 6)
+    moves = [Move(max(0.0, stage.at - 1), "when", (step, call, number, "weather", *spell))]
+    return moves + chance.choice((the_same_again, staged_moves, expired_comes_back))(chance, stage)
 
 
 def claimed(chance: random.Random, stage: Stage) -> Moves:
@@ -82,7 +129,13 @@ def branches_come_and_go(chance: random.Random, stage: Stage) -> Moves:
         write = stage.temper.branch(chance), stage.temper.path(chance), chance.choice(CONTENTS)
         moves.append(Move(stage.past(2 + chance.random()), "upload", write))
     gone = chance.choice(("one", "two", "hidden"))
-    for _ in range(chance.choice((4, 12, 30))):
+    scans = [found for found in MOMENTS if found[1] in ("prepare_uncommitted", "list_branches")]
+    moves.append(Move(stage.past(1.5), "create branch", (gone, "main")))
+    for _ in range(chance.choice((1, 2, 4))):
+        verb = chance.choice(("re-create branch", "re-create branch", "delete branch"))
+        args = (gone, OLDEST, 0.0) if verb == "re-create branch" else (gone,)
+        moves.append(moment(chance, stage, verb, *args, among=scans))
+    for _ in range(chance.choice((0, 4, 12))):
         at = stage.during(chance)
         moves.append(Move(at, "create branch", (gone, "main")))
         moves.append(Move(at + chance.random() * 0.05 * stage.length, "delete branch", (gone,)))
@@ -105,7 +158,10 @@ def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
         old = OLDEST + chance.randrange(4)
         verb = chance.choice(("create branch from commit", "hard reset", "revert", "cherry-pick", "tag"))
         args: tuple[Any, ...] = (old,) if verb == "tag" else (stage.temper.branch(chance), old)
-        moves.append(Move(stage.during(chance), verb, args))
+        if chance.random() < 0.6:
+            moves.append(moment(chance, stage, verb, *args))
+        else:
+            moves.append(Move(stage.during(chance), verb, args))
     if chance.random() < 0.3:
         moves.append(Move(stage.during(chance), "rules", (chance.choice((None, 30)), 2)))
     return moves
@@ -119,7 +175,11 @@ def staged_moves(chance: random.Random, stage: Stage) -> Moves:
         moves.append(Move(stage.past(1.5), "commit", (branch, 0)))
         moves.append(Move(stage.past(1.4), "metadata", (branch, path)))
     for _ in range(chance.choice((1, 2, 3, 5))):
-        moves.append(Move(stage.during(chance), *_head_moves(chance, branch, path)))
+        verb, args = _head_moves(chance, branch, path)
+        if chance.random() < 0.5:
+            moves.append(moment(chance, stage, verb, *args))
+        else:
+            moves.append(Move(stage.during(chance), verb, args))
     return moves
 
 
@@ -154,7 +214,7 @@ def late_stage(chance: random.Random, stage: Stage) -> Moves:
     moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),))]
     for _ in range(chance.choice((1, 2, 4))):
         where = stage.temper.branch(chance), stage.temper.path(chance)
-        moves.append(Move(stage.during(chance), "stage", (*where, chance.choice((-1, -2, -3, 0, 1, 7)))))
+        moves.append(moment(chance, stage, "stage", *where, chance.choice((-1, -2, -3, 0, 1, 7))))
     return moves
 
 
@@ -164,7 +224,7 @@ def late_parts(chance: random.Random, stage: Stage) -> Moves:
     end = stage.at + chance.random() * 0.3 * stage.length
     return [
         Move(end - 30 * HOUR, "begin parts", where),
-        Move(end, "complete parts", (-1,)),
+        moment(chance, stage, "complete parts", -1, among=MOMENTS[:3]),
         Move(end, "weather", ("slow server", round(0.5 * stage.length, 2), chance.choice((0.5, 1.0)))),
     ]
 
@@ -262,6 +322,9 @@ SCENES: tuple[Scene, ...] = (
     the_same_again,
     the_same_again,
     claimed,
+    storm,
+    storm,
+    storm,
     branches_come_and_go,
     branches_come_and_go,
     expired_comes_back,
