@@ -44,7 +44,7 @@ class Trigger:
     """Wakes somebody in the moment in which a call is about to be done.
 
     Attributes:
-        role: of the process that calls.
+        role: of the process that calls; or the last word of the actor's name, which for servers is what they serve.
         name: of the call.
         left: calls until then, that one included.
         actor: who is woken.
@@ -106,7 +106,7 @@ class Doors:
         self.calls += 1
         draw = mix(process.hash, process.calls)
         if self.triggers:
-            self._trigger(process.role, name)
+            self._trigger((process.role, actor.name.rpartition(" ")[2].partition("#")[0]), name)
         self._accident(process)
         struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
         scheduler.wait(self._latency(process, draw) * (SLOW if struck in SLOWER else 1))
@@ -124,7 +124,7 @@ class Doors:
         """Wait until the n-th such call from now on is about to be done (called by actors); says whether it came.
 
         Args:
-            role: of the process that calls.
+            role: see `Trigger`.
             name: of the call.
             number: which, from 1.
             seconds: how long at most.
@@ -137,9 +137,9 @@ class Doors:
             self.triggers.remove(trigger)
         return trigger.left <= 0
 
-    def _trigger(self, role: str, name: str) -> None:
+    def _trigger(self, roles: tuple[str, ...], name: str) -> None:
         for trigger in list(self.triggers):
-            if trigger.name == name and trigger.role == role:
+            if trigger.name == name and trigger.role in roles:
                 trigger.left -= 1
                 if trigger.left == 0:
                     self.triggers.remove(trigger)

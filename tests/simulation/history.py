@@ -30,7 +30,6 @@ from tests.simulation.noise import chance_of
 from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.stores import Stores
 
-
 WHEN_SECONDS = 2 * 86_400.0
 """So long a move waits for the moment that it was drawn for."""
 

@@ -54,4 +54,4 @@ BUGS = (
         for each in icechunk.BUGS
     ),
 )
-BY_NAME = {bug.name: bug for bug in BUGS}
+BY_NAME = {(bug.world, bug.name): bug for bug in BUGS}

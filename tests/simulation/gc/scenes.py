@@ -13,7 +13,7 @@ from typing import Any
 from tests.simulation.clock import DAY, HOUR
 from tests.simulation.gc.temper import Temper
 from tests.simulation.history import Move
-from tests.simulation.writers import CONTENTS, OLDEST
+from tests.simulation.writers import BRANCHES, CONTENTS, OLDEST
 
 SLEEPS = (330.0, 400.0, 900.0, HOUR, 2 * HOUR, 14 * HOUR)
 
@@ -98,15 +98,17 @@ def storm(chance: random.Random, stage: Stage) -> Moves:
     """Weather of one kind around the calls of one step, while something depends on its answers."""
     step, call = chance.choice(MOMENTS)
     kind = chance.choice(stage.temper.weather)
-    if chance.random() < 0.5:
-        kind = chance.choice(("proxy 404", "proxy 404", "proxy page", "cached answer", "staging cut short"))
-        calls = ("list_objects", "stat_object", "diff_branch", "prepare_uncommitted", "list_branches")
-        step, call = chance.choice(("mark_uncommitted", "check_limits", "bulk_delete")), chance.choice(calls)
+    scene: Scene = chance.choice((the_same_again, staged_moves, expired_comes_back))
     seconds = round(chance.choice((0.005, 0.03, 0.1)) * stage.length, 3)
-    spell = (kind, seconds, chance.choice((0.5, 1.0)))
+    if chance.random() < 0.6:
+        kind, step, calls, scene = chance.choice(STORMS)
+        call = chance.choice(calls)
+    if kind == "staging cut short":
+        seconds = 3 * stage.length
     number = 1 + int(chance.random() ** 2 * 6)
+    spell = (kind, seconds, chance.choice((0.5, 1.0)))
     moves = [Move(max(0.0, stage.at - 1), "when", (step, call, number, "weather", *spell))]
-    return moves + chance.choice((the_same_again, staged_moves, expired_comes_back))(chance, stage)
+    return moves + scene(chance, stage)
 
 
 def claimed(chance: random.Random, stage: Stage) -> Moves:
@@ -125,16 +127,17 @@ def claimed(chance: random.Random, stage: Stage) -> Moves:
 def branches_come_and_go(chance: random.Random, stage: Stage) -> Moves:
     """Much is staged for long, and branches are made and deleted all the time while staging is read."""
     moves = []
-    for _ in range(chance.choice((1, 3))):
-        write = stage.temper.branch(chance), stage.temper.path(chance), chance.choice(CONTENTS)
+    for branch in chance.sample(BRANCHES, chance.choice((1, 2, 4))):
+        write = branch, stage.temper.path(chance), chance.choice(CONTENTS)
         moves.append(Move(stage.past(2 + chance.random()), "upload", write))
-    gone = chance.choice(("one", "two", "hidden"))
-    scans = [found for found in MOMENTS if found[1] in ("prepare_uncommitted", "list_branches")]
+    gone = chance.choice(("one", "two", "two", "hidden"))
     moves.append(Move(stage.past(1.5), "create branch", (gone, "main")))
     for _ in range(chance.choice((1, 2, 4))):
         verb = chance.choice(("re-create branch", "re-create branch", "delete branch"))
         args = (gone, OLDEST, 0.0) if verb == "re-create branch" else (gone,)
-        moves.append(moment(chance, stage, verb, *args, among=scans))
+        # Right when a server that scans staging reads something; there is a scan in the mark, and one in the re-check.
+        when = "prepare_uncommitted", chance.choice(("get", "scan")), 1 + chance.randrange(25), verb, *args
+        moves.append(Move(max(0.0, stage.at - 1), "when", when))
     for _ in range(chance.choice((0, 4, 12))):
         at = stage.during(chance)
         moves.append(Move(at, "create branch", (gone, "main")))
@@ -284,6 +287,15 @@ def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
     """Plenty is garbage, so that the sweep takes long, and heads move to old commits all the while."""
     moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),)) for _ in range(chance.choice((5, 15)))]
     return moves + expired_comes_back(chance, stage) + expired_comes_back(chance, stage)
+
+
+STORMS: tuple[tuple[str, str, tuple[str, ...], Scene], ...] = (
+    ("proxy 404", "check_limits", ("stat_object", "list_objects"), the_same_again),
+    ("proxy 404", "mark_uncommitted", ("diff_branch", "list_objects", "stat_object"), staged_moves),
+    ("staging cut short", "mark_uncommitted", ("list_branches",), branches_come_and_go),
+    ("cached answer", "bulk_delete", ("list_branches",), expired_comes_back),
+)
+"""Weather whose answers, if they were believed, would lose something: kind, step, calls, and what depends on them."""
 
 
 def _head_moves(chance: random.Random, branch: str, path: str) -> tuple[str, tuple[Any, ...]]:
