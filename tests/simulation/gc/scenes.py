@@ -277,7 +277,7 @@ def damage(chance: random.Random, stage: Stage) -> Moves:
 
 def others_inside(chance: random.Random, stage: Stage) -> Moves:
     """Another repository lives in this one's namespace, on this server or on another one's."""
-    verb = chance.choice(("nest", "nest", "nest unseen", "share"))
+    verb = chance.choice(("nest", "nest unseen", "share", "share"))
     at = chance.choice((stage.past(4), stage.past(4), stage.during(chance)))
     args: tuple[Any, ...] = ()
     return [Move(at, verb, args)]
