@@ -93,7 +93,8 @@ def lake() -> Iterator[Lake]:
                 )
             yield replace(lake, base="s3://lake/basic")
         # Buckets outlive the server in this process, and this one's name is not its own: a second use starts anew.
-        for key in bucket.keys():
+        left = bucket.keys()
+        for key in left:
             made.client.delete_object(Bucket="lake", Key=key)
 
 
