@@ -181,9 +181,11 @@ def test_another_object_with_the_hash_of_a_known_one_is_not_known(
 ) -> None:
     world, run, (name, other, *_) = swept
     etag = f"{MD5}-12"
-    rows = run.folder.read_part(candidates(run, other, etag=etag))
-    forged = rows.set_column(CANDIDATES.names.index("hash"), "hash", pa.array(hash64(pa.array([name]))))
+    rows = run.folder.read_part(candidates(run, name, other, etag=etag))
+    hashes = pa.array(hash64(pa.array([name, name])))
+    forged = rows.set_column(CANDIDATES.names.index("hash"), "hash", hashes)
     assert sweep(run, run.folder.write_table("subtract", 98, forged), known(run, (name, etag)))
+    assert name not in world.data()
     assert other in world.data()
 
 
