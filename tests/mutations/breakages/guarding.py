@@ -149,6 +149,13 @@ ASKED = (
         ("test_the_clock_in_the_servers_own_ids_is_looked_at_as_well",),
     ),
     Breakage(
+        "a name on a local folder lies in no whole path",
+        f"{GC}/namespaces.py",
+        "return found + _perhaps_overlapping(ordered)",
+        "return found",
+        ("test_trap_59_a_name_on_a_local_folder_may_lie_in_a_whole_path",),
+    ),
+    Breakage(
         "namespaces that overlap by now pass",
         f"{GC}/check_limits/surroundings.py",
         'Finding("namespaces_apart", "refused"',

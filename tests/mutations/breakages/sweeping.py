@@ -364,6 +364,16 @@ SWEEP = (
 
 VERIFY = (
     Breakage(
+        "only the first of what a listing shows of some names counts",
+        "dredge/storage/neighbours.py",
+        "        first = stop\n",
+        "        first = len(names)\n",
+        (
+            "test_answers_do_not_depend_on_how_they_were_got",
+            "test_a_run_that_spans_many_answers_is_looked_for_to_its_end",
+        ),
+    ),
+    Breakage(
         "a living object in the ledger is passed over",
         f"{GC}/verify/step.py",
         "ours = [canary for canary in missing if canary.address in in_ledger]",
@@ -372,14 +382,14 @@ VERIFY = (
     ),
     Breakage(
         "living objects are compared with the store by chance only",
-        f"{GC}/verify/step.py",
+        f"{GC}/verify/living.py",
         "found = [canary for canary in living if canary.address in in_ledger]",
         "found = list[Canary]()",
         ("test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made",),
     ),
     Breakage(
         "an answer that was not clear is not looked into",
-        f"{GC}/verify/step.py",
+        f"{GC}/verify/deleted.py",
         'unclear = pc.is_valid(gone["message"])',
         'unclear = pc.is_null(gone["address"])',
         ("test_an_object_whose_first_answer_was_not_clear_is_always_looked_for",),
