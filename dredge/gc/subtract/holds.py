@@ -71,8 +71,8 @@ def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects that were staged a short while ago: a commit that is under way may have them."""
     if not evidence.staged_before:
         return np.zeros(rows.num_rows, bool)
-    (found,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
-    return found
+    (left,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
+    return left
 
 
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:

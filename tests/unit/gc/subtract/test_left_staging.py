@@ -146,3 +146,20 @@ def test_pages_that_did_not_change_are_read_once(world: World) -> None:
         world.age(hours=1)
         world.collect()
     assert len(staged_before(world.plan())) == 1
+
+
+def test_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_deleted_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    world.collect()
+
+    def delete_and_collect() -> None:
+        world.lake.catalog.objects.delete_object(world.lake.repository, "main", PATH)
+        world.age(hours=1)
+        world.collect()
+
+    commit = commit_while(world, monkeypatch, delete_and_collect)
+    assert world.lake.read(PATH, commit) == b"first"
+    assert address in world.data()
