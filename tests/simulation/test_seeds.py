@@ -170,8 +170,8 @@ def test_every_kind_of_weather_does_something_to_its_door() -> None:
         simulation.doors.weather.add(kind.name, 0, 10, 1.0)
         door = "kv" if kind.door == "any" else kind.door
         name = next(iter(sorted(kind.only)), "get")
-        assert simulation.doors.weather.strikes(door, name, 5, 1) == kind.name
-        assert not simulation.doors.weather.strikes(door, name, 10, 1)
+        assert simulation.doors.weather.strikes(door, name, 5, 1, kind.role) == kind.name
+        assert not simulation.doors.weather.strikes(door, name, 10, 1, kind.role)
         simulation.doors.weather.clear()
 
 
