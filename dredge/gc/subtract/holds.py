@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from dredge.gc.config import GCConfig
 from dredge.gc.sets.live import LocatedSet, in_any
+from dredge.gc.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 SAME_SIZE = "same_size"
@@ -34,11 +35,13 @@ class Evidence:
         config: what the user asked for.
         head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
             was read and is live.
+        pinned: hashes of what is kept because somebody brought it back.
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
     config: GCConfig
     head_sizes: tuple[LocatedSet, ...] = ()
+    pinned: tuple[LocatedSet, ...] = ()
     undescribed: bool = False
 
 
@@ -74,8 +77,17 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     return found
 
 
+def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects that were brought back after a run deleted them, until the end that was given (`dredge.gc.undo.pins`)."""
+    (found,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
+    return found
+
+
 HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
+    Hold(
+        PINNED, "it was brought back after a run deleted it, and is kept until the end that was given", pinned
+    ),
     Hold(
         SAME_SIZE,
         "as long as an object in a branch head, so a branch may read this copy of it",
