@@ -163,7 +163,7 @@ def plan_run(
         raise
     expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), options)
     if expect is not None:
-        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:2]))
+        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 

@@ -16,6 +16,8 @@
 The end writes the report of failed runs too; only a complete run moves the state on. Every step is idempotent: it
 returns its stored summary when it is complete and what it read has not changed. It raises an error of
 `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
+
+`restore` takes deletions of a run back, and `purge` makes them final: each is a whole run of its own, with its lease.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.mark_uncommitted.step import mark_uncommitted
 from dredge.gc.plan import Plan
 from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+from dredge.gc.purge.config import PurgeConfig
+from dredge.gc.purge.step import purge
+from dredge.gc.restore.config import RestoreConfig
+from dredge.gc.restore.step import restore
 from dredge.gc.run import Run
 from dredge.gc.save_report.report import REPORT
 from dredge.gc.save_report.step import save_report
@@ -47,6 +53,8 @@ __all__ = [
     "GCConfig",
     "KVAccess",
     "Plan",
+    "PurgeConfig",
+    "RestoreConfig",
     "Run",
     "acquire_lease",
     "bulk_delete",
@@ -55,9 +63,11 @@ __all__ = [
     "list_committed",
     "mark_uncommitted",
     "plan_run",
+    "purge",
     "read_report",
     "release_grant",
     "release_lease",
+    "restore",
     "resume_run",
     "rows_of",
     "run_steps",

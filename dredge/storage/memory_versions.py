@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,10 +24,11 @@ class OlderVersions:
 
     Attributes:
         by_key: all of them.
+        made: how many there have been.
     """
 
     by_key: dict[str, list[Older]] = field(default_factory=dict)
-    _ids: Iterator[int] = field(default_factory=itertools.count)
+    made: int = 0
 
     def supersede(self, key: str, data: bytes, last_modified: datetime) -> None:
         """Keep what was current."""
@@ -55,7 +54,8 @@ class OlderVersions:
         return None if not older or older[0].data is None else older.pop(0)
 
     def _push(self, key: str, data: bytes | None, at: datetime) -> str:
-        version_id = f"v{next(self._ids)}"
+        self.made += 1
+        version_id = f"v{self.made}"
         self.by_key.setdefault(key, []).insert(0, Older(version_id, data, at))
         return version_id
 

@@ -53,9 +53,10 @@ def data_bytes(world: World) -> dict[str, bytes]:
     }
 
 
-def restore(world: World, run: Run, holder: str | None = "a person", **params: Any) -> StepSummary:
+def restore(world: World, run: Run | None, holder: str | None = "a person", **params: Any) -> StepSummary:
     """Take deletions of a run back; further arguments are those of `RestoreConfig`."""
-    asked = {"repository": world.lake.repository, "run": run.plan.run_id, **params}
+    named = {} if run is None else {"run": run.plan.run_id}
+    asked = {"repository": world.lake.repository, **named, **params}
     config = RestoreConfig.from_params(asked)
     return restore_deleted(config, world.runner, holder, world.client, None, world.lake.clock)
 

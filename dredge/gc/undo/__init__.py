@@ -7,6 +7,6 @@ pins         what came back is held from the next runs until an end
 cost         requests, bytes and time
 """
 
-from dredge.gc.undo.ways import OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, quarantine_uri
+from dredge.gc.undo.ways import OFF, QUARANTINE, VERSIONS, UndoWay, choose_way, quarantine_uri, way_back
 
-__all__ = ["OFF", "QUARANTINE", "VERSIONS", "UndoWay", "choose_way", "quarantine_uri"]
+__all__ = ["OFF", "QUARANTINE", "VERSIONS", "UndoWay", "choose_way", "quarantine_uri", "way_back"]

@@ -9,15 +9,17 @@ other, which keeps garbage.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
-from dredge.errors import FormatError
+from dredge.errors import ConfigError, ConflictError, FormatError
 from dredge.gc.sets.live import LocatedSet, in_any
+from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import RunFolder, read_json
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 
@@ -144,3 +146,24 @@ def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:
 def sets_of(pins: Sequence[Pin]) -> tuple[LocatedSet, ...]:
     """What some pins hold."""
     return tuple(item for pin in pins for item in pin.sets)
+
+
+def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
+    """End a pin: the next runs may delete what it holds.
+
+    Args:
+        state: on the folder of lease and index.
+        pin_id: its id.
+        now: the store's time.
+
+    Raises:
+        ConfigError: there is no such pin.
+        ConflictError: somebody else changed it at the same moment.
+    """
+    key = f"{PINS}/{pin_id}.json"
+    tagged = read_tagged(state, key)
+    if tagged is None:
+        raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
+    pin = replace(Pin.from_json(json.loads(tagged[1])), until=now)
+    if not replace_tagged(state, key, json.dumps(pin.to_json(), sort_keys=True).encode(), tagged[0]):
+        raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.config import AUTO, UNDO_OFF, UNDO_QUARANTINE, UNDO_VERSIONS
-from dredge.storage import StorageOptions, open_copier, open_versions
+from dredge.storage import StorageOptions, open_copier, open_reader, open_versions
 
 OFF, VERSIONS, QUARANTINE = UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE
 QUARANTINE_FOLDER = "quarantine"
@@ -78,3 +78,25 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
         f"undo is {asked!r}, but {problem}: {namespace}. Nothing was deleted. Turn versioning on, or set undo to"
         " quarantine."
     )
+
+
+def way_back(
+    namespace: str, run_uri: str, address: str, marker_id: str, options: StorageOptions | None = None
+) -> str:
+    """Tell by which way an object that a run deleted can be brought back; "" by none.
+
+    Args:
+        namespace: URI of what was collected.
+        run_uri: URI of the folder of the run that deleted.
+        address: of the object.
+        marker_id: of the delete marker that the ledger names; "" for none.
+        options: None reads the environment.
+    """
+    try:
+        open_reader(quarantine_uri(run_uri), options).stat(address)
+    except NotFoundError:
+        if not marker_id:
+            return ""
+        found = open_versions(namespace, options).versions(address)
+        return VERSIONS if any(not version.is_marker for version in found) else ""
+    return QUARANTINE

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
-from dredge.errors import ConfigError, LeaseHeldError, UnavailableError
-from dredge.gc.undo.pins import read_pins
-from dredge.storage import memory_store, open_copier
+from dredge.errors import ConfigError, FormatError, LeaseHeldError
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.restore.config import RestoreConfig
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
+from dredge.gc.sets.live import LocatedSet
+from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.steps import Run, bulk_delete, release_lease
+from dredge.gc.undo.pins import Pin, pin_folder, read_pins, write_pin
+from dredge.hashing import hash64
+from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.streamed_copy import StreamedCopier
 from tests.support.gc import busy_world, summary_of
-from tests.support.undo import WAYS, data_bytes, moments, purge, restore, store_of, undo_world
+from tests.support.undo import WAYS, Moment, data_bytes, moments, restore, store_of, undo_world
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -95,7 +107,6 @@ def test_another_object_that_was_deleted_since_is_not_brought_back_in_its_place(
     world.run(run)
     taken = min(gone)
     world.orphan(taken, b"somebody else's")
-    world.lake.objects  # noqa: B018
     store = store_of(world)
     with store.lock:
         store.remove(next(key for key in store.objects if key.endswith(taken)))
@@ -111,14 +122,14 @@ def test_an_object_with_two_markers_comes_back() -> None:
     world.run(run)
     one = min(gone)
     store = store_of(world)
-    store.remove(next(key for key in (store.older or pytest.fail()).by_key if key.endswith(one)))
+    store.remove(next(key for key in (store.older or OlderVersions()).by_key if key.endswith(one)))
     assert restore(world, run, address=one).counts["restored_objects"] == 1
     assert world.data() == kept | {one}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin(way: str) -> None:
-    world, kept, gone = undo_world(way)
+    world, kept, _ = undo_world(way)
     run = world.plan()
     world.run(run)
     restore(world, run, prefix="data/slice0/", keep_days=10, because="needed by an audit")
@@ -153,26 +164,30 @@ def test_a_pin_holds_what_an_optimized_run_carries_and_ends_there_too(way: str) 
     assert world.data() == kept
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds(way: str) -> None:
-    """The lease keeps them apart; a sweep that was lost and goes on must not rest on that."""
-    world, kept, gone = undo_world(way)
-    first = world.plan()
-    world.run(first)
-    back = {key for key in gone if key.startswith("data/slice0/")}
-    restore(world, first, prefix="data/slice0/", keep_days=1)
-    world.age(days=2)
-    second = world.plan()
-    world.mark(second)
-    from dredge.gc.steps import bulk_delete, release_lease  # noqa: PLC0415
-
-    release_lease(second)
-    restore(world, first, prefix="data/slice0/", keep_days=5)
-    world.lake.clock.advance(seconds=1)
-    second.lease.renew(second.plan.lease) if False else None
-    third = world.plan()
-    release_lease(third)
-    _ = (kept, back, bulk_delete)
+def test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds() -> None:
+    """The lease keeps the two apart; a sweep that was lost and goes on must not rest on that."""
+    world, kept, gone = busy_world()
+    run = world.plan()
+    world.mark(run)
+    pinned = sorted(gone)[:3]
+    folder = pin_folder(run.state.uri, "late")
+    part = write_hashes(folder, "hashes-0.u64", unite([hash64(pa.array(pinned))]))
+    now = world.lake.clock()
+    pin = Pin(
+        pin_id="late",
+        run_id="an earlier one",
+        reason="brought back",
+        created_at=now,
+        until=now + timedelta(hours=1),
+        objects=len(pinned),
+        size_bytes=6,
+        sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
+    )
+    write_pin(run.state, pin)
+    bulk_delete(run, world.runner)
+    assert world.data() == kept | set(pinned)
+    groups = BulkDeleteOutput.of(summary_of(run, "bulk_delete")).groups
+    assert [group.objects for group in groups if group.code == "pinned"] == [3]
 
 
 def test_a_pin_that_cannot_be_read_stops_the_run() -> None:
@@ -183,22 +198,111 @@ def test_a_pin_that_cannot_be_read_stops_the_run() -> None:
     (pin,) = read_pins(run.state)
     run.state.put(f"pins/{pin.pin_id}.json", b"{}")
     world.age(days=2)
-    from dredge.errors import FormatError  # noqa: PLC0415
-
     with pytest.raises(FormatError, match="nobody can tell what it holds"):
         world.collect()
     assert world.data() == kept | gone
 
 
-def test_a_restore_waits_for_no_run_and_makes_no_folder_where_none_is() -> None:
+def test_a_restore_works_on_no_run_that_is_at_work_and_makes_no_folder_where_none_is() -> None:
     world, _, _ = undo_world("quarantine")
     run = world.plan()
     with pytest.raises(LeaseHeldError):
         restore(world, run, all=True)
     world.run(run)
-    with pytest.raises(ConfigError, match="deleted nothing"):
-        restore(world, world.plan(dry_run=True), all=True)
+    dry = world.plan(dry_run=True)
+    world.run(dry)
+    with pytest.raises(ConfigError, match="deleted nothing: it was a dry run"):
+        restore(world, dry, all=True)
     keys = set(world.lake.keys("_lakefs/retention/gc/unified/"))
     with pytest.raises(ConfigError, match="not the folder of a run"):
-        restore(world, run, run="nothing", all=True)
+        restore(world, None, run="nothing", all=True)
     assert set(world.lake.keys("_lakefs/retention/gc/unified/")) == keys
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "say what to restore"),
+        ({"all": True, "prefix": "data/"}, "do not go together"),
+        ({"reason": "x"}, "reason"),
+    ],
+)
+def test_a_restore_must_be_told_what(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RestoreConfig.from_params({"repository": "lake", "run": "x", **asked})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_restore_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: str) -> None:
+    world, _, gone = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    world.run(run)
+    store = store_of(world)
+    with moments(store) as states:
+        restore(world, run, all=True)
+    assert len(states) > len(gone)
+    for number, state in list(enumerate(states))[::2]:
+        state.put_back(store)
+        restore(world, run, all=True)
+        assert data_bytes(world) == before, f"killed at write {number}"
+        # What came back before the kill was pinned before.
+        assert any(pin.objects == len(gone) for pin in read_pins(run.state))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_came_back_when_a_restore_is_killed_is_pinned(way: str) -> None:
+    world, kept, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    store = store_of(world)
+    with moments(store) as states:
+        restore(world, run, all=True)
+    for number, state in enumerate(states):
+        state.put_back(store)
+        back = world.data() - kept
+        if back:
+            (pin,) = read_pins(run.state)
+            assert all(pin.has(int(hash64(pa.array([key]))[0])) for key in back), f"killed at write {number}"
+    assert back == gone
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sweep_that_is_killed_anywhere_can_be_taken_back_at_once(way: str) -> None:
+    """Also when nobody does the rest of it, and when the kill came between a deletion and its row in the ledger."""
+    world, _, _ = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    world.mark(run)
+    store = store_of(world)
+    with moments(store) as states:
+        bulk_delete(run, world.runner)
+    assert len(states) > 10
+    release_lease(run)
+    swept = Moment.of(store)
+    lease = store.objects[next(key for key in store.objects if key.endswith("dredge/lease.json"))]
+    for number, state in list(enumerate(states))[::2]:
+        state.put_back(store)
+        store.objects[next(key for key in store.objects if key.endswith("dredge/lease.json"))] = lease
+        restore(world, run, all=True)
+        assert data_bytes(world) == before, f"killed at write {number}"
+    swept.put_back(store)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sweep_that_is_killed_anywhere_goes_on_and_everything_comes_back(way: str) -> None:
+    world, kept, _ = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    world.mark(run)
+    store = store_of(world)
+    with moments(store) as states:
+        bulk_delete(run, world.runner)
+    for number, state in list(enumerate(states))[::6]:
+        state.put_back(store)
+        again = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+        bulk_delete(again, world.runner)
+        assert world.data() == kept, f"killed at write {number}"
+        release_lease(again)
+        restore(world, run, all=True)
+        assert data_bytes(world) == before, f"killed at write {number}"
