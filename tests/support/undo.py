@@ -53,7 +53,7 @@ def data_bytes(world: World) -> dict[str, bytes]:
     }
 
 
-def restore(world: World, run: Run | None, holder: str | None = "a person", **params: Any) -> StepSummary:
+def restore(world: World, run: Run | None, /, holder: str | None = "a person", **params: Any) -> StepSummary:
     """Take deletions of a run back; further arguments are those of `RestoreConfig`."""
     named = {} if run is None else {"run": run.plan.run_id}
     asked = {"repository": world.lake.repository, **named, **params}

@@ -79,8 +79,8 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
 
 def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects that were brought back after a run deleted them, until the end that was given (`dredge.gc.undo.pins`)."""
-    (found,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
-    return found
+    (held,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
+    return held
 
 
 HOLDS: list[Hold] = [

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 
-from dredge.errors import ConfigError, RefusedError
+from dredge.errors import ConfigError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.gc.purge.choosing import Choosing, Leftover
 from dredge.gc.purge.config import PurgeConfig
-from dredge.storage import ObjectVersion, open_old_version_deleter, open_versions
+from dredge.gc.steps import bulk_delete, release_lease
+from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
+from dredge.storage.memory import MemoryVersionDeleter
+from dredge.storage.model import MaySend, always
 from tests.support.gc import World
 from tests.support.undo import WAYS, data_bytes, moments, purge, restore, store_of, undo_world
 
@@ -145,6 +152,84 @@ def test_a_copy_that_the_ledger_does_not_name_stays() -> None:
     world.age(days=40)
     assert purge(world).counts["purged_objects"] == len(gone)
     assert leftovers(world) == {"data/strange"}
+
+
+def test_a_copy_of_what_the_ledger_does_not_call_deleted_stays() -> None:
+    """A sweep that was killed after it copied has deleted nothing of it, or not written it down."""
+    world, kept, gone = undo_world("quarantine")
+    run = world.plan()
+    world.mark(run)
+    for key in gone:
+        run.folder.writer.put(f"quarantine/{key}", data_bytes(world)[key])
+    release_lease(run)
+    world.age(days=40)
+    assert purge(world).counts["purged_objects"] == 0
+    assert leftovers(world) == gone
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_leftovers_that_came_late_in_an_old_run_stay(way: str) -> None:
+    """A run that waited, or went on after a failure, may have begun long before it deleted."""
+    world, _, gone = undo_world(way, safety={"mark_age_hours_max": 1000})
+    run = world.plan()
+    world.mark(run)
+    world.age(days=20)
+    bulk_delete(run, world.runner)
+    release_lease(run)
+    world.age(days=20)
+    done = purge(world, older_than_days=30)
+    assert done.counts["young_objects"] == len(gone)
+    assert leftovers(world) == gone
+    world.age(days=15)
+    assert purge(world, older_than_days=30).counts["purged_objects"] == len(gone)
+
+
+def test_a_marker_stays_above_a_version_that_could_not_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, kept, gone = undo_world("versions")
+    world.run(world.plan())
+    world.age(days=40)
+    delete = MemoryVersionDeleter.delete
+
+    def denied(
+        self: MemoryVersionDeleter, wanted: Sequence[tuple[str, str]], may_send: MaySend = always
+    ) -> list[DeleteOutcome]:
+        older = store_of(world).older
+        assert older is not None
+        markers = {item.version_id for items in older.by_key.values() for item in items if item.data is None}
+        return [
+            delete(self, [item], may_send)[0]
+            if item[1] in markers
+            else DeleteOutcome(item[0], "failed", "AccessDenied")
+            for item in wanted
+        ]
+
+    monkeypatch.setattr(MemoryVersionDeleter, "delete", denied)
+    with pytest.raises(UnavailableError, match="could not be deleted"):
+        purge(world)
+    assert world.data() == kept
+    assert leftovers(world) == gone
+
+
+def test_a_purge_whose_lease_went_to_somebody_else_deletes_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, _, gone = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    world.age(days=40)
+    look = Choosing.look
+
+    def late(self: Choosing, row: Mapping[str, Any]) -> list[Leftover]:
+        found = look(self, row)
+        world.age(hours=2)
+        run.lease.acquire("somebody else")
+        return found
+
+    monkeypatch.setattr(Choosing, "look", late)
+    with pytest.raises(LeaseHeldError):
+        purge(world)
+    assert leftovers(world) == gone
 
 
 @pytest.mark.parametrize("way", WAYS)

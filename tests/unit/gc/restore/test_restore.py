@@ -219,6 +219,17 @@ def test_a_restore_works_on_no_run_that_is_at_work_and_makes_no_folder_where_non
     assert set(world.lake.keys("_lakefs/retention/gc/unified/")) == keys
 
 
+def test_a_run_of_another_repository_gives_nothing_back() -> None:
+    """Its name may be the same: of another server, or of an earlier life."""
+    other, _, _ = undo_world("quarantine")
+    run = other.plan()
+    other.run(run)
+    world, kept, gone = undo_world("quarantine")
+    with pytest.raises(ConfigError, match="Nothing was restored"):
+        restore(world, None, run=run.plan.run_uri, all=True)
+    assert world.data() == kept | gone
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
