@@ -1,4 +1,4 @@
-"""Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, also above the size of one copy."""
+"""Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, also in parts."""
 
 from __future__ import annotations
 
