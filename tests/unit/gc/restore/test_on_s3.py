@@ -21,6 +21,7 @@ from dredge.storage.s3 import copying
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 
+# moto cannot list versions of a key with a control character; S3 encodes it.
 ORPHANS = {
     "data/odd/a b#c": b"orphan",
     "data/odd//x": b"orphan x",
@@ -34,8 +35,7 @@ def contents(bucket: TestBucket) -> dict[str, bytes]:
     """Everything below `data/` of the lake, as an independent client reads it."""
     return {
         key: bucket.client.get_object(Bucket=bucket.bucket, Key=key)["Body"].read()
-        for key in bucket.keys("")
-        if "/data/" in key
+        for key in bucket.keys("lake/data/")
     }
 
 
@@ -53,7 +53,8 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
             branch = lake.repository().branch("main")
             branch.object("kept").upload(b"kept")
             branch.commit("kept")
-            for key, data in ORPHANS.items():
+            orphans = {key: data for key, data in ORPHANS.items() if way == "quarantine" or key.isprintable()}
+            for key, data in orphans.items():
                 lake.writer().put(key, data)
             before = contents(bucket)
             time.sleep(1.1)  # the store tells whole seconds
@@ -64,13 +65,13 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
             assert run.plan.undo.way == way
             run_steps(run, LocalRunner())
             release_lease(run)
-            assert len(contents(bucket)) == len(before) - len(ORPHANS)
+            assert len(contents(bucket)) == len(before) - len(orphans)
 
             wanted = RestoreConfig(repository="lake", run=run.plan.run_id, everything=True)
             done = restore(wanted, LocalRunner(), client=client)
-            assert done.counts["restored_objects"] == len(ORPHANS)
+            assert done.counts["restored_objects"] == len(orphans)
             assert contents(bucket) == before
 
             going = PurgeConfig(repository="lake", dry_run=False, run=run.plan.run_id)
-            assert purge(going, LocalRunner(), client=client).counts["pinned_objects"] == len(ORPHANS)
+            assert purge(going, LocalRunner(), client=client).counts["pinned_objects"] == len(orphans)
             assert contents(bucket) == before
