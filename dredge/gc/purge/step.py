@@ -47,7 +47,7 @@ FOLDER = f"{STATE}/purges"
 """Relative to the namespace."""
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
-_WENT = pa.array([ledger.DELETED, ledger.MISSING])
+_WENT = (ledger.DELETED, ledger.MISSING)
 SCHEMA = pa.schema(
     [
         pa.field("run_id", pa.string(), nullable=False),
@@ -252,7 +252,7 @@ def _pages(swept: SweptPart) -> Iterator[pa.Table]:
     """What the ledger says was deleted, page by page."""
     folder = RunFolder(open_writer(swept.run_uri), swept.run_uri.rpartition("/")[2])
     rows = swept_rows(folder, swept.part)
-    rows = rows.filter(pc.is_in(rows["outcome"], _WENT))
+    rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
     if swept.way != QUARANTINE:
         rows = rows.filter(pc.is_valid(rows["version_id"]))
     for start in range(0, rows.num_rows, _PAGE_ROWS):

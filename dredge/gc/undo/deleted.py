@@ -21,7 +21,7 @@ from dredge.runs.summary import PartInfo
 from dredge.storage import StorageOptions, open_writer
 
 _COLUMNS = ["address", "size", "last_modified", "etag", "hash", "reason"]
-_STAYED = pa.array([ledger.KEPT, ledger.NOT_ADDRESSABLE])
+_STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +85,5 @@ def swept_rows(folder: RunFolder, part: PartInfo) -> pa.Table:
     places = pc.index_in(rows["address"], found["address"].combine_chunks())
     for name in ("outcome", "version_id"):
         rows = rows.append_column(name, found[name].take(places))
-    stayed = pc.fill_null(pc.is_in(rows["outcome"], _STAYED), False)
+    stayed = pc.fill_null(pc.is_in(rows["outcome"], pa.array(_STAYED)), False)
     return rows.filter(pc.invert(stayed)).combine_chunks()

@@ -131,7 +131,7 @@ UNDO = (
     Breakage(
         "a purge lets go what the ledger does not call deleted",
         f"{GC}/purge/step.py",
-        '    rows = rows.filter(pc.is_in(rows["outcome"], _WENT))\n',
+        '    rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))\n',
         "",
         ("test_a_copy_of_what_the_ledger_does_not_call_deleted_stays",),
     ),
