@@ -20,7 +20,7 @@ from dredge.gc.undo.pins import Pin, pin_folder, read_pins, write_pin
 from dredge.hashing import hash64
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.streamed_copy import StreamedCopier
-from tests.support.gc import busy_world, summary_of
+from tests.support.gc import busy_world, make_world, summary_of
 from tests.support.undo import WAYS, Moment, data_bytes, moments, restore, store_of, undo_world
 
 
@@ -40,6 +40,33 @@ def test_everything_that_a_run_may_delete_comes_back_byte_for_byte(way: str) -> 
     assert again.counts["restored_objects"] == 0
     assert again.counts["there_objects"] == len(gone)
     assert data_bytes(world) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kind_of_garbage_comes_back_by_its_reason(way: str) -> None:
+    world = make_world(undo=way)
+    if way == "versions":
+        store_of(world).older = OlderVersions()
+    world.rules(30)
+    kept = {world.upload("a", b"kept")}
+    expired = world.upload("b", b"expired")
+    world.lake.commit()
+    kept.add(world.upload("b", b"the next content"))
+    world.lake.commit()
+    overwritten = world.upload("c", b"overwritten before a commit")
+    kept.add(world.upload("c", b"staged"))
+    unlinked = world.orphan("data/gd3qikmrmhaen7s9coi8/x," + "A" * 43, b"never linked")
+    world.age(days=40)
+    before = data_bytes(world)
+    run = world.plan()
+    world.run(run)
+    assert world.data() == kept
+    for reason, address in (("expired", expired), ("unreferenced", overwritten), ("never_linked", unlinked)):
+        assert restore(world, run, reason=reason).counts["restored_objects"] == 1
+        kept.add(address)
+        assert world.data() == kept
+    assert data_bytes(world) == before
+    world.assert_readable()
 
 
 def test_without_undo_nothing_comes_back_and_the_restore_says_so() -> None:
