@@ -42,6 +42,7 @@ class SubtractConfig:
         settings: what the user asked for.
         live: hashes of every address that is live.
         head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
+        staged_before: hashes of what earlier runs saw staged, where a commit under way may have it.
         expired: hashes of the addresses that only ranges of expired commits name.
         pinned: hashes of what is kept because somebody brought it back.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
@@ -52,6 +53,7 @@ class SubtractConfig:
     head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
     pinned: tuple[LocatedSet, ...] = ()
+    staged_before: tuple[LocatedSet, ...] = ()
     dead: ShardedSet | None = None
 
 
@@ -109,6 +111,7 @@ def classify(
         config=config.settings,
         head_sizes=config.head_sizes,
         pinned=config.pinned,
+        staged_before=config.staged_before,
         undescribed=undescribed,
     )
     columns = [rows[name] for name in LISTED.names]

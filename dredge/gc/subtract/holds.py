@@ -22,6 +22,7 @@ from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
+LEFT_STAGING = "left_staging"
 SAME_SIZE = "same_size"
 
 type Mask = npt.NDArray[np.bool_]
@@ -36,12 +37,14 @@ class Evidence:
         head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
             was read and is live.
         pinned: hashes of what is kept because somebody brought it back.
+        staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
     config: GCConfig
     head_sizes: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
+    staged_before: tuple[LocatedSet, ...] = ()
     undescribed: bool = False
 
 
@@ -67,6 +70,14 @@ def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
     return np.full(rows.num_rows, evidence.undescribed)
 
 
+def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects that were staged a short while ago: a commit that is under way may have them."""
+    if not evidence.staged_before:
+        return np.zeros(rows.num_rows, bool)
+    (left,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
+    return left
+
+
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects as long as an entry of a branch head, whose content may be uploaded again there.
 
@@ -87,6 +98,11 @@ HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
     Hold(
         PINNED, "it was brought back after a run deleted it, and is kept until the end that was given", pinned
+    ),
+    Hold(
+        LEFT_STAGING,
+        "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",
+        left_staging,
     ),
     Hold(
         SAME_SIZE,
