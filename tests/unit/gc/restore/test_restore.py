@@ -280,7 +280,7 @@ def test_a_restore_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: 
     with moments(store) as states:
         restore(world, run, all=True)
     assert len(states) > len(gone)
-    for number, state in list(enumerate(states))[::2]:
+    for number, state in list(enumerate(states))[::3]:
         state.put_back(store)
         restore(world, run, all=True)
         assert data_bytes(world) == before, f"killed at write {number}"
@@ -319,7 +319,7 @@ def test_a_sweep_that_is_killed_anywhere_can_be_taken_back_at_once(way: str) -> 
     release_lease(run)
     swept = Moment.of(store)
     lease = store.objects[next(key for key in store.objects if key.endswith("dredge/lease.json"))]
-    for number, state in list(enumerate(states))[::2]:
+    for number, state in list(enumerate(states))[::3]:
         state.put_back(store)
         store.objects[next(key for key in store.objects if key.endswith("dredge/lease.json"))] = lease
         restore(world, run, all=True)
@@ -336,7 +336,7 @@ def test_a_sweep_that_is_killed_anywhere_goes_on_and_everything_comes_back(way: 
     store = store_of(world)
     with moments(store) as states:
         bulk_delete(run, world.runner)
-    for number, state in list(enumerate(states))[::6]:
+    for number, state in list(enumerate(states))[::9]:
         state.put_back(store)
         again = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
         bulk_delete(again, world.runner)
