@@ -2,6 +2,7 @@
 
     spark-submit spark_jobs/step.py --step subtract --run s3://bucket/repo/_lakefs/retention/gc/unified/<run id>
     python spark_jobs/step.py --step subtract --run URI --remote 'sc://host:15002'
+    spark-submit spark_jobs/step.py --serve SOCKET
 
 What a step reads, writes and raises is said by the function that the table names; this file only brings Spark to it.
 """
@@ -14,6 +15,7 @@ from dredge.gc import steps as lakefs
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
+from spark_jobs.application import serve
 from spark_jobs.job import Job, job_main
 
 
@@ -57,7 +59,7 @@ JOBS: Mapping[str, Job] = {
 
 def main() -> None:
     """Run a step as a program; see `spark_jobs.job`."""
-    job_main(JOBS)
+    job_main(JOBS, serve=serve)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ class LakeFSSparkOperator(SparkJobOperator):
     Further parameters are those of ``SparkJobOperator``.
     """
 
+    shares_application = True
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "spark_rows_min")
 
     def __init__(
