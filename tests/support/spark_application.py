@@ -67,7 +67,12 @@ class Program:
 
     def application(self, run_uri: str = RUN_URI, **env: str) -> SparkApplication:
         """A task's view of the application of a run; `env` is how the program is started."""
-        return SparkApplication(run_uri, [sys.executable, str(self.script)], {"PYTHONPATH": str(ROOT), **env})
+        return SparkApplication(run_uri, self.command, {"PYTHONPATH": str(ROOT), **env})
+
+    @property
+    def command(self) -> list[str]:
+        """Starts the program below another process, as spark-submit does, which lives on when a task is gone."""
+        return ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, str(self.script)]
 
     @property
     def seen(self) -> tuple[int, str, str]:

@@ -114,12 +114,12 @@ def test_an_application_that_dies_gives_no_code(program: Program) -> None:
 
 def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     """A task whose worker was lost: nobody watches the step any more, so it must not go on deleting."""
-    asked = json.dumps(["beat", RUN_URI, str(program.script), str(ROOT), tempfile.gettempdir()])
+    asked = json.dumps(["beat", RUN_URI, program.command, str(ROOT), tempfile.gettempdir()])
     script = (
         "import json, sys, tempfile\n"
         "from operators.application import SparkApplication\n"
-        f"step, run, script, root, tempfile.tempdir = json.loads({asked!r})\n"
-        "SparkApplication(run, [sys.executable, script], {'PYTHONPATH': root}).do(step, {})\n"
+        f"step, run, command, root, tempfile.tempdir = json.loads({asked!r})\n"
+        "SparkApplication(run, command, {'PYTHONPATH': root}).do(step, {})\n"
     )
     task = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)})
     wait_until(lambda: program.beats() > 0)
@@ -189,7 +189,7 @@ def test_who_only_looks_ends_nothing(program: Program) -> None:
     (address,) = sockets()
     pid = program.seen[0]
     with Client(str(address), "AF_UNIX") as line:
-        assert json.loads(line.recv_bytes()) == {"free": True, "group": pid}
+        assert json.loads(line.recv_bytes()) == {"free": True, "group": os.getpgid(pid)}
     time.sleep(0.2)  # until it has noticed
     program.application().do("see", {})
     assert program.seen[0] == pid
