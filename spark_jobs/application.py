@@ -192,8 +192,10 @@ def opening(start: Callable[[], SparkSession]) -> Future[SparkSession]:
 
 def load_modules(config: Json, task: Json) -> Json:
     """Let a worker load what the tasks of a run have in common. A partition function."""
-    import dredge.gc.steps  # noqa: F401
+    from dredge.gc import steps
 
+    for name in steps.__all__:
+        getattr(steps, name)
     return {}
 
 

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
-from dredge.gc.steps import Run
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from operators.environment import tasks_environment
@@ -19,6 +18,8 @@ from operators.spark import PlannedRun, SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.gc.steps import Run
 
 
 class LakeFSSparkOperator(SparkJobOperator):
