@@ -144,7 +144,7 @@ class SparkApplication:
                     stdout=sink,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # it serves later tasks, too
-                    pass_fds=(lock.fileno(),),  # the lock is held for as long as it lives
+                    pass_fds=(lock.fileno(),),  # the lock is held for as long as it lives (P19)
                 )
             self._group = self._process.pid
         return True

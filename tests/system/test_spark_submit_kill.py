@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -147,6 +148,15 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.fixture(autouse=True)
+def _own_sockets(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # while temporary files are where they always are
+    with tempfile.TemporaryDirectory(prefix="dredge-") as short:
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        yield
+        monkeypatch.undo()
 
 
 @pytest.fixture
