@@ -190,7 +190,7 @@ def test_who_only_looks_ends_nothing(program: Program) -> None:
     pid = program.seen[0]
     with Client(str(address), "AF_UNIX") as line:
         assert json.loads(line.recv_bytes()) == {"free": True, "group": os.getpgid(pid)}
-    time.sleep(0.2)  # until it has noticed
+    time.sleep(1)  # until it has noticed
     program.application().do("see", {})
     assert program.seen[0] == pid
 
