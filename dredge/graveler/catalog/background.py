@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from collections.abc import Callable
@@ -22,7 +23,7 @@ class Background:
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start work; in the background an error is logged."""
+        """Start work; in the background an error is logged. The work keeps the caller's context variables."""
         if not self._enabled:
             work()
             return
@@ -36,7 +37,8 @@ class Background:
                 with self._lock:
                     self._threads.discard(threading.current_thread())
 
-        thread = threading.Thread(target=run, name="catalog-task", daemon=True)
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(run,), name="catalog-task", daemon=True)
         with self._lock:
             self._threads.add(thread)
         thread.start()

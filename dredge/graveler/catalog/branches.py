@@ -9,7 +9,7 @@ from typing import Literal
 
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.diffs import diff_page, staged_diffs
-from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
+from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs, Staging
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
@@ -88,11 +88,12 @@ class BranchService:
         else:
             raise BranchExistsError
         token = new_staging_token(repository, branch)
-        event = Event(ChangeKind.CREATE_BRANCH, found, branch, commit_id)
+        event = Event(EventType.PRE_CREATE_BRANCH, found, source, branch, commit_id=commit_id)
+        change = HookedChange(self._hooks, event)
         if self._refs.commits.exists(found, commit_id):
-            self._hooks.before(event)
+            change.before()
         self._refs.branches.create(found, Branch(branch, commit_id, token, hidden=hidden))
-        self._hooks.after(event)
+        change.after()
         # Only the defect `cherry_pick_cache` makes a branch whose head does not exist, and then it is there.
         return self._refs.commits.get(found, commit_id).id
 
@@ -135,12 +136,13 @@ class BranchService:
         if branch == found.default_branch:
             raise DefaultBranchError
         present = self._refs.branches.current(found, branch).branch
-        event = Event(ChangeKind.DELETE_BRANCH, found, branch, present.commit_id)
+        event = Event(EventType.PRE_DELETE_BRANCH, found, present.commit_id, branch)
+        change = HookedChange(self._hooks, event)
         if self._refs.commits.exists(found, present.commit_id):
-            self._hooks.before(event)
+            change.before()
         self._refs.branches.delete(found, branch)
         self._staging.dropper.queue(present.tokens)
-        self._hooks.after(event)
+        change.after()
 
     def reset_branch(
         self,
