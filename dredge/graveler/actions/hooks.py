@@ -59,15 +59,24 @@ class Run:
     user: str
 
 
+LOG_CHARACTERS_MAX = 4 << 20
+
+
 class Log:
-    """What a hook writes while it runs; kept until the run is over."""
+    """What a hook writes while it runs; kept until the run is over. Beyond the maximum it is cut."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
+        self._left = LOG_CHARACTERS_MAX
 
     def write(self, text: str) -> None:
         """Add text."""
-        self._parts.append(text)
+        if self._left <= 0:
+            return
+        self._parts.append(text[: self._left])
+        self._left -= len(text)
+        if self._left <= 0:
+            self._parts.append("\n… (cut)\n")
 
     def text(self) -> str:
         """All of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
@@ -43,9 +44,18 @@ class Background:
             self._threads.add(thread)
         thread.start()
 
-    def join(self) -> None:
-        """Wait for the work that has been started so far."""
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the work that has been started so far.
+
+        Args:
+            seconds: how long to wait in all; None waits until it is done.
+
+        Returns:
+            Whether it is done.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
         with self._lock:
             threads = list(self._threads)
         for thread in threads:
-            thread.join()
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)

@@ -15,6 +15,7 @@ from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
 from dredge.graveler.errors import (
     BranchExistsError,
+    BranchNotFoundError,
     DefaultBranchError,
     DirtyBranchError,
     InvalidValueError,
@@ -22,7 +23,7 @@ from dredge.graveler.errors import (
     described,
 )
 from dredge.graveler.refs.names import check_branch, check_path
-from dredge.graveler.refs.records import Branch, new_staging_token
+from dredge.graveler.refs.records import Branch, Repository, new_staging_token
 from dredge.graveler.staging.flows import read_branch
 from dredge.graveler.staging.reset import Resets
 
@@ -87,6 +88,7 @@ class BranchService:
             pass
         else:
             raise BranchExistsError
+        self._require_new(found, branch)
         token = new_staging_token(repository, branch)
         event = Event(EventType.PRE_CREATE_BRANCH, found, source, branch, commit_id=commit_id)
         change = HookedChange(self._hooks, event)
@@ -96,6 +98,14 @@ class BranchService:
         change.after()
         # Only the defect `cherry_pick_cache` makes a branch whose head does not exist, and then it is there.
         return self._refs.commits.get(found, commit_id).id
+
+    def _require_new(self, repository: Repository, branch: str) -> None:
+        """Refuse an existing branch before a hook is asked; creating it looks again."""
+        try:
+            self._refs.branches.current(repository, branch)
+        except BranchNotFoundError:
+            return
+        raise BranchExistsError
 
     def get_branch(self, repository: str, branch: str) -> Branch:
         """Look up a branch.

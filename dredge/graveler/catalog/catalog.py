@@ -67,6 +67,9 @@ from dredge.storage import ObjectWriter
 
 log = logging.getLogger(__name__)
 
+HOOKS_STOP_SECONDS = 10
+"""How long closing waits for hooks that run after changes: one may wait for a DAG."""
+
 
 class Catalog:
     """lakeFS's data model on a key-value store and object storage.
@@ -101,6 +104,7 @@ class Catalog:
         self.refs = refs = Refs.open(kv, clock, settings)
         self.staging = staging = Staging.open(kv, refs, settings, sleep)
         self._background = Background(enabled=settings.background)
+        self._hook_runs = Background(enabled=settings.background)
         self._handed_out, self._copies = HandedOut(kv), Copies(kv)
 
         namespaces = Namespaces(open_namespace)
@@ -114,7 +118,7 @@ class Catalog:
             contents,
             object_bytes,
             namespaces,
-            self._background,
+            self._hook_runs,
             clock,
             enabled=settings.actions,
             settings=HookSettings(environ, lua_net_http=settings.lua_net_http),
@@ -168,6 +172,8 @@ class Catalog:
         return ExpiredRecords(addresses, copies)
 
     def close(self) -> None:
-        """Wait for background work; the stores stay open."""
+        """Wait for background work, for hooks after changes a few seconds only; the stores stay open."""
         self._background.join()
+        if not self._hook_runs.join(HOOKS_STOP_SECONDS):
+            log.warning("hooks are still running after %d s; their results are lost", HOOKS_STOP_SECONDS)
         self.staging.dropper.close()

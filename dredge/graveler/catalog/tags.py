@@ -6,9 +6,9 @@ from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
-from dredge.graveler.errors import BranchNotFoundError, TagExistsError
+from dredge.graveler.errors import BranchNotFoundError, TagExistsError, TagNotFoundError
 from dredge.graveler.refs.names import check_tag
-from dredge.graveler.refs.records import Tag
+from dredge.graveler.refs.records import Repository, Tag
 
 
 class TagService:
@@ -40,6 +40,7 @@ class TagService:
             pass
         else:
             raise TagExistsError
+        self._require_new(found, tag)
         made = Tag(tag, commit.id)
         event = Event(EventType.PRE_CREATE_TAG, found, commit.id, tag=tag, commit_id=commit.id)
         change = HookedChange(self._hooks, event)
@@ -47,6 +48,14 @@ class TagService:
         self._refs.tags.create(found, made)
         change.after()
         return made
+
+    def _require_new(self, repository: Repository, tag: str) -> None:
+        """Refuse an existing tag before a hook is asked; creating it looks again."""
+        try:
+            self._refs.tags.get(repository, tag)
+        except TagNotFoundError:
+            return
+        raise TagExistsError
 
     def get_tag(self, repository: str, tag: str) -> Tag:
         """Look up a tag.

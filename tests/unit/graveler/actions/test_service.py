@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 
 from dredge.graveler.actions import ActionFileError, HookAbortedError, HookSettings
+from dredge.graveler.actions.hooks import LOG_CHARACTERS_MAX
 from dredge.graveler.catalog import Settings
 from dredge.graveler.catalog.events import Event, EventType
-from dredge.graveler.errors import CommitNotFoundError, DataNotFoundError, NoChangesError
+from dredge.graveler.errors import (
+    BranchExistsError,
+    CommitNotFoundError,
+    DataNotFoundError,
+    NoChangesError,
+    TagExistsError,
+)
 from tests.support.http import Asked, Script, scripted_server
 from tests.support.lakes import Lake, make_lake, with_settings
 
@@ -257,6 +264,28 @@ def test_no_hooks_run_in_a_read_only_repository() -> None:
     repository = replace(lake.catalog.repositories.get_repository(lake.repository), read_only=True)
     actions.before(Event(EventType.PRE_CREATE_TAG, repository, "main"))
     assert not runs(lake)
+
+
+def test_what_is_there_already_is_refused_before_a_hook_is_asked(checks: Script) -> None:
+    lake = repository_with(action(checks.endpoint, *ALL_EVENTS))
+    with pytest.raises(BranchExistsError):
+        lake.catalog.branches.create_branch(lake.repository, "side", "main")
+    with pytest.raises(TagExistsError):
+        lake.catalog.tags.create_tag(lake.repository, "v1", "main")
+    assert not checks.asked
+
+
+def test_a_log_without_end_is_cut() -> None:
+    hook = (
+        "  - {id: h1, type: lua, properties: {script: 'for i = 1, 9 do print((\"x\"):rep(1000000)) end'}}\n"
+    )
+    lake = repository_with(action("", "pre-create-tag", hooks=hook))
+    CALLS["create-tag"](lake)
+    [run] = lake.catalog.actions.list_repository_runs(lake.repository).results
+    output = lake.catalog.actions.get_run_hook_output(lake.repository, run.id, "0000_0000")
+    assert output is not None
+    assert len(output) < LOG_CHARACTERS_MAX + 100
+    assert output.endswith("\n… (cut)\n".encode())
 
 
 def test_a_commit_without_changes_asks_first_and_is_refused_then(checks: Script) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Literal
@@ -126,6 +127,18 @@ def test_a_script_acts_with_the_rights_of_the_user(lake: Lake) -> None:
     commit(lake.sdk)
     assert output(lake, settled(lake, 2)[0].run_id).endswith("\n201\tmade\n")
     assert [each.id for each in lake.sdk.tags_api.list_tags("lake").results] == ["made"]
+
+
+def test_calls_of_scripts_leave_no_threads_behind(lake: Lake) -> None:
+    lake.repository("lake")
+    script = 'for i = 1, 20 do require("lakefs").stat_object("lake", "main", "a") end'
+    upload(lake, "_lakefs_actions/a.yaml", lua("pre-commit", script))
+    before = threading.active_count()
+    commit(lake.sdk)
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before + 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before + 3  # workers of the server itself
 
 
 def test_a_script_that_is_not_there_refuses(lake: Lake) -> None:
