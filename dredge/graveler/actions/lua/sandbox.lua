@@ -26,12 +26,18 @@ end
 local env = {
   assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, next = next, pairs = pairs,
   rawequal = rawequal, rawget = rawget, rawlen = rawlen, rawset = rawset, select = select,
-  setmetatable = setmetatable, tonumber = tonumber, tostring = tostring, type = type,
+  tonumber = tonumber, tostring = tostring, type = type,
   string = string, table = table, math = math, bit32 = bit32,
   debug = { traceback = traceback }, _VERSION = _VERSION,
 }
 env._G = env
 string.dump = nil -- bytecode: loading it again can break out
+
+-- A finalizer would run where no time limit reaches it.
+function env.setmetatable(value, meta)
+  if type(meta) == "table" and rawget(meta, "__gc") ~= nil then error("'__gc' is not supported", 2) end
+  return setmetatable(value, meta)
+end
 
 function env.print(...)
   local texts = {}

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -273,6 +274,21 @@ def test_what_is_there_already_is_refused_before_a_hook_is_asked(checks: Script)
     with pytest.raises(TagExistsError):
         lake.catalog.tags.create_tag(lake.repository, "v1", "main")
     assert not checks.asked
+
+
+def test_a_commit_has_the_time_at_which_it_began_however_long_its_hooks_take(checks: Script) -> None:
+    lake = repository_with(action(checks.endpoint, "prepare-commit", "pre-commit"), "commit")
+    began = lake.clock.now
+
+    def slow(_: Asked) -> tuple[int, bytes]:
+        lake.clock.advance(hours=1)
+        return 200, b""
+
+    checks.answer = slow
+    assert lake.commit().creation_date == began
+    [second, first] = lake.catalog.actions.list_repository_runs(lake.repository).results
+    assert (first.event, first.start, first.end) == ("prepare-commit", began, began + timedelta(hours=1))
+    assert second.event == "pre-commit"
 
 
 def test_a_log_without_end_is_cut() -> None:

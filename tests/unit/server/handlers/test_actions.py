@@ -13,6 +13,7 @@ from lakefs_sdk.client import LakeFSClient
 from lakefs_sdk.exceptions import ApiException, NotFoundException
 
 from dredge.graveler.catalog import Settings
+from tests.support.http import scripted_server
 from tests.support.lakefs_server import Lake, lakefs_server
 
 SCRIPT = """
@@ -139,6 +140,30 @@ def test_calls_of_scripts_leave_no_threads_behind(lake: Lake) -> None:
     while threading.active_count() > before + 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert threading.active_count() <= before + 3  # workers of the server itself
+
+
+def test_the_example_of_the_page_refuses_what_it_says(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFSACTION_TOKEN", "s3cret")
+    monkeypatch.setenv("LAKEFSACTION_AIRFLOW", "s3cret too")
+    page = (Path(__file__).parents[4] / "docs" / "embedded.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    lake.repository("lake")
+    with scripted_server() as outside:
+        outside.answer = lambda _: (200, {})
+        for host in ("https://checks.example.com", "https://airflow.example.com"):
+            assert host in example
+            example = example.replace(host, outside.endpoint)
+        lake.sdk.branches_api.create_branch("lake", sdk.BranchCreation(name="side", source="main"))
+        upload(lake, "_lakefs_actions/checks.yaml", example, "side")
+        upload(lake, "a/b.tmp", "", "side")
+        lake.sdk.commits_api.commit("lake", "side", sdk.CommitCreation(message="m"))
+        with pytest.raises(
+            ApiException, match=r"hook 'no_temporary_files': action failed: a/b\.tmp"
+        ) as refused:
+            lake.sdk.refs_api.merge_into_branch("lake", "side", "main")
+        assert refused.value.status == 412
+        assert [each.path for each in outside.asked] == ["/schema", "/api/v1/dags/refused/dagRuns"]
+        assert outside.asked[0].headers["authorization"] == "Bearer s3cret"
 
 
 def test_a_script_that_is_not_there_refuses(lake: Lake) -> None:

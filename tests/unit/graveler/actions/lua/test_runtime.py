@@ -96,6 +96,14 @@ def test_how_a_script_fails(script: str, why: str) -> None:
     assert failed.value.failed
 
 
+def test_a_script_cannot_leave_a_finalizer_that_runs_for_ever() -> None:
+    printed("pcall(setmetatable, {}, {__gc = function() while true do end end})")
+    printed("local meta = {}; setmetatable({}, meta); meta.__gc = function() while true do end end", seconds=5)
+    with pytest.raises(HookError, match="'__gc' is not supported"):
+        printed("setmetatable({}, {__gc = print})")
+    assert printed("print(setmetatable({}, {__index = {a = 1}}).a, getmetatable({}))") == "1\tnil\n"
+
+
 def test_a_failure_that_the_script_handles_is_none() -> None:
     assert printed('print((pcall(require, "aws")), (pcall(error, "x")))') == "false\tfalse\n"
 
