@@ -53,7 +53,12 @@ local function guarded(...)
   return ...
 end
 function env.pcall(...) return guarded(pcall(...)) end
-function env.xpcall(...) return guarded(xpcall(...)) end
+-- Lua calls a message handler where the limit was broken, with hooks off: it would run for ever. This one runs after.
+function env.xpcall(f, handler, ...)
+  local answer = pack(guarded(pcall(f, ...)))
+  if answer[1] then return unpack(answer, 1, answer.n) end
+  return false, select(2, guarded(pcall(handler, answer[2])))
+end
 
 function env.load(chunk, name, _, ...)
   local own = env

@@ -90,7 +90,8 @@ class Values:
         if depth > _DEPTH_MAX:
             raise LuaValueError("pull table, stack exhausted")
         if self._is_array(value):
-            return [self.pull(value[number], depth + 1) for number in range(1, len(value) + 1)]
+            items = dict(value.items())  # as they are, without what the table's own functions would answer
+            return [self.pull(items.get(number), depth + 1) for number in range(1, len(value) + 1)]
         return {self._key(key): self.pull(each, depth + 1) for key, each in value.items()}
 
     def type_name(self, value: Any) -> str:

@@ -98,7 +98,9 @@ def test_how_a_script_fails(script: str, why: str) -> None:
 
 def test_a_script_cannot_leave_a_finalizer_that_runs_for_ever() -> None:
     printed("pcall(setmetatable, {}, {__gc = function() while true do end end})")
-    printed("local meta = {}; setmetatable({}, meta); meta.__gc = function() while true do end end", seconds=5)
+    printed(
+        "local meta = {}; setmetatable({}, meta); meta.__gc = function() while true do end end", seconds=5
+    )
     with pytest.raises(HookError, match="'__gc' is not supported"):
         printed("setmetatable({}, {__gc = print})")
     assert printed("print(setmetatable({}, {__index = {a = 1}}).a, getmetatable({}))") == "1\tnil\n"
@@ -106,6 +108,9 @@ def test_a_script_cannot_leave_a_finalizer_that_runs_for_ever() -> None:
 
 def test_a_failure_that_the_script_handles_is_none() -> None:
     assert printed('print((pcall(require, "aws")), (pcall(error, "x")))') == "false\tfalse\n"
+    handled = 'print(xpcall(function(a) error(a, 0) end, function(m) return m .. "!" end, "x"))'
+    assert printed(handled) == "false\tx!\n"
+    assert printed("print(xpcall(function(...) return ... end, print, 1, nil, 3))") == "true\t1\tnil\t3\n"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +119,15 @@ def test_a_failure_that_the_script_handles_is_none() -> None:
         "while true do end",
         "while true do pcall(function() while true do end end) end",
         "while true do xpcall(error, function() end) end",
+        "xpcall(error, function() while true do end end)",
+        "error(setmetatable({}, {__tostring = function() while true do end end}))",
+        "table.sort({3, 1, 2}, function() while true do end end)",
+        '("x"):gsub("x", function() while true do end end)',
+        """
+        local t = array(); t[1], t[2], t[4] = 1, 2, 4
+        getmetatable(t).__index = function() while true do end end
+        pcall(require("encoding/json").marshal, t)
+        """,
         'require("time").sleep(60e9) print("slept")',
         'pcall(function() require("time").sleep(60e9) end) print("slept")',
     ],
