@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dredge.gc import steps
-from dredge.lakefs import LakeFS
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import StorageOptions
 from operators.lakefs.undo import LakeFSUndoOperator
+
+if TYPE_CHECKING:
+    from dredge.lakefs import LakeFS
+    from dredge.storage import StorageOptions
 
 
 class LakeFSPurgeOperator(LakeFSUndoOperator):

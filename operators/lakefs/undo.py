@@ -6,10 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dredge.lakefs import LakeFS
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
-from dredge.storage import StorageOptions
 from operators.failures import reported
 from operators.hooks.storage import storage_options
 from operators.lakefs.base import LakeFSOperator
@@ -17,6 +15,9 @@ from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.lakefs import LakeFS
+    from dredge.storage import StorageOptions
 
 
 class LakeFSUndoOperator(LakeFSOperator):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dredge.errors import ConfigError
-from dredge.gc.subtract import REASONS
 from dredge.settings import DAYS_MAX, check_settings, read_settings, setting
 
 KEEP_DAYS = 30.0
+REASONS = ("expired", "never_linked", "unreferenced")
+"""Those of `dredge.gc.subtract`, which a form must not load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class RestoreConfig:
         "Reason",
         "Objects that were deleted for this reason. Empty: any.",
         default=None,
-        choices=tuple(REASONS),
+        choices=REASONS,
     )
     everything: bool = setting(
         "Everything",

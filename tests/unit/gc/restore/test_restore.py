@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, FormatError, LeaseHeldError
+from dredge.gc import subtract
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.restore import config
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.sets.hashes import unite
@@ -255,6 +257,10 @@ def test_a_run_of_another_repository_gives_nothing_back() -> None:
     with pytest.raises(ConfigError, match="Nothing was restored"):
         restore(world, None, run=run.plan.run_uri, all=True)
     assert world.data() == kept | gone
+
+
+def test_a_restore_knows_every_reason() -> None:
+    assert tuple(subtract.REASONS) == config.REASONS
 
 
 @pytest.mark.parametrize(
