@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -35,48 +34,13 @@ from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
 from tests.support.gc import World, make_world, seen_with, summary_of
+from tests.support.kv_views import WithoutSnapshots, store_of
 from tests.support.storms import Storm, old_version, recovery
-
-
-@dataclass
-class WithoutSnapshots:
-    """A store as DynamoDB is: each read sees what is there then.
-
-    Attributes:
-        before: called with the partition before it is scanned.
-    """
-
-    world: World
-    before: Callable[[bytes], None] = lambda _: None
-    location: str = "test://"
-    consistent: bool = False
-    scanned: list[bytes] = field(default_factory=list)
-
-    def open(self) -> contextlib.closing[WithoutSnapshots]:
-        return contextlib.closing(self)
-
-    def close(self) -> None:
-        pass
-
-    @contextlib.contextmanager
-    def view(self) -> Iterator[WithoutSnapshots]:
-        yield self
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        self.scanned.append(partition)
-        self.before(partition)
-        return self.world.lake.kv.scan(partition, start)
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return make_world(read_kv=True, safety={"identical_suspects_max": 0})
-
-
-def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
-    store = WithoutSnapshots(world)
-    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
-    return store
 
 
 def branch_of(world: World, change: Callable[[Branch], Branch] = lambda branch: branch) -> Branch:

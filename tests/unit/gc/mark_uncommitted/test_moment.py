@@ -7,7 +7,7 @@ import pytest
 from dredge.gc.steps import bulk_delete
 from tests.support.detours import PATH, Detours, during_the_scan
 from tests.support.gc import candidates, make_world, stage_again
-from tests.unit.gc.mark_uncommitted.test_kv_records import store_of
+from tests.support.kv_views import store_of
 
 UNSAMPLED = {"canary_branches": 1}
 """Canaries are a sample: in a repository with more branches these may not be in it."""
