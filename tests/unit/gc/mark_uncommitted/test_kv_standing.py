@@ -153,7 +153,7 @@ def test_where_both_are_wanted_both_are_read(monkeypatch: pytest.MonkeyPatch) ->
     assert summary_of(context, "mark_uncommitted").counts["scans"] == 1
     sources = summary_of(context, "list_committed").details["sources"]
     assert sources["server"] == sources["records"] == 1
-    assert summary_of(context, "mark_uncommitted").warnings == []
+    assert not summary_of(context, "mark_uncommitted").warnings
 
 
 def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
