@@ -124,20 +124,23 @@ def test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_a
     world.rules(1)
     staged, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
     world.age(days=2)
-    store, kv, partition = store_of(world, monkeypatch), world.lake.kv, partition_of(world)
-    scan, made = kv.scan, []
+    store_of(world, monkeypatch)
+    kv, partition = world.lake.kv, partition_of(world)
+    scan, read, made = kv.scan, set[bytes](), list[str]()
 
     def scanning(name: bytes, start: bytes = b"") -> object:
-        # Within the step that reads commits, before the second of its reads of refs and commits.
+        if name == b"usage":
+            read.clear()  # the store is opened
         if name == partition and start in (b"commits/", b"branches/"):
-            made.append(start)
-            if made[-2:] in ([b"branches/", b"commits/"], [b"commits/", b"branches/"]):
-                made.clear()
-                world.lake.commit(f"meanwhile {len(store.scanned)}", allow_empty=True)
+            read.add(start)
+            if len(read) == 2:  # right before the second of the two
+                read.clear()
+                made.append(world.lake.commit(f"meanwhile {len(made)}", allow_empty=True).id)
         return scan(name, start)
 
     monkeypatch.setattr(kv, "scan", scanning)
     world.collect()
+    assert made
     assert staged in world.data()
     assert orphan not in world.data()
 

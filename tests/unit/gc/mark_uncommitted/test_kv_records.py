@@ -33,7 +33,7 @@ from dredge.graveler.staging.area import Staged
 from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
-from tests.support.gc import World, make_world, seen_with, summary_of
+from tests.support.gc import World, candidates, make_world, seen_with, summary_of
 from tests.support.kv_views import WithoutSnapshots, store_of
 from tests.support.storms import Storm, old_version, recovery
 
@@ -288,3 +288,42 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
     assert world.served()["a"] == again
     bulk_delete(context, world.runner)
     assert again in world.data()
+
+
+@dataclass
+class RowByRow(WithoutSnapshots):
+    """A store that others write to between two rows of a scan."""
+
+    before_row: Callable[[bytes], None] = lambda _: None
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        kv = self.world.lake.kv
+        for key in [row.key for row in kv.scan(partition, start)]:
+            self.before_row(key)
+            yield from (row for row in kv.scan(partition, key) if row.key == key)
+
+
+def test_a_copy_that_is_renamed_while_the_records_are_read_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a copy may share its bytes, the new path lies before the reader by then, and the old one is gone."""
+    world = seen_with(world, profile="design")
+    objects, name = world.lake.catalog.objects, world.lake.repository
+    address = world.upload("z", b"bytes")
+    world.upload("b", b"other")
+    world.age(days=2)
+    renamed: list[bytes] = []
+
+    def rename(key: bytes) -> None:
+        if key == b"z" and not renamed:
+            renamed.append(key)
+            objects.copy_object(name, "main", "a", "z")
+            objects.delete_object(name, "main", "z")
+
+    store = RowByRow(world, before_row=rename)
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    context = world.plan()
+    world.mark(context)
+    assert renamed
+    assert world.served()["a"] == address
+    assert address not in candidates(context)

@@ -75,6 +75,27 @@ def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
     assert staged in world.data()
 
 
+def test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does not show them, so nothing that it shows is missing in the copy: branches must be asked."""
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.step.sample", lambda *_: [])
+    world = make_world(read_kv=True)
+    world.upload("a", b"same")
+    world.lake.commit()
+    world.client.usage()
+    copied = copy_of(world)
+    world.age(hours=1)
+    again, orphan = world.upload("a", b"same"), world.orphan("data/orphan")
+    world.age(days=2)
+    open_as(Snapshots(world, copied), monkeypatch)
+    context = world.plan()
+    world.run(context)
+    assert summary_of(context, "mark_uncommitted").counts["kv_missing_addresses"] == 0
+    assert world.served()["a"] == again
+    assert again in world.data()
+    assert orphan not in world.data()
+
+
 @pytest.mark.parametrize(
     "answer",
     [lambda: None, lambda: Usage("id", 7), lambda: Usage("", 7)],
