@@ -24,7 +24,7 @@ from tests.support.lakes import with_settings
 
 def unsampled(monkeypatch: pytest.MonkeyPatch, **more: object) -> World:
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.step.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
     return make_world(read_kv=True, **more)
 
 

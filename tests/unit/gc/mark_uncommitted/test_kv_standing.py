@@ -24,7 +24,7 @@ from tests.support.storms import old_version, recovery
 def unsampled(monkeypatch: pytest.MonkeyPatch, **settings: object) -> World:
     """A world whose staging records are read, without canaries: these are a sample."""
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.step.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
     return make_world(read_kv=True, safety={"identical_suspects_max": 0}, **settings)
 
 
@@ -80,7 +80,7 @@ def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
 def test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server does not show them, so nothing that it shows is missing in the copy: branches must be asked."""
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.step.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
     world = make_world(read_kv=True)
     world.upload("a", b"same")
     world.lake.commit()
