@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Collect a repository, read the runs and reports of collections, and look after the index. Nothing is deleted
-    without `run --apply`."""
+    """Collect a repository, take deletions back, read the runs and reports of collections, and look after the index.
+    Nothing is deleted without `--apply`."""
 
 
-for _added in (why_command, cost_command, plan_command):
+for _added in (why_command, cost_command, plan_command, restore_command, purge_command, pins_command):
     command.add_command(_added)
 
 

@@ -1,13 +1,13 @@
 """Guards of the product, each broken in one line, and the tests that must notice.
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
-records    what is read from the     trash      the key-value store   icechunk   the collection of Icechunk
-           key-value store
+undo       what can be taken back    trash      the key-value store   icechunk   the collection of Icechunk
+records    what is read from the key-value store instead of the server
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, reading, records, sweeping, trash
+from tests.mutations.breakages import guarding, icechunk, reading, records, sweeping, trash, undo
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -23,6 +23,7 @@ BREAKAGES = (
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
+    *undo.UNDO,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )
