@@ -102,7 +102,8 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
 
 def server_clock_finding(run: Run, listing: SliceListingOutput, staged: MarkUncommittedOutput) -> Finding:
     """Compare the clock of the server that scanned staging with the store's, by the ids that it gave its scans: they
-    contain its time, whatever proxy is in between.
+    contain its time, whatever proxy is in between. Where the key-value store was read instead, by one more look at the
+    server's clock.
 
     The scans lie between two times of the store's clock; no worker's clock is used.
 
@@ -116,6 +117,7 @@ def server_clock_finding(run: Run, listing: SliceListingOutput, staged: MarkUnco
     before, after = _store_times(run, listing, staged)
     try:
         seen = [descending_time(run_id) for run_id in staged.server_runs]
+        seen += [] if staged.server_time is None else [staged.server_time]
     except FormatError:
         return Finding(rule, "passed", "unknown", most, "the server's ids of scans tell no time")
     worst = max((_certain(_ahead(found, before, after)) for found in seen), key=abs, default=0.0)

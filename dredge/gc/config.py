@@ -32,6 +32,7 @@ SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
+BOTH = "both"
 UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE = "off", "versions", "quarantine"
 _LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
@@ -249,9 +250,16 @@ class GCConfig:
     )
     read_kv: bool = setting(
         "Read lakeFS's key-value store",
-        "Staging is then read from its records, too, and no object has to be asked for because its content looks"
-        " familiar. Where the store is says the variable `DREDGE_KV_URL`.",
+        "Staging and commits are then read from its records, and no object has to be asked for because its content"
+        " looks familiar. Where the store is says the variable `DREDGE_KV_URL`.",
         default=False,
+    )
+    live_source: str = setting(
+        "Where staging and active commits are read",
+        "`auto`: from lakeFS's key-value store alone, where it is named and proves to be the server's own; the server"
+        " is then asked for nothing heavy. In doubt, and without a store, from the server. `both`: from both, united.",
+        default=AUTO,
+        choices=(AUTO, BOTH),
     )
     run_root: str | None = setting(
         "Run root",

@@ -13,6 +13,7 @@ from dredge.lakefs.model import (
     Repository,
     Rules,
     UncommittedPage,
+    Usage,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "Repository",
     "Rules",
     "UncommittedPage",
+    "Usage",
 ]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.lakefs.model import (
     Change,
     Commit,
@@ -18,6 +18,7 @@ from dredge.lakefs.model import (
     Repository,
     Rules,
     UncommittedPage,
+    Usage,
 )
 from dredge.lakefs.prepare import prepare_commits
 from dredge.lakefs.transport import NO_SUCH_CALL, Transport, refuse
@@ -197,6 +198,27 @@ class LakeFSClient:
     def prepare_commits(self, repository: str, deadline_seconds: float) -> PreparedCommits | None:
         """Have the server compute the active commits; None if the repository has no rules. See `prepare`."""
         return prepare_commits(self._transport, repository, deadline_seconds)
+
+    def usage(self) -> Usage | None:
+        """Have the server write down the number of requests it has served, and return what its key-value store has
+        then; None if it does not tell. Older servers do not have the call; nothing else depends on it.
+
+        Source: lakeFS pkg/stats/usage_counter.go, pkg/api/controller.go (GetUsageReportSummary)
+        """
+        try:
+            response = self._transport.call(
+                "GET", "/usage-report/summary", members=("installation_id", "reports")
+            )
+        except (RefusedError, UnavailableError):
+            return None
+        if response.status != 200:
+            return None
+        value = response.json()
+        try:
+            requests = sum(int(item["count"]) for item in value["reports"] or [])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return Usage(str(value["installation_id"]), requests)
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
         """Return the object at a path of a ref; raises NotFoundError if lakeFS says that either does not exist."""

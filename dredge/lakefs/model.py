@@ -103,6 +103,19 @@ class PreparedCommits:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """How many requests an installation has served.
+
+    Attributes:
+        installation_id: the installation's id.
+        requests: number of requests of all months, as the key-value store has it.
+    """
+
+    installation_id: str
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectStats:
     """An object at a ref.
 
@@ -172,6 +185,13 @@ class LakeFS(Protocol):
 
         Raises:
             RefusedError: any other response without a result; it never means "nothing is committed".
+        """
+
+    def usage(self) -> Usage | None:
+        """Have the server write the number of requests that it has served to its key-value store, and return the number
+        that is there then, of all servers; None if the server does not tell it.
+
+        Servers only ever add to it, and each request adds something.
         """
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:

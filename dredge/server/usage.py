@@ -1,4 +1,11 @@
-"""What a server counts about its own work: requests by month for the usage report, by call for `/metrics`."""
+"""What a server counts about its own work: requests by month for the usage report, by call for `/metrics`.
+
+Counts by month are kept in the key-value store, where all servers of an installation add theirs:
+
+    usage    usage/monthly/<installation id>/<YYYYMM>    decimal number
+
+Source: lakeFS pkg/stats/usage_counter.go (behaviour only)
+"""
 
 from __future__ import annotations
 
@@ -9,21 +16,23 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dredge.errors import ConflictError, NotFoundError
-from dredge.kv import Store
+from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 
 INSTALLATION_PARTITION, INSTALLATION_KEY = b"auth", b"installation_metadata/installation_id"
+PARTITION = b"usage"
 
 
 class Usage:
-    """Counts requests, in memory: since the server was started.
+    """Counts requests in memory, and adds them to those of the installation when they are asked for.
 
     Args:
-        kv: has the installation's id, and gets one if it has none.
+        kv: has the installation's id, and gets one if it has none, and the counts by month.
         clock: current time, aware UTC; says which month a request belongs to.
     """
 
     def __init__(self, kv: Store, clock: Callable[[], datetime]) -> None:
         self.installation_id = _installation_id(kv)
+        self._kv = kv
         self._clock = clock
         self._lock = threading.Lock()
         self._months: Counter[tuple[int, int]] = Counter()
@@ -39,9 +48,19 @@ class Usage:
             self._seconds[operation] += seconds
 
     def months(self) -> list[tuple[int, int, int]]:
-        """Return year, month and number of requests, in order."""
+        """Write down the requests since the last time; return year, month and number of requests of the whole
+        installation, in order."""
         with self._lock:
-            return [(*month, count) for month, count in sorted(self._months.items())]
+            waiting, self._months = self._months, Counter()
+        for (year, month), count in waiting.items():
+            self._add(self._prefix + f"{year:04}{month:02}".encode(), count)
+        found = []
+        for entry in self._kv.scan(PARTITION, self._prefix):
+            if not entry.key.startswith(self._prefix):
+                break
+            month_text = entry.key.removeprefix(self._prefix).decode()
+            found.append((int(month_text[:4]), int(month_text[4:]), int(entry.value)))
+        return found
 
     def metrics(self) -> str:
         """Return all counts in the text format of Prometheus."""
@@ -58,6 +77,22 @@ class Usage:
             lines.append(f"api_request_duration_seconds_sum{label} {total:.6f}")
             lines.append(f"api_request_duration_seconds_count{label} {served}")
         return "\n".join(lines) + "\n"
+
+    @property
+    def _prefix(self) -> bytes:
+        return f"usage/monthly/{self.installation_id}/".encode()
+
+    def _add(self, key: bytes, count: int) -> None:
+        while True:
+            try:
+                present = self._kv.get(PARTITION, key)
+            except KeyNotFoundError:
+                present = None
+            try:
+                self._kv.set_if(PARTITION, key, str(int(present or 0) + count).encode(), present)
+            except PredicateFailedError:
+                continue  # another server added its own
+            return
 
 
 def _installation_id(kv: Store) -> str:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
 from operators.environment import tasks_environment
 from operators.failures import reported
-from operators.hooks.kv import kv_env
 from operators.lakefs.base import open_run
-from operators.lakefs.spark import LakeFSSparkOperator
+from operators.lakefs.kv_spark import LakeFSKVSparkOperator
 from operators.metrics import report_metrics
-from operators.spark import PlannedRun
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
+class LakeFSBulkDeleteOperator(LakeFSKVSparkOperator):
     """Check the candidates of a run again, then delete them.
 
     The only step that deletes. The check reads staging and the commits made since the mark once more, and
@@ -35,15 +32,6 @@ class LakeFSBulkDeleteOperator(LakeFSSparkOperator):
     """
 
     step = "bulk_delete"
-    template_fields: Sequence[str] = (*LakeFSSparkOperator.template_fields, "kv_conn_id")
-
-    def __init__(self, *, kv_conn_id: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.kv_conn_id = kv_conn_id
-
-    def secrets(self, run: PlannedRun) -> dict[str, str]:
-        """Return what lets the job reach the server, the object store and the key-value store."""
-        return super().secrets(run) | kv_env(self.kv_conn_id)
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]

@@ -22,8 +22,9 @@ class LakeFSTaskSettings(SparkSettings):
 
     kv_conn_id: str | None = setting(
         "Connection of lakeFS's key-value store",
-        "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. Staging is then read from its records, too, and no object"
-        " has to be asked for because its content looks familiar. Empty: only the server is asked.",
+        "Of type `postgres`, `aws` (DynamoDB) or `sqlite`. Staging and commits are then read from its records"
+        " (`live_source`), and no object has to be asked for because its content looks familiar. Empty: only the server"
+        " is asked.",
         default=None,
     )
     spark_rows_min: int = setting(

@@ -179,6 +179,7 @@ def test_params_are_these(dag: DAG) -> None:
         "keep_tags",
         "retention_policy",
         "verify_looks",
+        "live_source",
         "kv_conn_id",
         "run_root",
         "spark_engine",

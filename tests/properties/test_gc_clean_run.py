@@ -4,12 +4,14 @@ alive. `DREDGE_CASES` sets the number of histories.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.depth import depth
 from tests.support.gc import CatalogClient, Parallel, make_world
-from tests.support.histories import History, alive, operation
+from tests.support.histories import History, alive, operation, staged_anywhere
+from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, never_asked, open_as
 from tests.support.lakes import with_settings
 
 CASES = depth(60, 1500, "DREDGE_CASES")
@@ -26,6 +28,7 @@ CASES = depth(60, 1500, "DREDGE_CASES")
     rules=st.sampled_from([None, 1, 5, 30]),
     small_pages=st.booleans(),
     loses_commits=st.booleans(),
+    source=st.sampled_from([None, Snapshots, WithoutSnapshots]),
 )
 def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
     history: list[tuple[object, ...]],
@@ -33,6 +36,7 @@ def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
     rules: int | None,
     small_pages: bool,
     loses_commits: bool,
+    source: type[Snapshots | WithoutSnapshots] | None,
 ) -> None:
     # Everything small, so that there are several parts, shards, rounds and groups.
     small = {
@@ -60,7 +64,13 @@ def test_a_clean_run_deletes_exactly_what_is_listed_and_not_alive(
             made.do(str(name), *arguments)
     living = alive(world, world.lake.catalog)
     before = world.data()
-    world.collect()
+    with pytest.MonkeyPatch.context() as patch:
+        if source is not None:
+            # Whatever a record names stays, also where a newer one hides it.
+            living |= staged_anywhere(world, world.lake.catalog)
+            open_as(source(world), patch)
+        with never_asked(world, *(HEAVY if source is not None else ())):
+            world.collect(read_kv=source is not None)
     gone = before - world.data()
     assert gone.isdisjoint(living), "a live object was deleted"
     assert gone == old - living, "garbage was left"

@@ -11,8 +11,10 @@ after the first mark that did not show it.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -29,8 +31,9 @@ from dredge.gc.state.store import StateStore
 from dredge.gc.steps import run_steps
 from tests.support.depth import IS_LONG, depth
 from tests.support.gc import CatalogClient, Parallel, World, make_world
-from tests.support.histories import History, alive, kept_by, later
+from tests.support.histories import History, alive, kept_by, later, staged_anywhere
 from tests.support.killing import Killed, killed_at
+from tests.support.kv_views import Snapshots, WithoutSnapshots, open_as
 from tests.support.lakes import with_settings
 
 HISTORIES = depth(128, 6400, "DREDGE_HISTORIES")
@@ -66,6 +69,9 @@ run = st.fixed_dictionaries(
         "keep_tags": st.sampled_from([True, True, False]),
     }
 )
+type Source = type[Snapshots | WithoutSnapshots] | None
+"""What a run reads: views of one moment, reads one after the other, or the server's answers."""
+source: st.SearchStrategy[Source] = st.sampled_from([None, Snapshots, WithoutSnapshots])
 chapter = st.tuples(st.lists(later, min_size=2, max_size=12), run)
 story = st.fixed_dictionaries(
     {
@@ -80,12 +86,22 @@ story = st.fixed_dictionaries(
 @pytest.mark.hunt
 @pytest.mark.parametrize("part", range(PARTS))
 def test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing(part: int) -> None:
+    find(given(story, st.just((None,)))(tell), part, HISTORIES // PARTS)
+
+
+@pytest.mark.hunt
+def test_runs_that_read_the_records_or_ask_the_server_by_turns_forget_nothing() -> None:
+    """As above; a run may read them where the one before did not, and the other way round."""
+    find(given(story, st.lists(source, min_size=5, max_size=5))(tell), PARTS, HISTORIES // 8)
+
+
+def find(told: Callable[[], None], part: int, histories: int) -> None:
+    """Live through histories, until one of them loses or forgets something."""
     # Hypothesis' own seed for a test is the same for all parts.
     first = random.SystemRandom().randrange(1 << 32) if IS_LONG else part
     print(f"seed {first}")
-    told = given(story)(tell)
     told = settings(
-        max_examples=max(1, HISTORIES // PARTS),
+        max_examples=max(1, histories),
         deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate, *SHRINK],
@@ -94,8 +110,9 @@ def test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing(par
     seed(first)(told)()
 
 
-def tell(story: dict[str, Any]) -> None:
+def tell(story: dict[str, Any], sources: Sequence[Source]) -> None:
     """Live through a history, and look at every run of it."""
+    by_turns = itertools.cycle(sources)
     safety = {"staged_rows_plenty": 1000, "commit_hours_max": story["commit_hours"]}
     world = make_world(tuning=SMALL, safety=safety, slice_margin_hours=50, keep_runs_days=7)
     world.runner = Parallel()
@@ -109,10 +126,10 @@ def tell(story: dict[str, Any]) -> None:
         for name, *arguments in operations:
             history.do(str(name), *arguments)
         world.age(seconds=1)  # ids of runs are ordered by seconds
-        collect(world, **wanted, marks=marks)
+        collect(world, **wanted, source=next(by_turns), marks=marks)
     # At last everything is caught up with, whatever windows there were.
     world.age(seconds=1)
-    collect(world, "optimized", marks=marks)
+    collect(world, "optimized", source=next(by_turns), marks=marks)
 
 
 class Mark(NamedTuple):
@@ -155,6 +172,7 @@ def collect(
     resume: bool = False,
     policy: RetentionPolicy | None = None,
     keep_tags: bool = True,
+    source: Source = None,
     marks: list[Mark] | None = None,
 ) -> str:
     """Do a run, or be killed in the middle of it, and look at what it did; gives its mode.
@@ -163,8 +181,10 @@ def collect(
     """
     marks = [] if marks is None else marks
     living = alive(world, world.lake.catalog, keep_tags) | kept_by(world, world.lake.catalog, policy)
+    if source is not None:
+        living |= staged_anywhere(world, world.lake.catalog)
     before = {key: world.lake.objects.stat(key).last_modified for key in world.data()}
-    bounds = {}
+    bounds: dict[str, Any] = {}
     if window is not None:
         now = world.lake.clock()
         first, days = window
@@ -172,9 +192,14 @@ def collect(
             "window_begin": (now - timedelta(days=first + days)).isoformat(),
             "window_end": (now - timedelta(days=first)).isoformat(),
         }
+    bounds |= {"read_kv": source is not None}
     context = world.plan(mode=mode, dry_run=dry_run, policy=policy, keep_tags=keep_tags, **bounds)
-    complete = run_or_die(world, context, crash, resume)
-    held = left_staging(context, marks)
+    with pytest.MonkeyPatch.context() as patch:
+        if source is not None:
+            open_as(source(world), patch)
+        complete = run_or_die(world, context, crash, resume)
+    # The records have what a commit under way may bring back.
+    held = left_staging(context, marks) if source is None else set[str]()
     marks += filter(None, [mark_of(context)])
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"

@@ -40,9 +40,11 @@ from dredge.lakefs import (
     Repository,
     Rules,
     UncommittedPage,
+    Usage,
 )
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.server.usage import Usage as Counter
 from dredge.storage import DeleteOutcome, ObjectDeleter, open_deleter
 from dredge.storage.model import MaySend, always
 from tests.support.lakes import Lake, make_lake, with_settings
@@ -117,6 +119,12 @@ class CatalogClient:
                 return None
             raise RefusedError(str(error)) from None
         return PreparedCommits(found.run_id, found.commits_location)
+
+    def usage(self) -> Usage | None:
+        self.before("usage", ())
+        counter = Counter(self.catalog.refs.commits._kv, self.catalog.clock)
+        counter.count("usage", "GET", 200, 0.0)
+        return Usage(counter.installation_id, sum(count for *_, count in counter.months()))
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectStats:
         self.before("stat", (repository, ref, path))

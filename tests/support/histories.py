@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from hypothesis import strategies as st
 
 from dredge.gc.retention.policy.model import RetentionPolicy
+from dredge.graveler import messages
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.committed.entries import Entry
@@ -290,4 +291,17 @@ def kept_by(world: World, catalog: Catalog, policy: RetentionPolicy | None) -> s
                     if not rule.paths or path in rule.paths:
                         addresses |= named
                 at = commits[at].main_parent
+    return addresses
+
+
+def staged_anywhere(world: World, catalog: Catalog) -> set[str]:
+    """Every address that a record of a token of a branch names, also where a newer one hides it."""
+    found = catalog.refs.repositories.get(world.lake.repository)
+    addresses: set[str] = set()
+    for token in {token for branch in catalog.refs.branches.scan(found) for token in branch.tokens}:
+        for row in world.lake.kv.scan(token.encode()):
+            record = messages.decode(messages.StagedEntryData, row.value, "record")
+            if record.identity:
+                entry = Entry.decode(record.data, "record")
+                addresses.update(address_readings(entry.address, entry.address_type, world.lake.namespace))
     return addresses

@@ -23,12 +23,15 @@ def staging_complete(check: Check) -> Finding:
     """Every staged row that the server counted is among ours."""
     counts = check.staged.counts
     copied = sum(part.rows for part in check.staged.addresses)
+    where = f"{counts['pages']} pages in {counts['scans']} scans"
+    if not counts["scans"]:
+        where = f"{counts['kv_tokens']:,} staging tokens of the key-value store"
     return must(
         "staging_complete",
         copied >= counts["rows"] and counts["branches"] > 0,
         copied,
         counts["rows"],
-        f"staged addresses were read from {counts['pages']} pages in {counts['scans']} scans",
+        f"staged addresses were read from {where}",
     )
 
 

@@ -1,6 +1,7 @@
 """Active commits: what the server says, and what is kept beyond that.
 
     base    branch heads ∪ the server's list          (every commit, where there are no rules)
+                         ∪ our walk over the records  (`sources` says which of the two, or both)
     kept    our own walk over the branches' lines · commits of tags · each rule of the user's policy
 
 All of it is active, except for rules about paths: of their commits only some entries stay. Nothing here ever makes
@@ -9,25 +10,15 @@ the server's answer smaller.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from dredge.errors import NotFoundError, RefusedError
-from dredge.gc.list_committed.graph import (
-    Graph,
-    active_by_rules,
-    check_against_graph,
-    load_graph,
-    read_commits_csv,
-)
-from dredge.gc.namespaces import key_of
+from dredge.gc.list_committed.graph import Graph, active_by_rules, close_graph, load_graph
+from dredge.gc.list_committed.sources import SERVER, Found, find_history
 from dredge.gc.retention.kept_sets import KeptSet
 from dredge.gc.run import Run
 from dredge.lakefs import Commit, Ref, Rules
-
-log = logging.getLogger("dredge")
-
 
 OWN, TAGS = "own walk", "tags"
 
@@ -45,6 +36,7 @@ class ActiveCommits:
         branches: with their heads.
         tags: with their commits.
         graph: every commit that refs lead to.
+        records: every commit of the key-value store; empty where it was not read.
         rules: the repository's; None where it has none.
         warnings: for the report.
     """
@@ -57,6 +49,7 @@ class ActiveCommits:
     branches: list[Ref]
     tags: list[Ref]
     graph: Graph
+    records: Graph = field(default_factory=dict)
     rules: Rules | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -101,65 +94,48 @@ class ActiveCommits:
 def find_active(run: Run) -> ActiveCommits:
     """Find every commit whose objects must stay.
 
-    Heads are proved to exist first, then the server is asked; its answer is only ever added to.
-
     Raises:
         RefusedError: an answer that could hide active commits.
         FormatError: a damaged answer.
     """
-    client, plan = run.client, run.plan
-    branches = _branches(run)
-    tags = client.tags(plan.repository)
-    graph = load_graph(client, plan.repository, branches)
-    if plan.config.keep_tags:
-        load_graph(client, plan.repository, tags, graph)
-    log.info(
-        "run %s: lakeFS computes the active commits (branches: %d); usually seconds, some minutes in long histories",
-        plan.run_id,
-        len(branches),
-    )
-    prepared = client.prepare_commits(plan.repository, plan.config.safety.prepare_deadline_seconds)
-    rules = client.rules(plan.repository)
-    warnings: list[str] = []
+    found = find_history(run)
+    branches, graph, warnings = found.branches, found.graph, found.warnings
     sources: dict[str, set[str]] = {"heads": {branch.commit_id for branch in branches}}
-    server: dict[str, str] = {}
-    all_commits = prepared is None or rules is None
-    kept: list[KeptSet] = []
-    if all_commits:
+    if found.all_commits:
         sources["all"] = set(graph)
-        if prepared is not None:
-            warnings.append("the rules were deleted while the run went on; every commit counts as active")
-    if prepared is not None:
-        server = _read_server_list(run, prepared.location, branches)
-        check_against_graph(server, graph, prepared.location)
-        sources["server"] = set(server)
+    sources |= {name: set(listed) for name, listed in found.listed.items()}
     base = set[str]().union(*sources.values())
-    if rules is not None and prepared is not None:
-        own = active_by_rules(graph, branches, rules, plan.created_at)
-        kept.append(KeptSet(OWN, "the server's walk over commits left them out", frozenset(own)))
-        if lost := own - set(server):
-            warnings.append(
-                f"the server's walk left out {len(lost)} commits that a young child keeps alive; they are"
-                " kept"
-            )
-    kept += _by_tags(run, tags) + _by_policy(run, branches, graph, warnings)
-    sources |= {found.name: set(found.commits) for found in kept}
-    active = base.union(*(found.commits for found in kept if not found.paths))
-    metaranges = {
-        commit: server[commit] if commit in server else graph[commit].metarange_id for commit in active
-    }
+    kept = _by_own_walk(run, found) + _by_tags(run, found.tags) + _by_policy(run, branches, graph, warnings)
+    sources |= {item.name: set(item.commits) for item in kept}
+    active = base.union(*(item.commits for item in kept if not item.paths))
+    metaranges = {commit: graph[commit].metarange_id for commit in active if commit in graph}
+    for listed in found.listed.values():
+        metaranges.update(listed)
     return ActiveCommits(
         metaranges=metaranges,
         base=base,
         kept=kept,
         sources={name: len(commits) for name, commits in sources.items()},
-        all_commits=all_commits,
+        all_commits=found.all_commits,
         branches=branches,
-        tags=tags,
+        tags=found.tags,
         graph=graph,
-        rules=rules,
+        records=found.records,
+        rules=found.rules,
         warnings=warnings,
     )
+
+
+def _by_own_walk(run: Run, found: Found) -> list[KeptSet]:
+    """What the server's own walk leaves out; where the records were walked over, nothing is."""
+    if found.all_commits or found.rules is None or SERVER not in found.listed:
+        return []
+    own = active_by_rules(found.graph, found.branches, found.rules, run.plan.created_at)
+    if lost := own - found.listed[SERVER].keys():
+        found.warnings.append(
+            f"the server's walk left out {len(lost)} commits that a young child keeps alive; they are kept"
+        )
+    return [KeptSet(OWN, "the server's walk over commits left them out", frozenset(own))]
 
 
 def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str]]) -> None:
@@ -184,7 +160,10 @@ def take_in_heads(run: Run, active: ActiveCommits, seen: Iterable[tuple[str, str
         return
     graph = dict(active.graph)
     for ref in gone:
-        _read_history_of(run, ref, graph)
+        if ref.commit_id in active.records:
+            graph |= close_graph(active.records, [ref], run.plan.repository)
+        else:
+            _read_history_of(run, ref, graph)
     for commit_id in _kept_by(run, active, gone, graph) - active.metaranges.keys():
         active.metaranges[commit_id] = graph[commit_id].metarange_id
 
@@ -234,31 +213,3 @@ def _by_policy(run: Run, branches: list[Ref], graph: Graph, warnings: list[str])
         why = f"a rule keeps {what}{last} of {len(keep.branches):,} branches"
         sets.append(KeptSet(f"policy: {rule.name}", why, keep.commits, rule.paths))
     return sets
-
-
-def _branches(run: Run) -> list[Ref]:
-    """All branches, the default one first: as a rule it has the longest history."""
-    plan = run.plan
-    found = run.client.branches(plan.repository)
-    if not found:
-        raise RefusedError(
-            f"lakeFS lists no branches of {plan.repository}; every repository has one. Nothing was deleted."
-        )
-    return sorted(found, key=lambda branch: (branch.id != plan.default_branch, branch.id))
-
-
-def _read_server_list(run: Run, location: str, branches: list[Ref]) -> dict[str, str]:
-    try:
-        data = run.reader.get(key_of(location, run.plan.namespace))
-    except NotFoundError:
-        raise RefusedError(
-            f"lakeFS says that it wrote the active commits to {location}, but there is no such object."
-            " Nothing was deleted."
-        ) from None
-    server = read_commits_csv(data, location)
-    if not server:
-        raise RefusedError(
-            f"the server's list of active commits ({location}) is empty although there are {len(branches)}"
-            " branches. Nothing was deleted. Read the lakeFS log."
-        )
-    return server

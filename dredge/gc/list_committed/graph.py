@@ -95,6 +95,35 @@ def _read_by_id(client: LakeFS, repository: str, ref: Ref, graph: Graph) -> None
     graph.update(found)
 
 
+def close_graph(every: Graph, refs: Iterable[Ref], repository: str) -> Graph:
+    """The history of refs, taken from commits that were read already.
+
+    Args:
+        every: commits by id.
+        refs: branches or tags.
+        repository: name, for the message.
+
+    Raises:
+        RefusedError: a ref's commit, or an ancestor of it, is not among them.
+    """
+    graph: Graph = {}
+    for ref in refs:
+        waiting = [ref.commit_id]
+        while waiting:
+            commit_id = waiting.pop()
+            if commit_id in graph:
+                continue
+            if commit_id not in every:
+                raise RefusedError(
+                    f"{ref.id} of {repository} leads to commit {commit_id}, of which the key-value store has no record."
+                    " Asked for active commits, lakeFS would end its process. Nothing was deleted. Repair the branch by"
+                    " a hard reset to a sound ref, then start a new run."
+                )
+            graph[commit_id] = every[commit_id]
+            waiting.extend(every[commit_id].parents)
+    return graph
+
+
 def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: datetime) -> set[str]:
     """Compute the active commits of what refs lead to.
 
@@ -119,7 +148,13 @@ def active_by_rules(graph: Graph, branches: Sequence[Ref], rules: Rules, now: da
     heads = [records.Branch(branch.id, branch.commit_id, "") for branch in branches]
     days = retention.Rules(rules.default_retention_days, rules.branches)
     # Times from the API are whole seconds, and clocks differ a little: in doubt a commit is young.
-    return set(active_commits(commits, heads, days, now - _SLACK))
+    try:
+        return set(active_commits(commits, heads, days, now - _SLACK))
+    except NotFoundError:
+        raise RefusedError(
+            "a commit has a parent of which there is no record, so what it keeps alive cannot be told. Nothing was"
+            " deleted. Asked for active commits, lakeFS would end its process."
+        ) from None
 
 
 def read_commits_csv(data: bytes, name: str) -> dict[str, str]:

@@ -6,11 +6,15 @@ server_scan      one scan by the server, copied
 extents          what a page of it may have covered
 proof            what branches say about it, and why that proves it
 branch_reader    asks the branches
-kv_records       staging from the key-value store instead of the proof; kv_access opens the store
+kv_records       staging from the key-value store, as the proof or instead of the scan
+kv_repository    the records of a repository; kv_access opens the store
+kv_standing      what they are worth: whether it is the server's own store, as of now
 """
 
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
+from dredge.gc.mark_uncommitted.kv_standing import Standing, look
 from dredge.gc.mark_uncommitted.output import MarkUncommittedOutput
 from dredge.gc.mark_uncommitted.staging import scan_staging
 
-__all__ = ["KVAccess", "MarkUncommittedOutput", "scan_staging"]
+__all__ = ["KVAccess", "MarkUncommittedOutput", "RepositoryRecords", "Standing", "look", "scan_staging"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -46,9 +47,15 @@ class MarkUncommittedOutput(StepOutput):
 
     @property
     def server_runs(self) -> list[str]:
-        """Ids that the server gave to the scans."""
+        """Ids that the server gave to the scans; none where it was not asked for one."""
         found: list[str] = self.detail("server_runs")
         return found
+
+    @property
+    def server_time(self) -> datetime | None:
+        """Where the server was not asked for a scan, its clock then, in whole seconds."""
+        found: str | None = self.summary.details.get("server_time")
+        return None if found is None else datetime.fromisoformat(found)
 
 
 class StagedFiles:

@@ -6,8 +6,9 @@ A server can lose rows without a sign, so each scan is compared with the branche
 may have lost is asked for (`proof`). When branches come or go meanwhile, which is when servers lose rows, the scan is
 made again first. Rows too many only keep garbage.
 
-Where the plan says so, the staging records are read from lakeFS's key-value store as well (`kv_records`): they have
-what the server does not show, and are the proof.
+Where the plan says so, the staging records are read from lakeFS's key-value store (`kv_records`): they have what the
+server does not show, and are the proof. Where the store is proved to be the server's own, as of now, they are
+everything, and the server is not asked for a scan. In doubt, or where `live_source` says so, it is, and both count.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from dredge.errors import RefusedError
+from dredge.gc.config import AUTO
 from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.kv_records import Records, read_records
 from dredge.gc.mark_uncommitted.output import StagedFiles
@@ -48,6 +51,7 @@ class Staging:
         heads: every branch with each commit that it was seen at, before, between and after the scans.
         proof: what the branches said about the last scan; None where the key-value store is read instead.
         records: what the key-value store has besides; None where it is not read.
+        server_time: where the server was not asked for a scan, its clock then; None where it does not tell.
     """
 
     files: StagedFiles
@@ -61,6 +65,7 @@ class Staging:
     heads: set[tuple[str, str]] = field(default_factory=set)
     proof: Proof | None = None
     records: Records | None = None
+    server_time: datetime | None = None
 
     def see_branches(self, run: Run) -> dict[str, str]:
         """List the branches, and add their heads to those that were seen; gives head by name."""
@@ -85,7 +90,8 @@ class Staging:
 
 
 def scan_staging(run: Run, where: str) -> Staging:
-    """Read everything that is staged: what the server shows, and what the key-value store has where the plan says so.
+    """Read everything that is staged: what the key-value store has where the plan says so, and what the server shows
+    unless the store is proved to be the server's own, as of now.
 
     Args:
         run: the run.
@@ -100,12 +106,33 @@ def scan_staging(run: Run, where: str) -> Staging:
         _scan_until_proved(run, staging, deadline)
         return staging
     staging.branches = staging.see_branches(run)
+    if run.plan.config.live_source == AUTO and _read_records_alone(run, staging):
+        return staging
     staging.scan(run, deadline)
     staging.records = read_records(run, staging.files, staging.scanned)
     staging.heads |= staging.records.heads
     # Where the records are not exact, branches are asked about the heads of this time, as without records.
     staging.see_branches(run)
     return staging
+
+
+def _read_records_alone(run: Run, staging: Staging) -> bool:
+    """Read the staging records; whether they are proved to be everything.
+
+    Where they are not, what they name is live all the same.
+    """
+    records = read_records(run, staging.files, NONE)
+    staging.heads |= records.heads
+    if records.standing.doubt:
+        log.warning(
+            "run %s: lakeFS is asked for its scan of staging: %s", run.plan.run_id, records.standing.doubt
+        )
+        return False
+    staging.records = records
+    staging.rows = sum(part.rows for part in staging.files.addresses)
+    staging.server_time = run.client.clock()
+    staging.see_branches(run)
+    return True
 
 
 def _scan_until_proved(run: Run, staging: Staging, deadline: float) -> None:

@@ -38,7 +38,11 @@ def _mark(run: Run, record: StepRecord) -> None:
         scans=scans,
         branches=len(staging.branches),
     )
-    record.details.update(server_runs=staging.server_runs, server_files=staging.server_files)
+    record.details.update(
+        server_runs=staging.server_runs,
+        server_files=staging.server_files,
+        server_time=None if staging.server_time is None else staging.server_time.isoformat(),
+    )
     if staging.records is not None:
         _note_records(record, staging.records)
     if staging.proof is not None:
@@ -74,7 +78,11 @@ def _note_records(record: StepRecord, records: Records) -> None:
         kv_missing_addresses=records.missing,
     )
     record.details["kv"] = records.to_json()
-    if not records.exact:
+    if records.standing.doubt:
+        record.warn(
+            f"staging was not read from the key-value store alone, but lakeFS was asked, too: {records.standing.doubt}"
+        )
+    if records.missing:
         record.warn(
             f"{records.missing:,} addresses that the server showed as uncommitted were not in its key-value store"
             " afterwards. They were committed or dropped meanwhile, or the store is not the right one; branches are"

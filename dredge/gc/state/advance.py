@@ -148,7 +148,8 @@ def _save_for_people(run: Run, record: StepRecord, state: RunState) -> None:
         "covered_slices": Coverage.to_json(state.covered),
         "report": f"{state.run_uri}/report.json",
     }
-    server_run = record.input(MarkUncommittedOutput).server_runs[-1]
+    # Without a scan by the server there is no id of one.
+    server_run = (record.input(MarkUncommittedOutput).server_runs or [run.plan.run_id])[-1]
     uri = f"{run.plan.namespace.rstrip('/')}/{SAVED}/{server_run}"
     RunFolder(open_writer(uri, run.options), state.run_id).writer.put(
         "report.json", json.dumps(saved, indent=1, sort_keys=True).encode()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from dredge.errors import FormatError
 from dredge.graveler.messages.actions_pb2 import RunResultData, TaskResultData
@@ -82,6 +83,7 @@ __all__ = [
     "decode",
     "encode",
     "from_timestamp",
+    "has_unknown_fields",
     "to_timestamp",
 ]
 
@@ -108,6 +110,11 @@ def decode[M: Message](kind: type[M], data: bytes, name: str) -> M:
     except DecodeError as error:
         raise FormatError(f"{name}: not a {kind.DESCRIPTOR.name} message: {error}") from error
     return message
+
+
+def has_unknown_fields(message: Message) -> bool:
+    """Whether a message that was parsed has fields that this version does not know: a newer server wrote it."""
+    return len(UnknownFieldSet(message)) > 0
 
 
 def to_timestamp(when: datetime) -> Timestamp:

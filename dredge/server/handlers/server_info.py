@@ -105,7 +105,7 @@ def get_auth_capabilities(request: ApiRequest) -> Response:
 
 
 def get_usage_report_summary(request: ApiRequest) -> Response:
-    """GET /usage-report/summary: requests by month since the server was started, as text if the client asks for it."""
+    """GET /usage-report/summary: requests by month of the whole installation, as text if the client asks for it."""
     usage = request.backend.usage
     if request.headers.get("accept") == "text/plain":
         lines = [f"{year}-{month:02}: {count:12}" for year, month, count in usage.months()]

@@ -1,12 +1,13 @@
 """Guards of the product, each broken in one line, and the tests that must notice.
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
-undo       what can be taken back    trash      the key-value store        icechunk   the collection of Icechunk
+undo       what can be taken back    trash      the key-value store   icechunk   the collection of Icechunk
+records    what is read from the key-value store instead of the server
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, reading, sweeping, trash, undo
+from tests.mutations.breakages import guarding, icechunk, reading, records, sweeping, trash, undo
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -15,6 +16,7 @@ BREAKAGES = (
     *reading.AGE_AND_PLACE,
     *reading.STAGED,
     *reading.COMMITTED,
+    *records.RECORDS,
     *guarding.COMPARED,
     *guarding.ASKED,
     *guarding.HOLDS,

@@ -167,7 +167,7 @@ COMMITTED = (
     ),
     Breakage(
         "an empty list of active commits is believed",
-        f"{GC}/list_committed/active.py",
+        f"{GC}/list_committed/sources.py",
         "    if not server:",
         "    if False:",
         ("test_trap_02_an_empty_or_odd_list_of_commits_stops_the_run",),
@@ -175,8 +175,8 @@ COMMITTED = (
     Breakage(
         "only the server walks over commits",
         f"{GC}/list_committed/active.py",
-        "kept.append(KeptSet(OWN",
-        "list().append(KeptSet(OWN",
+        "    return [KeptSet(OWN",
+        "    return [] if own else [KeptSet(OWN",
         ("test_trap_19_a_commit_that_the_servers_walk_loses_is_kept",),
     ),
     Breakage(

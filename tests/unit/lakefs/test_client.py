@@ -17,7 +17,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from dredge.lakefs import LakeFSClient, Ref, Rules
+from dredge.lakefs import LakeFSClient, Ref, Rules, Usage
 from dredge.lakefs.transport import TRIES
 from tests.support.captured import FOLDER, captured_answer
 from tests.support.http import Asked, Script
@@ -397,3 +397,31 @@ def test_wrong_credentials_fail_at_once_and_say_so(server: Script, client: LakeF
     with pytest.raises(ConfigError, match="access key"):
         client.repositories()
     assert len(server.asked) == 1
+
+
+def test_the_usage_report_of_all_months_is_added_up(server: Script, client: LakeFSClient) -> None:
+    reports = [{"year": 2025, "month": 12, "count": 5}, {"year": 2026, "month": 1, "count": 7}]
+    server.answer = lambda _: (200, {"installation_id": "i", "reports": reports})
+    assert client.usage() == Usage("i", 12)
+    assert server.asked[0].path == "/api/v1/usage-report/summary"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        UNKNOWN_CALL,
+        OLD_SERVER,
+        (404, {"message": "installation not found"}),
+        (403, {"message": "insufficient permissions"}),
+        (501, {"message": "not implemented"}),
+        (200, {"installation_id": "i", "reports": [{"year": 2026}]}),
+        (200, {"reports": []}),
+        (403, "<html>a gateway's own page</html>"),
+    ],
+)
+def test_a_server_without_a_usage_report_tells_nothing_and_stops_nothing(
+    server: Script, client: LakeFSClient, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dredge.lakefs.transport.time.sleep", lambda _: None)
+    server.answer = lambda _: answer
+    assert client.usage() is None

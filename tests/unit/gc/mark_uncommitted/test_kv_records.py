@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -34,49 +33,14 @@ from dredge.graveler.staging.area import Staged
 from dredge.kv.memory import MemoryKV
 from dredge.kv.model import Entry
 from dredge.lakefs import Ref
-from tests.support.gc import World, make_world, seen_with, summary_of
+from tests.support.gc import World, candidates, make_world, seen_with, summary_of
+from tests.support.kv_views import WithoutSnapshots, store_of
 from tests.support.storms import Storm, old_version, recovery
-
-
-@dataclass
-class WithoutSnapshots:
-    """A store as DynamoDB is: each read sees what is there then.
-
-    Attributes:
-        before: called with the partition before it is scanned.
-    """
-
-    world: World
-    before: Callable[[bytes], None] = lambda _: None
-    location: str = "test://"
-    consistent: bool = False
-    scanned: list[bytes] = field(default_factory=list)
-
-    def open(self) -> contextlib.closing[WithoutSnapshots]:
-        return contextlib.closing(self)
-
-    def close(self) -> None:
-        pass
-
-    @contextlib.contextmanager
-    def view(self) -> Iterator[WithoutSnapshots]:
-        yield self
-
-    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        self.scanned.append(partition)
-        self.before(partition)
-        return self.world.lake.kv.scan(partition, start)
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return make_world(read_kv=True, safety={"identical_suspects_max": 0})
-
-
-def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
-    store = WithoutSnapshots(world)
-    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
-    return store
 
 
 def branch_of(world: World, change: Callable[[Branch], Branch] = lambda branch: branch) -> Branch:
@@ -230,6 +194,7 @@ def test_full_addresses_inside_the_namespace_are_read_as_the_keys_they_mean(
 
 def test_with_the_records_as_proof_no_branch_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the server loses rows, and branches come and go all the time."""
+    world.settings["live_source"] = "both"
     world = seen_with(world, defects=frozenset({"rows_lost_on_branch_delete"}))
     store_of(world, monkeypatch)
     catalog, name = world.lake.catalog, world.lake.repository
@@ -278,12 +243,13 @@ def test_many_records_are_written_in_several_parts(world: World, monkeypatch: py
 
 @dataclass
 class OldCopy(WithoutSnapshots):
-    """The store as it was a while ago, named by mistake."""
+    """A copy of the store that stopped a while ago, but for refs and commits; named by mistake."""
 
     kv: MemoryKV = field(default_factory=MemoryKV)
 
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
-        return self.kv.scan(partition, start)
+        is_old = b":" in partition or partition == b"usage"
+        return (self.kv if is_old else self.world.lake.kv).scan(partition, start)
 
 
 def name_old_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,3 +288,42 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
     assert world.served()["a"] == again
     bulk_delete(context, world.runner)
     assert again in world.data()
+
+
+@dataclass
+class RowByRow(WithoutSnapshots):
+    """A store that others write to between two rows of a scan."""
+
+    before_row: Callable[[bytes], None] = lambda _: None
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        kv = self.world.lake.kv
+        for key in [row.key for row in kv.scan(partition, start)]:
+            self.before_row(key)
+            yield from (row for row in kv.scan(partition, key) if row.key == key)
+
+
+def test_a_copy_that_is_renamed_while_the_records_are_read_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a copy may share its bytes, the new path lies before the reader by then, and the old one is gone."""
+    world = seen_with(world, profile="design")
+    objects, name = world.lake.catalog.objects, world.lake.repository
+    address = world.upload("z", b"bytes")
+    world.upload("b", b"other")
+    world.age(days=2)
+    renamed: list[bytes] = []
+
+    def rename(key: bytes) -> None:
+        if key == b"z" and not renamed:
+            renamed.append(key)
+            objects.copy_object(name, "main", "a", "z")
+            objects.delete_object(name, "main", "z")
+
+    store = RowByRow(world, before_row=rename)
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    context = world.plan()
+    world.mark(context)
+    assert renamed
+    assert world.served()["a"] == address
+    assert address not in candidates(context)

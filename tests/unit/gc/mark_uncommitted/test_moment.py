@@ -7,7 +7,7 @@ import pytest
 from dredge.gc.steps import bulk_delete
 from tests.support.detours import PATH, Detours, during_the_scan
 from tests.support.gc import candidates, make_world, stage_again
-from tests.unit.gc.mark_uncommitted.test_kv_records import store_of
+from tests.support.kv_views import store_of
 
 UNSAMPLED = {"canary_branches": 1}
 """Canaries are a sample: in a repository with more branches these may not be in it."""
@@ -47,18 +47,23 @@ def test_what_is_staged_again_and_carried_around_the_scan_of_the_re_check_stays(
     assert detours.address in world.data()
 
 
+@pytest.mark.parametrize(
+    ("live_source", "times"),
+    [("both", 4), ("auto", 2)],
+    ids=["around the server's scan and the records, in the mark and in the re-check", "around the records"],
+)
 def test_what_a_commit_left_behind_carries_around_each_reading_of_the_records_stays(
-    monkeypatch: pytest.MonkeyPatch,
+    live_source: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = make_world(read_kv=True, safety=UNSAMPLED)
+    world = make_world(read_kv=True, live_source=live_source, safety=UNSAMPLED)
     world.rules(1)
-    detours = Detours(world, 4)
+    detours = Detours(world, times)
     orphan = world.orphan("data/orphan")
     world.age(days=2)
     store_of(world, monkeypatch).before = detours.before_the_records
     with detours.while_the_server_scans():
         world.collect()
-    assert detours.made == 4, "around the server's scan and the records, in the mark and in the re-check"
+    assert detours.made == times
     assert detours.address in world.data()
     assert world.served(detours.at)[PATH] == detours.address
     assert orphan not in world.data()

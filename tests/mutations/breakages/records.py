@@ -1,0 +1,137 @@
+"""Guards of what is read from the key-value store instead of the server."""
+
+from __future__ import annotations
+
+from tests.mutations.breakages.breakage import GC, Breakage
+
+_STANDING = f"{GC}/mark_uncommitted/kv_standing.py"
+_REPOSITORY = f"{GC}/mark_uncommitted/kv_repository.py"
+_RECORDS = f"{GC}/mark_uncommitted/kv_records.py"
+_SOURCES = f"{GC}/list_committed/sources.py"
+_KEPT = ("test_what_only_this_keeps_is_kept_by_the_records_alone",)
+
+RECORDS = (
+    Breakage(
+        "a copy of the store stands for the server",
+        _STANDING,
+        "if not written.requests <= counted <= after.requests:",
+        "if False:",
+        ("test_what_was_staged_since_a_copy_of_the_store_was_made_stays",),
+    ),
+    Breakage(
+        "a store whose counter has gone another way stands for the server",
+        _STANDING,
+        "if not written.requests <= counted <= after.requests:",
+        "if written.requests > counted:",
+        ("test_a_copy_on_which_another_server_works_does_not_stand_for_the_server",),
+    ),
+    Breakage(
+        "a counter that stands still shows that the server writes to the store",
+        _STANDING,
+        "if found.requests > first.requests:",
+        "if found.requests >= first.requests:",
+        ("test_where_nothing_shows_that_the_server_writes_there_it_is_asked",),
+    ),
+    Breakage(
+        "the counter is read after other records",
+        _STANDING,
+        "        counted = None if written is None else count_of(view, written.installation_id)\n"
+        "        records = RepositoryRecords(run.plan, view, store.location)\n",
+        "        records = RepositoryRecords(run.plan, view, store.location)\n"
+        "        counted = None if written is None else count_of(view, written.installation_id)\n",
+        ("test_the_counter_is_read_before_everything_else",),
+    ),
+    Breakage(
+        "records of newer servers stand for the server",
+        _STANDING,
+        "if records.unknown:",
+        "if False:",
+        ("test_a_record_that_a_newer_server_wrote_does_not_stand_for_the_server",),
+    ),
+    Breakage(
+        "what is doubtful is everything",
+        f"{GC}/mark_uncommitted/staging.py",
+        "if records.standing.doubt:",
+        "if False:",
+        ("test_what_was_staged_since_a_copy_of_the_store_was_made_stays",),
+    ),
+    Breakage(
+        "what is refuted is exact",
+        _RECORDS,
+        "return self.missing == 0 and not self.standing.refuted",
+        "return self.missing == 0",
+        ("test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay",),
+    ),
+    Breakage(
+        "hidden branches are left out of the records",
+        _REPOSITORY,
+        "            found.append(branch)\n        self.heads",
+        "            found += [] if branch.hidden else [branch]\n        self.heads",
+        _KEPT,
+    ),
+    Breakage(
+        "tags are left out of the records",
+        _REPOSITORY,
+        "for name, value in self._rows(_TAGS):",
+        "for name, value in list(self._rows(_TAGS))[:0]:",
+        _KEPT,
+    ),
+    Breakage(
+        "sealed tokens are left out of the records",
+        _RECORDS,
+        "for token in branch.tokens if token not in read",
+        "for token in branch.tokens[:1] if token not in read",
+        _KEPT,
+    ),
+    Breakage(
+        "dangling commits are left out of the records",
+        _SOURCES,
+        "active |= active_by_rules(recorded.commits,",
+        "active |= active_by_rules(graph,",
+        _KEPT,
+    ),
+    Breakage(
+        "commits are read before branches",
+        _SOURCES,
+        "        self.branches = [Ref(",
+        "        early = records.commits()\n"
+        "        records.commits = lambda: early\n"
+        "        self.branches = [Ref(",
+        ("test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_and_loses_nothing",),
+    ),
+    Breakage(
+        "a store without snapshots is read like one with",
+        _RECORDS,
+        "if found.consistent:",
+        "if True:",
+        ("test_an_entry_that_moves_to_a_new_token_while_tokens_are_read_is_found",),
+    ),
+    Breakage(
+        "copies that share their bytes are left out of the records",
+        _RECORDS,
+        "records.rows += sink.take(found.copies())",
+        "pass",
+        ("test_a_copy_that_is_renamed_while_the_records_are_read_stays",),
+    ),
+    Breakage(
+        "without a scan nobody looks at the server's clock",
+        f"{GC}/clocks.py",
+        "seen += [] if staged.server_time is None else [staged.server_time]",
+        "seen += []",
+        ("test_without_a_scan_the_servers_clock_is_looked_at_all_the_same",),
+    ),
+    Breakage(
+        "reads of PostgreSQL are not of one moment",
+        "dredge/kv/postgres_rows.py",
+        "IsolationLevel.REPEATABLE_READ",
+        "IsolationLevel.READ_COMMITTED",
+        ("test_a_view_is_one_moment_whatever_is_written_meanwhile",),
+    ),
+    Breakage(
+        "reads of SQLite are not of one moment",
+        "dredge/kv/sqlite_rows.py",
+        'connection.execute("BEGIN")\n',
+        "pass\n",
+        ("test_a_view_is_one_moment_whatever_is_written_meanwhile",),
+    ),
+)

@@ -1,0 +1,91 @@
+"""lakeFS's key-value store as a collection of a world in memory opens it: with views of one moment, or without."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from dredge.gc.mark_uncommitted.kv_access import KVAccess
+from dredge.kv.memory import MemoryKV
+from dredge.kv.memory_rows import MemoryRows
+from dredge.kv.model import Entry
+from tests.support.gc import World
+
+
+@dataclass
+class WithoutSnapshots:
+    """A store as DynamoDB is: each read sees what is there then.
+
+    Attributes:
+        before: called with the partition before it is scanned.
+    """
+
+    world: World
+    before: Callable[[bytes], None] = lambda _: None
+    location: str = "test://"
+    consistent: bool = False
+    scanned: list[bytes] = field(default_factory=list)
+
+    def open(self) -> contextlib.closing[WithoutSnapshots]:
+        return contextlib.closing(self)
+
+    def close(self) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[WithoutSnapshots]:
+        yield self
+
+    def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
+        self.scanned.append(partition)
+        self.before(partition)
+        return self.world.lake.kv.scan(partition, start)
+
+
+@dataclass
+class Snapshots:
+    """A store as PostgreSQL is: all reads of a view see what was there when it was opened.
+
+    Attributes:
+        kv: another store than the world's.
+    """
+
+    world: World
+    kv: MemoryKV | None = None
+
+    def open(self) -> contextlib.closing[MemoryRows]:
+        kv = self.kv or self.world.lake.kv
+        assert isinstance(kv, MemoryKV)
+        return contextlib.closing(MemoryRows(kv))
+
+
+def store_of(world: World, monkeypatch: pytest.MonkeyPatch) -> WithoutSnapshots:
+    store = WithoutSnapshots(world)
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+    return store
+
+
+def open_as(store: Snapshots | WithoutSnapshots, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let steps open this store."""
+    monkeypatch.setattr(KVAccess, "from_env", classmethod(lambda cls: store))
+
+
+HEAVY = ("prepare_uncommitted", "prepare_commits", "log")
+"""Calls that cost a server much, or a request for each branch and commit."""
+
+
+@contextlib.contextmanager
+def never_asked(world: World, *calls: str) -> Iterator[None]:
+    """Fail where the server is asked one of some calls."""
+
+    def refuse(called: str, _arguments: object) -> None:
+        assert called not in calls, f"the server was asked for {called}"
+
+    before, world.client.before = world.client.before, refuse
+    try:
+        yield
+    finally:
+        world.client.before = before

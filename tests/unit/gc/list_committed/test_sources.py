@@ -1,0 +1,190 @@
+"""Refs, history and active commits from the key-value store: the server's answer, and what its walk loses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dredge.errors import RefusedError
+from dredge.gc.list_committed import find_active
+from dredge.gc.list_committed.sources import RECORDS, SERVER, find_history
+from dredge.gc.planning import release_lease
+from dredge.graveler.refs.commits import expected_id
+from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Commit, Repository, repository_key
+from dredge.graveler.retention.active import active_commits
+from dredge.graveler.retention.rules import Rules
+from tests.support.gc import CatalogClient, World, make_world, summary_of
+from tests.support.histories import History, operation
+from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, never_asked, open_as, store_of
+from tests.support.lakes import with_settings
+
+
+def unsampled(monkeypatch: pytest.MonkeyPatch, **more: object) -> World:
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
+    return make_world(read_kv=True, **more)
+
+
+def partition_of(world: World) -> bytes:
+    key = repository_key(world.lake.repository)
+    return Repository.decode(world.lake.kv.get(REPOSITORIES_PARTITION, key)).partition
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    history=st.lists(operation, min_size=10, max_size=40),
+    days=st.sampled_from([1, 5, 30]),
+    loses_commits=st.booleans(),
+    keep_tags=st.booleans(),
+)
+def test_the_records_give_what_the_server_answers_and_what_its_walk_loses(
+    history: list[tuple[object, ...]], days: int, loses_commits: bool, keep_tags: bool
+) -> None:
+    world = make_world(read_kv=True, keep_tags=keep_tags)
+    defects = frozenset({"active_walk_early_stop"} if loses_commits else set())
+    world.lake = with_settings(world.lake, defects=defects)
+    world.client = CatalogClient(world.lake.catalog)
+    world.rules(days, two=2 * days)
+    made = History(world)
+    for name, *arguments in history:
+        made.do(str(name), *arguments)
+    refs = world.lake.catalog.refs
+    found = refs.repositories.get(world.lake.repository)
+    every = list(refs.commits.all(found))
+    # In doubt a commit is young: clocks differ by minutes.
+    now = world.lake.clock() - timedelta(minutes=5)
+    whole = active_commits(every, refs.branches.scan(found), Rules(days, {"two": 2 * days}), now)
+    with pytest.MonkeyPatch.context() as patch:
+        open_as(Snapshots(world), patch)
+        run = world.plan()
+        with never_asked(world, *HEAVY):
+            records, active = find_history(run), find_active(run)
+        release_lease(run)
+        server = find_active(world.plan(read_kv=False))
+    listed = records.listed[RECORDS].keys()
+    # What is beyond the server's own rules are ends of lines, which only a dangling commit with an old date continues.
+    assert whole.keys() <= listed
+    assert listed <= whole.keys() | records.graph.keys()
+    assert server.metaranges.items() <= active.metaranges.items()
+    assert active.metaranges.keys() == server.metaranges.keys() | whole.keys()
+    assert (active.branches, active.tags) == (server.branches, server.tags)
+    assert active.graph.keys() == server.graph.keys()
+    for commit in every:
+        if commit.id in active.metaranges:
+            assert active.metaranges[commit.id] == commit.metarange_id
+
+
+def expired_but_for(world: World, keep: str) -> str:
+    """A commit beyond all rules but for what keeps it; gives the address that only it names."""
+    world.rules(1)
+    catalog, name = world.lake.catalog, world.lake.repository
+    world.upload("start", b"s")
+    start = world.lake.commit("start").id
+    address = world.upload("a", keep.encode())
+    commit = world.lake.commit("kept", date=world.lake.clock() - timedelta(days=90))
+    if keep == "hidden branch":
+        catalog.branches.create_branch(name, "unseen", "main", hidden=True)
+    if keep == "tag":
+        catalog.tags.create_tag(name, "v1", commit.id)
+    if keep == "dangling":
+        catalog.branches.create_branch(name, "gone", "main")
+        world.lake.commit("young", "gone", allow_empty=True, date=world.lake.clock() + timedelta(days=4))
+        catalog.branches.delete_branch(name, "gone")
+    catalog.branches.hard_reset(name, "main", start)
+    if keep == "sealed token":
+        address = world.upload("b", b"sealed")
+        History(world).seal("main")
+    world.age(days=3)
+    return address
+
+
+@pytest.mark.parametrize("keep", ["hidden branch", "tag", "sealed token", "dangling"])
+@pytest.mark.parametrize("kind", [Snapshots, WithoutSnapshots], ids=["one moment", "read by read"])
+def test_what_only_this_keeps_is_kept_by_the_records_alone(
+    keep: str, kind: type[Snapshots | WithoutSnapshots], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = unsampled(monkeypatch)
+    address, orphan = expired_but_for(world, keep), world.orphan("data/orphan")
+    world.age(days=2)
+    open_as(kind(world), monkeypatch)
+    with never_asked(world, *HEAVY):
+        world.collect()
+    assert address in world.data()
+    assert orphan not in world.data()
+
+
+def test_a_commit_made_between_the_reads_of_branches_and_commits_stops_nothing_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commits read before branches would lack what the branches lead to by then."""
+    world = unsampled(monkeypatch)
+    world.rules(1)
+    staged, orphan = world.upload("a", b"1"), world.orphan("data/orphan")
+    world.age(days=2)
+    store_of(world, monkeypatch)
+    kv, partition = world.lake.kv, partition_of(world)
+    scan, read, made = kv.scan, set[bytes](), list[str]()
+
+    def scanning(name: bytes, start: bytes = b"") -> object:
+        if name == b"usage":
+            read.clear()  # the store is opened
+        if name == partition and start in (b"commits/", b"branches/"):
+            read.add(start)
+            if len(read) == 2:  # right before the second of the two
+                read.clear()
+                made.append(world.lake.commit(f"meanwhile {len(made)}", allow_empty=True).id)
+        return scan(name, start)
+
+    monkeypatch.setattr(kv, "scan", scanning)
+    world.collect()
+    assert made
+    assert staged in world.data()
+    assert orphan not in world.data()
+
+
+def test_a_branch_without_its_commit_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch)
+    world.upload("a", b"1")
+    head = world.lake.commit()
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    open_as(Snapshots(world), monkeypatch)
+    world.lake.kv.delete(partition_of(world), b"commits/" + head.id.encode())
+    with pytest.raises(RefusedError, match="of which the key-value store has no record"):
+        world.collect()
+    assert orphan in world.data()
+
+
+def test_a_dangling_commit_without_its_parent_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch)
+    world.rules(1)
+    orphan = world.orphan("data/orphan")
+    record = Commit("", "c", "m", world.lake.clock(), "", parents=("f" * 64,))
+    lost = Commit(expected_id(record), "c", "m", world.lake.clock(), "", parents=("f" * 64,))
+    world.lake.kv.set(partition_of(world), b"commits/" + lost.id.encode(), lost.encode())
+    world.age(days=2)
+    open_as(Snapshots(world), monkeypatch)
+    with pytest.raises(RefusedError, match="a parent of which there is no record"):
+        world.collect()
+    assert orphan in world.data()
+
+
+def test_without_rules_everything_stays_whatever_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch)
+    addresses = set()
+    for number in range(3):
+        addresses.add(world.upload("a", b"%d" % number))
+        world.lake.commit()
+    orphan = world.orphan("data/orphan")
+    world.age(days=400)
+    open_as(Snapshots(world), monkeypatch)
+    context = world.plan()
+    with never_asked(world, *HEAVY):
+        world.run(context)
+    assert world.data() == addresses
+    assert orphan not in world.data()
+    details = summary_of(context, "list_committed").details
+    assert (details["all_commits"], SERVER in details["sources"]) == (True, False)

@@ -1,0 +1,238 @@
+"""What the records of a key-value store are worth: only the server's own store, as of now, stands for the server."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.gc.mark_uncommitted.kv_standing import count_of, have_written, look
+from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Repository, branch_key, repository_key
+from dredge.kv.memory import MemoryKV
+from dredge.kv.memory_rows import MemoryRows
+from dredge.lakefs import Usage
+from dredge.server.usage import PARTITION
+from dredge.server.usage import Usage as Counter
+from tests.support.gc import World, make_world, summary_of
+from tests.support.kv_views import HEAVY, Snapshots, never_asked, open_as, store_of
+from tests.support.storms import old_version, recovery
+
+
+def unsampled(monkeypatch: pytest.MonkeyPatch, **settings: object) -> World:
+    """A world whose staging records are read, without canaries: these are a sample."""
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
+    return make_world(read_kv=True, safety={"identical_suspects_max": 0}, **settings)
+
+
+def copy_of(world: World) -> MemoryKV:
+    kv = MemoryKV()
+    assert isinstance(world.lake.kv, MemoryKV)
+    kv._partitions = copy.deepcopy(world.lake.kv._partitions)
+    return kv
+
+
+def staged_since_the_copy(world: World) -> tuple[MemoryKV, str, str]:
+    """A copy of the store, what was staged since, and an orphan. No head has moved, so only the counter tells."""
+    world.upload("a", b"1")
+    world.lake.commit()
+    world.client.usage()
+    copied = copy_of(world)
+    world.age(hours=1)
+    staged = world.upload("b", b"2")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    return copied, staged, orphan
+
+
+def test_what_was_staged_since_a_copy_of_the_store_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch)
+    copied, staged, orphan = staged_since_the_copy(world)
+    open_as(Snapshots(world, copied), monkeypatch)
+    context = world.plan()
+    world.run(context)
+    assert staged in world.data()
+    assert orphan not in world.data()
+    summary = summary_of(context, "mark_uncommitted")
+    assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
+    assert any("it is a copy" in text for text in summary.warnings)
+    assert any("it is a copy" in text for text in summary_of(context, "list_committed").warnings)
+
+
+def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its counter has the same name, and has gone further."""
+    world = unsampled(monkeypatch)
+    copied, staged, _ = staged_since_the_copy(world)
+    other = Counter(copied, world.lake.clock)
+    for _ in range(1000):
+        other.count("x", "GET", 200, 0.0)
+    other.months()
+    open_as(Snapshots(world, copied), monkeypatch)
+    world.collect()
+    assert staged in world.data()
+
+
+def test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does not show them, so nothing that it shows is missing in the copy: branches must be asked."""
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
+    world = make_world(read_kv=True)
+    world.upload("a", b"same")
+    world.lake.commit()
+    world.client.usage()
+    copied = copy_of(world)
+    world.age(hours=1)
+    again, orphan = world.upload("a", b"same"), world.orphan("data/orphan")
+    world.age(days=2)
+    open_as(Snapshots(world, copied), monkeypatch)
+    context = world.plan()
+    world.run(context)
+    assert summary_of(context, "mark_uncommitted").counts["kv_missing_addresses"] == 0
+    assert world.served()["a"] == again
+    assert again in world.data()
+    assert orphan not in world.data()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda: None, lambda: Usage("id", 7), lambda: Usage("", 7)],
+    ids=["no report", "a counter that stands still", "no installation"],
+)
+def test_where_nothing_shows_that_the_server_writes_there_it_is_asked(
+    answer: Callable[[], Usage | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = unsampled(monkeypatch)
+    world.rules(1)
+    staged, orphan = world.upload("b", b"2"), world.orphan("data/orphan")
+    world.age(days=2)
+    open_as(Snapshots(world), monkeypatch)
+    world.client.usage = answer  # type: ignore[method-assign]
+    context = world.plan()
+    world.run(context)
+    assert staged in world.data()
+    assert orphan not in world.data()
+    summary = summary_of(context, "mark_uncommitted")
+    assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, True)
+    assert any("usage report" in text for text in summary.warnings)
+    assert summary_of(context, "list_committed").details["sources"]["server"] == 1
+
+
+def test_a_record_that_a_newer_server_wrote_does_not_stand_for_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = unsampled(monkeypatch)
+    world.upload("b", b"2")
+    world.age(days=2)
+    open_as(Snapshots(world), monkeypatch)
+    kv = world.lake.kv
+    partition = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key("lake"))).partition
+    # A metarange of what was compacted, say, in field 6.
+    kv.set(partition, branch_key("main"), kv.get(partition, branch_key("main")) + b"\x32\x02id")
+    context = world.plan()
+    world.run(context)
+    summary = summary_of(context, "mark_uncommitted")
+    assert summary.counts["scans"] == 1
+    assert any("branches/main have fields" in text for text in summary.warnings)
+
+
+def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch)
+    world.rules(1)
+    expired = world.upload("a", b"old")
+    world.lake.commit()
+    world.age(days=3)
+    committed, staged = world.upload("a", b"new!"), world.upload("b", b"staged")
+    world.lake.commit()
+    world.age(days=3)
+    world.lake.commit("later", allow_empty=True)
+    twin = world.upload("a", b"new!")
+    orphan = world.orphan("data/orphan")
+    world.age(days=3)
+    open_as(Snapshots(world), monkeypatch)
+    context = world.plan()
+    with never_asked(world, *HEAVY):
+        world.run(context)
+    assert world.data() == {committed, staged, twin}
+    assert {expired, orphan}.isdisjoint(world.data())
+    summary = summary_of(context, "mark_uncommitted")
+    assert (summary.counts["scans"], summary.counts["rows"], summary.details["kv"]["doubt"]) == (0, 1, "")
+    assert "server" not in summary_of(context, "list_committed").details["sources"]
+
+
+def test_where_both_are_wanted_both_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch, live_source="both")
+    world.rules(1)
+    world.upload("a", b"1")
+    world.lake.commit()
+    world.age(days=3)
+    open_as(Snapshots(world), monkeypatch)
+    context = world.plan()
+    world.run(context)
+    assert summary_of(context, "mark_uncommitted").counts["scans"] == 1
+    sources = summary_of(context, "list_committed").details["sources"]
+    assert sources["server"] == sources["records"] == 1
+    assert not summary_of(context, "mark_uncommitted").warnings
+
+
+def test_the_counter_is_read_before_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moment of a view is that of its first read: read later, the counter would prove another moment."""
+    world = unsampled(monkeypatch)
+    store = store_of(world, monkeypatch)
+    look(world.plan(), lambda records: records.branches())
+    assert store.scanned[0] == PARTITION
+
+
+def test_the_counter_must_have_grown_after_the_question_began() -> None:
+    world = make_world()
+    before = world.client.usage()
+    found = have_written(world.client)
+    assert before is not None
+    assert found is not None
+    assert found.requests > before.requests + 1
+
+
+def test_the_counters_of_all_months_count_and_those_of_others_do_not() -> None:
+    kv = MemoryKV()
+    for key, value in {
+        b"usage/monthly/a/202512": b"5",
+        b"usage/monthly/a/202601": b"7",
+        b"usage/monthly/a/b/202601": b"x",
+        b"usage/monthly/ab/202601": b"11",
+    }.items():
+        kv.set(PARTITION, key, value)
+    with MemoryRows(kv).view() as view:
+        assert count_of(view, "ab") == 11
+        assert count_of(view, "none") == 0
+        assert count_of(view, "a") is None, "what is no number is no counter"
+
+
+def test_what_moves_from_a_head_into_a_token_after_the_records_were_read_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = unsampled(monkeypatch)
+    old = old_version(world, "a")
+    open_as(Snapshots(world), monkeypatch)
+    context = world.plan()
+    world.mark(context)
+    with recovery(world, "a"):
+        world.run(context)
+    assert world.served()["a"] == old
+    assert old in world.data()
+
+
+def test_without_a_scan_the_servers_clock_is_looked_at_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = unsampled(monkeypatch)
+    world.upload("a", b"1")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    open_as(Snapshots(world), monkeypatch)
+    context = world.plan()
+    world.client.clock = lambda: world.lake.clock() + timedelta(minutes=10)  # type: ignore[method-assign]
+    with pytest.raises(RefusedError, match="clock"):
+        world.run(context)
+    assert orphan in world.data()
