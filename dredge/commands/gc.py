@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_many import all_command
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Collect a repository, read the runs and reports of collections, and look after the index. Nothing is deleted
-    without `run --apply`."""
+    without --apply."""
 
 
-for _added in (why_command, cost_command, plan_command):
+for _added in (all_command, why_command, cost_command, plan_command):
     command.add_command(_added)
 
 

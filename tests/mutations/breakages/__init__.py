@@ -1,12 +1,12 @@
 """Guards of the product, each broken in one line, and the tests that must notice.
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
-trash      the key-value store       icechunk   the collection of Icechunk
+trash      the key-value store       icechunk   the collection of Icechunk        many   many repositories
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, reading, sweeping, trash
+from tests.mutations.breakages import guarding, icechunk, many, reading, sweeping, trash
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -21,6 +21,7 @@ BREAKAGES = (
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
+    *many.MANY,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )
