@@ -1,5 +1,6 @@
-"""Objects that an earlier run knew of, and which nothing may name any more.
+"""Objects that an earlier run or an inventory knew of, and which nothing may name any more.
 
+    in the inventory, where there is one instead of a listing ·
     staged then · named by a range that was active then and is not now, or of which single paths were kept ·
     carried · young in a slice that will not be listed again
         → not live → each once → is it in the store, and how old is it? (`store_lookup`)
@@ -46,11 +47,16 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
         record: of the subtract step; its parts are the candidates found by listing.
         config: of the step.
     """
-    found = _search_all(run, runner, record, config)
+    searched = _search_all(run, runner, record, config)
+    found = [part for result in searched for part in result.parts]
+    unnamed = LookedUp(
+        inventory_objects=sum(result.rows for result in searched),
+        inventory_bytes=sum(result.size_bytes for result in searched),
+    )
     if not found:
-        return LookedUp()
+        return unnamed
     listed = [part for part in record.parts if part.name.startswith(f"{SubtractOutput.STEP}/part-")]
-    looked_up = look_up(run, runner, config, found, listed)
+    looked_up = unnamed + look_up(run, runner, config, found, listed)
     if looked_up.refused_objects:
         record.warn(
             f"{looked_up.refused_objects:,} objects are held back: the store refused to describe them"
@@ -60,10 +66,16 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
     return looked_up
 
 
-def _search_all(run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig) -> list[PartInfo]:
-    """Rows of addresses that an earlier run knew of and that are not live."""
-    young = record.input(SliceListingOutput).young
-    searches = [_search(run, runner, record, config.live, _Sources("young", run.plan.run_uri, rows=young))]
+def _search_all(
+    run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig
+) -> list[SearchResult]:
+    """Rows of addresses that an earlier run or an inventory knew of and that are not live."""
+    listing, here = record.input(SliceListingOutput), run.plan.run_uri
+    searches = [_search(run, runner, record, config.live, _Sources("young", here, rows=listing.young))]
+    if listing.from_inventory:
+        # It says what was there: what has been deleted or written anew since, only the store can tell.
+        found = _Sources("inventory", here, rows=listing.listed, sized=True)
+        searches.append(_search(run, runner, record, config.live, found))
     base = base_of(run)
     if base is not None:
         rows = [*base.state.staged, *base.state.carry]
@@ -74,7 +86,7 @@ def _search_all(run: Run, runner: TaskRunner, record: StepRecord, config: Subtra
         searches.append(
             _search(run, runner, record, config.live, _Sources("dropped", run.plan.run_uri, ranges=ranges))
         )
-    return [part for parts in searches for part in parts]
+    return [result for results in searches for result in results]
 
 
 def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
@@ -96,12 +108,14 @@ class _Sources:
         uri: of the run folder that has the rows.
         rows: files with a column `address`.
         ranges: ids.
+        sized: whether the rows have sizes that are added up.
     """
 
     name: str
     uri: str
     rows: Sequence[PartInfo] = ()
     ranges: Sequence[str] = ()
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +125,12 @@ class SearchConfig:
     Attributes:
         run_uri: the run folder of files with rows.
         live: hashes of every address that is live.
+        sized: whether rows have sizes that are added up.
     """
 
     run_uri: str
     live: LiveSet
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +155,19 @@ class SearchResult:
     Attributes:
         parts: rows of `ADDRESSES`.
         unread: sentences about ranges that could not be read.
+        rows: objects of an inventory that are not live.
+        size_bytes: their sizes together.
     """
 
     parts: list[PartInfo]
     unread: list[str]
+    rows: int = 0
+    size_bytes: int = 0
 
 
 def _search(
     run: Run, runner: TaskRunner, record: StepRecord, live: LiveSet, sources: _Sources
-) -> list[PartInfo]:
+) -> list[SearchResult]:
     count = len(sources.rows) + len(sources.ranges)
     rows = round_robin(sources.rows, run.num_tasks(runner, len(sources.rows)))
     ranges = round_robin(sources.ranges, run.num_tasks(runner, len(sources.ranges)))
@@ -159,12 +179,12 @@ def _search(
         SearchTask(name=f"{sources.name}-{index:05d}", rows=files, ranges=ids)
         for index, (files, ids) in enumerate(shares)
     ]
-    config = SearchConfig(run_uri=sources.uri, live=live)
+    config = SearchConfig(run_uri=sources.uri, live=live, sized=sources.sized)
     results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", count)
     for result in results:
         for text in result.unread:
             record.warn(text)
-    return [part for result in results for part in result.parts]
+    return results
 
 
 @partition_function
@@ -173,8 +193,9 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
     source, reader = RunFolder(open_writer(config.run_uri), "an earlier run"), run.open_store()
     parts: list[PartInfo] = []
     unread: list[str] = []
+    total = [0, 0]
 
-    def write(addresses: pa.Array) -> None:
+    def write(addresses: pa.Array) -> pa.Array:
         addresses = addresses.filter(pc.starts_with(addresses, DATA))
         hashes = hash64(addresses)
         (live,) = config.live.find([hashes])
@@ -183,9 +204,14 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
         if rows.num_rows:
             index = len(parts)
             parts.append(run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{task.name}"))
+        return dead
 
     for part in task.rows:
-        write(_addresses(source.read_part(part, ["address"])))
+        rows = source.read_part(part, ["address", *(["size"] if config.sized else [])])
+        dead = write(_addresses(rows))
+        if config.sized:
+            total[0] += pc.sum(dead).as_py() or 0
+            total[1] += pc.sum(rows["size"].filter(dead)).as_py() or 0
     for range_id in task.ranges:
         key = METADATA + range_id
         try:
@@ -196,7 +222,7 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
             )
             continue
         write(addresses)
-    return SearchResult(parts=parts, unread=unread)
+    return SearchResult(parts=parts, unread=unread, rows=total[0], size_bytes=total[1])
 
 
 def _addresses(rows: pa.Table) -> pa.Array:

@@ -83,6 +83,8 @@ class LookedUp:
         young_objects: that are too young.
         refused_objects: that it would not describe.
         refused: what it said of one of those; "" when there are none.
+        inventory_objects: that an inventory named and nothing live does, there or not.
+        inventory_bytes: their sizes together, as it says.
     """
 
     candidates: Candidates = field(default_factory=Candidates)
@@ -92,6 +94,8 @@ class LookedUp:
     young_objects: int = 0
     refused_objects: int = 0
     refused: str = ""
+    inventory_objects: int = 0
+    inventory_bytes: int = 0
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -107,6 +111,8 @@ class LookedUp:
             young_objects=self.young_objects + other.young_objects,
             refused_objects=self.refused_objects + other.refused_objects,
             refused=self.refused or other.refused,
+            inventory_objects=self.inventory_objects + other.inventory_objects,
+            inventory_bytes=self.inventory_bytes + other.inventory_bytes,
         )
 
 

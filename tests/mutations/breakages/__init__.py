@@ -2,11 +2,12 @@
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
 trash      the key-value store       icechunk   the collection of Icechunk        many   many repositories
+inventory  runs on an inventory
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, many, reading, sweeping, trash
+from tests.mutations.breakages import guarding, icechunk, inventory, many, reading, sweeping, trash
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -21,6 +22,7 @@ BREAKAGES = (
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
+    *inventory.INVENTORY,
     *many.MANY,
     *trash.TRASH,
     *icechunk.ICECHUNK,
