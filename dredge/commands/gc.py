@@ -11,6 +11,7 @@ import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
 from dredge.commands.gc_many import all_command
+from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
@@ -26,7 +27,7 @@ def command() -> None:
     without --apply."""
 
 
-for _added in (all_command, why_command, cost_command, plan_command):
+for _added in (all_command, why_command, cost_command, plan_command, metadata_command):
     command.add_command(_added)
 
 

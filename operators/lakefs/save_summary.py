@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+#: Tasks of a run that say why it failed before it had a report. The last one does not run where the first failed.
+_TELLING = ("save_report", "plan", "acquire_lease")
+
+
 class LakeFSSaveSummaryOperator(LakeFSOperator):
     """Write one page about the runs of all repositories, those that failed and those that had none included.
 
@@ -61,7 +65,8 @@ class LakeFSSaveSummaryOperator(LakeFSOperator):
             return ti.xcom_pull(task_ids=task_id, map_indexes=None, **where, **key)
 
         plan = pulled("plan") or {}
-        why = pulled("save_report", key=FAILURE) or ""
+        failures = (pulled(task_id, key=FAILURE) for task_id in _TELLING)
+        why = next(filter(None, failures), "")
         repository = run["conf"]["repository"]
         return outcome_of(repository, plan.get("run_uri", ""), why, storage_options(self.aws_conn_id))
 

@@ -2,12 +2,12 @@
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
 trash      the key-value store       icechunk   the collection of Icechunk        many   many repositories
-inventory  runs on an inventory
+inventory  runs on an inventory     metadata   the report on metadata
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, inventory, many, reading, sweeping, trash
+from tests.mutations.breakages import guarding, icechunk, inventory, many, metadata, reading, sweeping, trash
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -24,6 +24,7 @@ BREAKAGES = (
     *sweeping.VERIFY,
     *inventory.INVENTORY,
     *many.MANY,
+    *metadata.METADATA,
     *trash.TRASH,
     *icechunk.ICECHUNK,
 )

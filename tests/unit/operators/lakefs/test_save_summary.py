@@ -65,16 +65,17 @@ def test_the_page_and_the_event_tell_of_every_repository() -> None:
     xcoms: dict[Any, Any] = {
         ("run of lake", "plan", "return_value"): {"run_uri": collected()},
         ("run of pond", "save_report", FAILURE): "the run came to no plan: no key pair",
+        ("run of tarn", "acquire_lease", FAILURE): "lease.json is not a lease",
         ("choose_repositories", LEFT_OUT): {"sea": "another collector works on it"},
     }
-    figures, event = saved(xcoms, "lake", "pond")
+    figures, event = saved(xcoms, "lake", "pond", "tarn")
     assert event == figures
-    assert (figures["repositories"], figures["collected_repositories"]) == (3, 1)
-    assert (figures["failed_repositories"], figures["left_out_repositories"]) == (1, 1)
+    assert (figures["repositories"], figures["collected_repositories"]) == (4, 1)
+    assert (figures["failed_repositories"], figures["left_out_repositories"]) == (2, 1)
     assert (figures["deleted_objects"], figures["deleted_bytes"]) == (1, 6)
     folder, _, name = figures[REPORT].rpartition("/")
     page = open_reader(folder).get(name).decode()
-    for text in ("lake", "no key pair", "another collector works on it"):
+    for text in ("lake", "no key pair", "is not a lease", "another collector works on it"):
         assert text in page
     assert "+" not in name
 
