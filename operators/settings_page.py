@@ -32,6 +32,12 @@ message names the setting and what is allowed.
 
 {lakefs}
 
+## All lakeFS repositories (`lakefs_gc_all`, `dredge gc all`)
+
+Beside the settings above but `repository`, which are those of each run:
+
+{many}
+
 ## Icechunk expiration and collection (`icechunk_expiration`)
 
 {icechunk}
@@ -44,7 +50,12 @@ message names the setting and what is allowed.
 
 def page() -> str:
     """Return the text of the page."""
-    return _PAGE.format(lakefs=table_of(lakefs.FORM), icechunk=table_of(icechunk.FORM), kv=table_of(kv.FORM))
+    return _PAGE.format(
+        lakefs=table_of(lakefs.FORM),
+        many=table_of(lakefs.ALL_FORM[: len(lakefs.WHICH)]),
+        icechunk=table_of(icechunk.FORM),
+        kv=table_of(kv.FORM),
+    )
 
 
 def main() -> None:

@@ -181,6 +181,7 @@ def test_params_are_these(dag: DAG) -> None:
         "retention_policy",
         "verify_looks",
         "kv_conn_id",
+        "inventory",
         "run_root",
         "spark_engine",
         "spark_rows_min",

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from dredge.errors import DredgeError
-from dredge.gc.save_report.report import PAGE, REPORT
-from dredge.gc.save_report.results import ENDED
-from dredge.gc.save_report.words import OUTCOMES
-from dredge.runs.folder import read_json
+from dredge.gc import steps
 from dredge.runs.pages import render
 from dredge.runs.payload import Json, to_json
 from dredge.runs.words import size_text
-from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage import StorageOptions, open_writer
 
 LEFT_OUT, FAILED = "left_out", "failed"
+ENDED = ("success", "dry_run")
+"""Outcomes of runs that came to their end."""
+_PAGE = "report.html"
 _TEMPLATE = Path(__file__).parent / "templates" / "summary.html.j2"
 _SUMMARIES = "summaries"
 
@@ -81,14 +81,14 @@ def outcome_of(
         options: how stores are reached; None reads the environment.
     """
     if not run_uri:
-        return Outcome(repository=repository, outcome=FAILED, text=OUTCOMES[FAILED], why=why or _UNTOLD)
+        return Outcome(repository=repository, outcome=FAILED, text=FAILED, why=why or _UNTOLD)
     try:
-        report = read_json(open_reader(run_uri, options), REPORT)
+        report = steps.read_report(steps.Run.open(run_uri, options))
     except DredgeError as error:
         return Outcome(
             repository=repository,
             outcome=FAILED,
-            text=OUTCOMES[FAILED],
+            text=FAILED,
             why=why or str(error),
             run_uri=run_uri,
         )
@@ -111,7 +111,7 @@ def _reported(repository: str, run_uri: str, report: Mapping[str, Any]) -> Outco
         deleted_objects=counts.get("deleted_objects", 0),
         deleted_bytes=counts.get("deleted_bytes", 0),
         run_uri=run_uri,
-        report_uri=f"{run_uri}/{PAGE}",
+        report_uri=f"{run_uri}/{_PAGE}",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dredge.gc.analysis.kv_records import all_commits, repository_record
-from dredge.gc.list_committed.graph import Graph, active_by_rules, load_graph
+from dredge.gc.list_committed import Graph, active_by_rules, load_graph
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.graveler import messages
 from dredge.kv.rows import RowView, show_key

@@ -10,8 +10,9 @@ The store is asked for the few that are left at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +27,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.subtract.classify import SubtractConfig
 from dredge.gc.subtract.output import SubtractOutput
-from dredge.gc.subtract.store_lookup import LookedUp, look_up
+from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
@@ -35,6 +36,8 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.storage import open_writer
 
+_LARGE = 20_000
+"""So many addresses of one folder are looked up by several tasks; lakeFS puts up to 50,000 objects into a slice."""
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False), pa.field("hash", pa.uint64())])
 
 
@@ -56,7 +59,8 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
     if not found:
         return unnamed
     listed = [part for part in record.parts if part.name.startswith(f"{SubtractOutput.STEP}/part-")]
-    looked_up = unnamed + look_up(run, runner, config, found, listed)
+    large = (folder for result in searched for folder in result.large)
+    looked_up = unnamed + look_up(run, runner, config, found, listed, large)
     if looked_up.refused_objects:
         record.warn(
             f"{looked_up.refused_objects:,} objects are held back: the store refused to describe them"
@@ -157,12 +161,14 @@ class SearchResult:
         unread: sentences about ranges that could not be read.
         rows: objects of an inventory that are not live.
         size_bytes: their sizes together.
+        large: folders with more addresses than one task should look up.
     """
 
     parts: list[PartInfo]
     unread: list[str]
     rows: int = 0
     size_bytes: int = 0
+    large: list[str] = field(default_factory=list)
 
 
 def _search(
@@ -194,6 +200,7 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
     parts: list[PartInfo] = []
     unread: list[str] = []
     total = [0, 0]
+    in_folder: Counter[str] = Counter()
 
     def write(addresses: pa.Array) -> pa.Array:
         addresses = addresses.filter(pc.starts_with(addresses, DATA))
@@ -202,6 +209,8 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
         dead = pa.array(~live)
         rows = pa.Table.from_arrays([addresses.filter(dead), pa.array(hashes).filter(dead)], schema=ADDRESSES)
         if rows.num_rows:
+            for group in pc.value_counts(folders_of(rows["address"])).to_pylist():
+                in_folder[group["values"]] += group["counts"]
             index = len(parts)
             parts.append(run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{task.name}"))
         return dead
@@ -222,7 +231,8 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
             )
             continue
         write(addresses)
-    return SearchResult(parts=parts, unread=unread, rows=total[0], size_bytes=total[1])
+    large = sorted(folder for folder, count in in_folder.items() if count > _LARGE)
+    return SearchResult(parts=parts, unread=unread, rows=total[0], size_bytes=total[1], large=large)
 
 
 def _addresses(rows: pa.Table) -> pa.Array:
