@@ -227,6 +227,6 @@ def _note_figures(record: StepRecord, contents: Contents, results: list[ListResu
         inventory_files=len(contents.files),
         inventory_rows=rows,
         inventory_other_versions=versions,
-        list_requests_saved=objects // _PER_REQUEST,
+        list_requests_left_out=objects // _PER_REQUEST,
     )
     record.details["inventory"] = contents.source.to_json()
