@@ -32,6 +32,16 @@ message names the setting and what is allowed.
 
 {lakefs}
 
+### Taking deletions back (`lakefs_gc_restore`, `dredge gc restore`)
+
+{restore}
+
+### Making them final (`lakefs_gc_purge`, `dredge gc purge`)
+
+`dredge gc purge` has `--apply` instead of `dry_run`.
+
+{purge}
+
 ## All lakeFS repositories (`lakefs_gc_all`, `dredge gc all`)
 
 Beside the settings above but `repository`, which are those of each run:
@@ -53,6 +63,8 @@ def page() -> str:
     return _PAGE.format(
         lakefs=table_of(lakefs.FORM),
         many=table_of(lakefs.ALL_FORM[: len(lakefs.WHICH)]),
+        restore=table_of(lakefs.RESTORE_FORM),
+        purge=table_of(lakefs.PURGE_FORM),
         icechunk=table_of(icechunk.FORM),
         kv=table_of(kv.FORM),
     )

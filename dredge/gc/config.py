@@ -32,6 +32,7 @@ SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
+UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE = "off", "versions", "quarantine"
 _LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
@@ -179,6 +180,14 @@ class GCConfig:
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,
+    )
+    undo: str = setting(
+        "Undo",
+        "How deletions can be taken back (`dredge gc restore`). `versions`: the bucket keeps versions, and the ledger"
+        " says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at, before the"
+        " object goes; that takes three more requests for each. `auto`: versions where the bucket has them, else off.",
+        default=AUTO,
+        choices=(AUTO, UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE),
     )
     clean_every_days: float = setting(
         "Days between clean runs",

@@ -12,6 +12,7 @@ from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.inventory.source import Inventory
 from dredge.gc.state.coverage import BEGINNING, END, Coverage
 from dredge.gc.state.version import Version
+from dredge.gc.undo.ways import UndoWay
 from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
@@ -50,6 +51,7 @@ class Plan:
         covered: intervals of slices that are not listed.
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
         inventory: what is read instead of a listing; None lists the store.
+        undo: how what it deletes can be taken back.
     """
 
     run_id: str
@@ -70,6 +72,7 @@ class Plan:
     covered: Coverage = field(default_factory=Coverage)
     namespaces: Mapping[str, str] = field(default_factory=dict)
     inventory: Inventory | None = None
+    undo: UndoWay = field(default_factory=UndoWay)
 
     @property
     def store_uri(self) -> str:
@@ -124,6 +127,7 @@ class Plan:
             "default_branch": self.default_branch,
             "namespaces": dict(self.namespaces),
             "inventory": None if self.inventory is None else self.inventory.to_json(),
+            "undo": self.undo.to_json(),
         }
 
     @classmethod
@@ -164,4 +168,5 @@ class Plan:
             covered=Coverage.from_json(value["covered"]),
             namespaces=value["namespaces"],
             inventory=None if value.get("inventory") is None else Inventory.from_json(value["inventory"]),
+            undo=UndoWay.from_json(value.get("undo")),
         )

@@ -26,6 +26,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.perform import StepRecord
@@ -140,6 +141,9 @@ def _delete(
         alive=subtracted.live,
         holds=record.input(CheckLimitsOutput).hold_files,
         settling=settling,
+        # Read afresh: somebody may have brought back what this run's listing saw.
+        pinned=sets_of(active_pins(run.state, run.store_now())),
+        undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     check_chain(run.folder, _STEP, _LINKS, record.inputs)

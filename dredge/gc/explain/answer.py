@@ -79,6 +79,9 @@ class Judged:
         hold: the code of what held it; "" for nothing.
         why: a sentence about reason, hold or error.
         version_id: of the delete marker in a bucket with versions, below which the object still is; "" for none.
+        restorable: "versions" or "quarantine" when it can be brought back, as the store said; "" when it cannot.
+        restorable_until: when a later run removes the ledger that a restore reads, if nobody purges before; None where
+            nothing does.
     """
 
     run_id: str
@@ -88,6 +91,25 @@ class Judged:
     hold: str
     why: str
     version_id: str = ""
+    restorable: str = ""
+    restorable_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedBy:
+    """A pin that holds the object, because somebody brought it back.
+
+    Attributes:
+        pin_id: its id.
+        run_id: the run whose deletion was taken back.
+        reason: in the words of whoever asked for it.
+        until: when it ends.
+    """
+
+    pin_id: str
+    run_id: str
+    reason: str
+    until: datetime
 
 
 @dataclass(slots=True)
@@ -101,6 +123,7 @@ class Answer:
         young_until: until when it is too young to be judged; None when it is old enough.
         staged: by which branches.
         commits: that name it, those that keep it first, the newest first.
+        pins: that hold it and have not ended.
         judged: by the newest run that did.
         not_looked_at: what could still keep it, as sentences.
     """
@@ -111,6 +134,7 @@ class Answer:
     young_until: datetime | None = None
     staged: list[StagedBy] = field(default_factory=list)
     commits: list[NamedBy] = field(default_factory=list)
+    pins: list[PinnedBy] = field(default_factory=list)
     judged: Judged | None = None
     not_looked_at: list[str] = field(default_factory=list)
 
@@ -126,7 +150,9 @@ class Answer:
             if self.is_named:
                 return MISSING
             return DELETED if self.judged is not None and self.judged.outcome == "deleted" else ABSENT
-        held = self.judged is not None and (self.judged.hold or self.judged.outcome == "kept")
+        held = bool(self.pins) or (
+            self.judged is not None and (self.judged.hold or self.judged.outcome == "kept")
+        )
         return KEPT if self.is_named or self.young_until is not None or held else GARBAGE
 
     def to_json(self) -> dict[str, Any]:
@@ -144,6 +170,10 @@ class Answer:
                 for item in self.staged
             ],
             "commits": [_commit(item) for item in self.commits],
+            "pins": [
+                {"pin_id": pin.pin_id, "run_id": pin.run_id, "reason": pin.reason, "until": _time(pin.until)}
+                for pin in self.pins
+            ],
             "judged": None if self.judged is None else _judged(self.judged),
             "not_looked_at": self.not_looked_at,
         }
@@ -171,6 +201,8 @@ def _judged(item: Judged) -> dict[str, Any]:
         "hold": item.hold,
         "why": item.why,
         "version_id": item.version_id,
+        "restorable": item.restorable,
+        "restorable_until": _time(item.restorable_until),
     }
 
 
