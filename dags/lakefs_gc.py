@@ -34,7 +34,8 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
     with DAG(
         dag_id,
         schedule=intervals(schedule),
-        max_active_runs=1,
+        # Runs by hand are of different repositories; the lease keeps two of the same one apart.
+        max_active_runs=64 if schedule is None else 1,
         is_paused_upon_creation=None if schedule is None else True,
         allowed_run_types=run_types(schedule),
         default_args=RUN_DEFAULTS,

@@ -42,6 +42,12 @@ message names the setting and what is allowed.
 
 {purge}
 
+## All lakeFS repositories (`lakefs_gc_all`, `dredge gc all`)
+
+Beside the settings above but `repository`, which are those of each run:
+
+{many}
+
 ## Icechunk expiration and collection (`icechunk_expiration`)
 
 {icechunk}
@@ -56,6 +62,7 @@ def page() -> str:
     """Return the text of the page."""
     return _PAGE.format(
         lakefs=table_of(lakefs.FORM),
+        many=table_of(lakefs.ALL_FORM[: len(lakefs.WHICH)]),
         restore=table_of(lakefs.RESTORE_FORM),
         purge=table_of(lakefs.PURGE_FORM),
         icechunk=table_of(icechunk.FORM),

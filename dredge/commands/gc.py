@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_many import all_command
+from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
@@ -24,7 +26,16 @@ def command() -> None:
     Nothing is deleted without `--apply`."""
 
 
-for _added in (why_command, cost_command, plan_command, restore_command, purge_command, pins_command):
+for _added in (
+    all_command,
+    why_command,
+    cost_command,
+    plan_command,
+    metadata_command,
+    restore_command,
+    purge_command,
+    pins_command,
+):
     command.add_command(_added)
 
 

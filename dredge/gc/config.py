@@ -69,6 +69,7 @@ class Safety:
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
         staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.
+        inventory_days_max: an older inventory is refused. S3 makes them daily or weekly, and may take two days.
     """
 
     clock_skew_seconds_max: float = 300
@@ -89,6 +90,7 @@ class Safety:
     canary_branches: int = 32
     canary_objects: int = 20
     staged_rows_plenty: int = 100
+    inventory_days_max: float = 14
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "lease_seconds", "recheck_rounds_max", "scan_rounds_max", "staged_rows_plenty")
@@ -260,6 +262,13 @@ class GCConfig:
         " is then asked for nothing heavy. In doubt, and without a store, from the server. `both`: from both, united.",
         default=AUTO,
         choices=(AUTO, BOTH),
+    )
+    inventory: str | None = setting(
+        "Inventory instead of a listing",
+        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest counts), or of"
+        " parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it instead of listing `data/`;"
+        " what is younger than it waits for the next one. Empty: the store is listed.",
+        default=None,
     )
     run_root: str | None = setting(
         "Run root",

@@ -9,6 +9,7 @@ from typing import Any
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
+from dredge.gc.inventory.source import Inventory
 from dredge.gc.state.coverage import BEGINNING, END, Coverage
 from dredge.gc.state.version import Version
 from dredge.gc.undo.ways import UndoWay
@@ -49,6 +50,7 @@ class Plan:
         state_etag: ETag of the pointer to it; None when there is none.
         covered: intervals of slices that are not listed.
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
+        inventory: what is read instead of a listing; None lists the store.
         undo: how what it deletes can be taken back.
     """
 
@@ -69,6 +71,7 @@ class Plan:
     state_etag: str | None = None
     covered: Coverage = field(default_factory=Coverage)
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    inventory: Inventory | None = None
     undo: UndoWay = field(default_factory=UndoWay)
 
     @property
@@ -84,7 +87,12 @@ class Plan:
     @property
     def covers_until(self) -> datetime:
         """Slices opened before this need not be listed by later runs once this run has listed them."""
-        return self.created_at - timedelta(hours=self.config.slice_margin_hours)
+        seen_at = self.created_at
+        if self.inventory is not None:
+            if self.inventory.created_at is None:  # nobody knows what it could not see
+                return BEGINNING
+            seen_at = min(seen_at, self.inventory.created_at)
+        return seen_at - timedelta(hours=self.config.slice_margin_hours)
 
     @property
     def window(self) -> tuple[datetime, datetime]:
@@ -118,6 +126,7 @@ class Plan:
             "config": self.config.to_json(),
             "default_branch": self.default_branch,
             "namespaces": dict(self.namespaces),
+            "inventory": None if self.inventory is None else self.inventory.to_json(),
             "undo": self.undo.to_json(),
         }
 
@@ -158,5 +167,6 @@ class Plan:
             state_etag=value["state_etag"],
             covered=Coverage.from_json(value["covered"]),
             namespaces=value["namespaces"],
+            inventory=None if value.get("inventory") is None else Inventory.from_json(value["inventory"]),
             undo=UndoWay.from_json(value.get("undo")),
         )

@@ -13,6 +13,8 @@ from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundErro
 from dredge.gc.clocks import check_clocks, compare_server
 from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.foresee.run_cost import expected_lines, forecast
+from dredge.gc.inventory.manifest import find_inventory
+from dredge.gc.inventory.source import Inventory
 from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
@@ -130,6 +132,7 @@ def plan_run(
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = StateStore(state, options).current(repository.name, repository.namespace)
     mode, why = choose_mode(config, current, now)
+    inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
     grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
@@ -139,7 +142,7 @@ def plan_run(
         namespace=repository.namespace,
         run_uri=f"{root}/{run_id}",
         created_at=now,
-        cutoff=cutoff(now, config),
+        cutoff=cutoff(now, config, inventory),
         store_ahead_seconds=clocks.store_ahead_seconds,
         server_ahead_seconds=clocks.server_ahead_seconds,
         lease=grant,
@@ -151,6 +154,7 @@ def plan_run(
         state_etag=current.etag,
         covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
         namespaces=namespaces,
+        inventory=inventory,
         undo=undo,
     )
     try:
@@ -241,14 +245,32 @@ def release_grant(
         log.warning("%s", error)
 
 
-def cutoff(now: datetime, config: GCConfig) -> datetime:
+def cutoff(now: datetime, config: GCConfig, inventory: Inventory | None = None) -> datetime:
     """The instant before which an object must have been modified to be a candidate.
 
     Args:
         now: the store's time.
         config: for the minimum age.
+        inventory: what is read instead of a listing; what was written since waits for the next one.
     """
-    return now - timedelta(seconds=config.min_age_seconds)
+    latest = now - timedelta(seconds=config.min_age_seconds)
+    if inventory is None or inventory.created_at is None:
+        return latest
+    return min(latest, inventory.created_at)
+
+
+def _inventory(
+    config: GCConfig, repository: Repository, mode: str, now: datetime, options: StorageOptions | None
+) -> Inventory | None:
+    """What a clean run reads instead of listing; what an optimized one lists is little."""
+    if config.inventory is None or mode != CLEAN:
+        return None
+    age_max = timedelta(days=config.safety.inventory_days_max)
+    found = find_inventory(config.inventory, repository.namespace, now, age_max, options)
+    log.info(
+        "%s is read from inventory %s, begun %s", repository.name, found.source.uri, found.source.created_at
+    )
+    return found.source
 
 
 def _run_root(config: GCConfig, repository: Repository, namespaces: Mapping[str, str]) -> str:

@@ -67,6 +67,7 @@ class _Held:
     holder: str
     fencing: int
     expires_at: datetime
+    written_at: datetime
     etag: str
 
 
@@ -244,6 +245,25 @@ def check_lease(reader: ObjectReader, key: str, grant: LeaseGrant, now: datetime
         )
 
 
+def used_until(reader: ObjectReader, key: str) -> datetime | None:
+    """Tell until when a lease was in use, or may be: when it was given back, or else when it expires.
+
+    Args:
+        reader: on a folder that holds it.
+        key: of the lease, relative to the reader.
+
+    Returns:
+        The time by the store's clock; None when nobody ever took it.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    held = _read(reader, key)
+    if held is None:
+        return None
+    return held.written_at if held.holder == "" else held.expires_at
+
+
 def _read(reader: ObjectReader, key: str) -> _Held | None:
     tagged = read_tagged(reader, key)
     if tagged is None:
@@ -251,7 +271,9 @@ def _read(reader: ObjectReader, key: str) -> _Held | None:
     etag, data = tagged
     try:
         value = json.loads(data)
-        return _Held(value["holder"], value["fencing"], datetime.fromisoformat(value["expires_at"]), etag)
+        expires = datetime.fromisoformat(value["expires_at"])
+        written = datetime.fromisoformat(value.get("written_at", value["expires_at"]))
+        return _Held(value["holder"], value["fencing"], expires, written, etag)
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"{reader.uri}/{key} is not a lease ({error}). Nothing was touched. Look who wrote it, then"

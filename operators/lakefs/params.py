@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from dredge.gc.config import GCConfig
+from dredge.gc.many import ManyConfig
 from dredge.gc.steps import PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 from operators.params import params_of, templates
@@ -60,6 +61,26 @@ UNDO_DEFAULTS: dict[str, Any] = {
 
 #: The plan step's `config`, read from the Params.
 CONFIG: dict[str, str] = templates(COLLECTION)
+
+#: What the form of all repositories asks for: which ones, and for each what the form of one asks for.
+FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name != "repository")
+ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
+
+#: For the tasks about all repositories.
+ALL_DEFAULTS: dict[str, Any] = {
+    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
+}
+
+#: Which repositories, read from the Params.
+WHICH: dict[str, str] = templates(settings_of(ManyConfig))
+
+
+def gc_all_params(**defaults: Any) -> dict[str, Param]:
+    """Return the Params of a collection of all repositories.
+
+    :param defaults: values that differ from ours, by name
+    """
+    return params_of(ALL_FORM, defaults)
 
 
 def gc_params(**defaults: Any) -> dict[str, Param]:

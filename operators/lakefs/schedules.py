@@ -9,10 +9,12 @@ from typing import Any
 from airflow.sdk import CronDataIntervalTimetable, Variable
 
 from dredge.errors import ConfigError
+from operators.lakefs.params import FORM
 
 GC_SCHEDULES = "dredge_gc_schedules"
 """Variable: a JSON object of DAG ids, each with `schedule`, `repository` and other Params of `lakefs_gc`."""
 
+_OF_A_SCHEDULE = ("schedule", "mode")
 _NO_INTERVALS = ("@once", "@continuous")
 _BY_HAND = ("manual", "operator_triggered", "asset_triggered")
 _DAG_ID = re.compile(r"[A-Za-z0-9_.-]+")
@@ -49,6 +51,38 @@ def gc_schedules() -> dict[str, dict[str, Any]]:
     if not isinstance(found, Mapping):
         raise ConfigError(f'Variable {GC_SCHEDULES} must be an object: {{"gc_lake": {{"schedule": …}}}}')
     return {dag_id: _checked(dag_id, settings) for dag_id, settings in found.items()}
+
+
+def repository_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return the settings that repositories have in the Variable, without their schedules.
+
+    :return: settings by repository; and why there are none, by repository, where schedules differ about one in more
+        than when and in which mode it is collected: which of them should count, nobody said
+    :raises ConfigError: the Variable does not say what it should
+    """
+    found: dict[str, dict[str, Any]] = {}
+    conflicts: dict[str, str] = {}
+    for dag_id, entry in gc_schedules().items():
+        repository = entry["repository"]
+        try:
+            settings = _read(entry)
+        except ConfigError as error:
+            conflicts[repository] = f"Variable {GC_SCHEDULES}, {dag_id!r}: {error}"
+            continue
+        if found.setdefault(repository, settings) != settings:
+            conflicts[repository] = (
+                f"the Variable {GC_SCHEDULES} has other settings for it in {dag_id} than in an entry before"
+            )
+    return found, conflicts
+
+
+def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an entry as values, which text is not where a run is started with them."""
+    known = {found.name: found for found in FORM}
+    settings = {name: value for name, value in entry.items() if name not in _OF_A_SCHEDULE}
+    if unknown := sorted(settings.keys() - known.keys()):
+        raise ConfigError(f"unknown setting {unknown[0]}")
+    return {name: known[name].read(value) for name, value in settings.items()}
 
 
 def _checked(dag_id: str, settings: Any) -> dict[str, Any]:

@@ -35,11 +35,13 @@ class LiveAirflow:
         port: of the API server.
         database: URL of its database.
         logs: folder with a log of each component.
+        components: names of what runs.
     """
 
     port: int
     database: str
     logs: Path
+    components: tuple[str, ...] = COMPONENTS
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _token: str = ""
 
@@ -93,7 +95,7 @@ class LiveAirflow:
         return (self.logs / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def start(self, env: Mapping[str, str]) -> None:
-        for name in COMPONENTS:
+        for name in self.components:
             with (self.logs / f"{name}.log").open("wb") as sink:
                 command = [str(Path(sys.executable).with_name("airflow")), name]
                 if name == "api-server":
@@ -125,18 +127,21 @@ class LiveAirflow:
 
 
 @contextmanager
-def live_airflow(home: Path, postgres: PostgresServer, environ: Mapping[str, str]) -> Iterator[LiveAirflow]:
+def live_airflow(
+    home: Path, postgres: PostgresServer, environ: Mapping[str, str], *more_components: str
+) -> Iterator[LiveAirflow]:
     """Run Airflow with the DAGs of `airflow_files`, until the end of the block.
 
     Args:
         home: its folder.
         postgres: where its database goes.
         environ: variables for all components and tasks, such as connections.
+        more_components: beside those that every Airflow needs, such as the triggerer.
     """
     home.mkdir()
     database = postgres.new_database()
     port = free_port()
-    airflow = LiveAirflow(port, database, home)
+    airflow = LiveAirflow(port, database, home, (*COMPONENTS, *more_components))
     base = f"http://127.0.0.1:{port}"
     env = {
         **os.environ,

@@ -154,7 +154,7 @@ def test_backfill_beside_a_schedule_and_runs_by_hand(days: Days, airflow: LiveAi
     # The scheduled run of yesterday starts as soon as the DAG is unpaused, and the others come beside it. Came
     # the backfill first, the scheduled run would wait for the last window.
     marker.write_text(f"backfill__{WINDOWS[FAILING][1]:%Y-%m-%d}")
-    airflow.wait("the DAGs", lambda: len(airflow.rows("select 1 from serialized_dag")) == 2, WAIT)
+    airflow.wait("the DAGs", lambda: len(airflow.rows("select 1 from serialized_dag")) == 3, WAIT)
     for dag_id in ("gc_windows", "lakefs_gc"):
         airflow.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
     airflow.wait("the scheduled run", lambda: airflow.rows(HAS_THE_LEASE), WAIT)

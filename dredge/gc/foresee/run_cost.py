@@ -141,6 +141,7 @@ def work_of(summaries: Iterable[StepSummary]) -> dict[str, int]:
     )
     guards, swept = counts[CheckLimitsOutput.STEP], counts[BulkDeleteOutput.STEP]
     listed = listing.get("old_objects", 0) + listing.get("young_objects", 0)
+    listed -= listed if "inventory_files" in listing else 0
     slices = sum(
         (1 if name == "slices" else -1) * listing.get(name, 0)
         for name in ("slices", "young_slices", "covered_slices", "other_slices")

@@ -74,6 +74,10 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
     yield ["Run", f"{plan.run_id}, {plan.mode} ({plan.why_mode}){', dry run' if plan.dry_run else ''}"]
     yield ["Started", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC (store's clock)"]
     yield ["Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC: younger objects are left alone"]
+    if plan.inventory is not None:
+        begun = plan.inventory.created_at
+        when = "" if begun is None else f", begun {begun:%Y-%m-%d %H:%M} UTC"
+        yield ["Instead of a listing", f"inventory {plan.inventory.uri}{when}"]
     yield ["Time taken", f"{seconds:.1f} s in its steps"]
     yield ["Folder", folder.uri]
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]

@@ -3,6 +3,7 @@
 step      chooses what to list, and spreads it in rounds
 slices    which slices, and how a long one is cut
 items     what one task does
+from_inventory    the same from an inventory of the bucket, without listing
 """
 
 from dredge.gc.slice_listing.output import LISTED, SliceListingOutput

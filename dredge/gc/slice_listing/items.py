@@ -80,8 +80,8 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     Raises:
         RefusedError: an object without a usable time.
     """
-    old = _PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
-    young = _PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
+    old = PartSink(run.folder, f"{OLD}-{task.name}", config.part_rows)
+    young = PartSink(run.folder, f"{YOUNG}-{task.name}", config.part_rows)
     counts: Counter[str] = Counter()
     rest: list[Item] = []
     foreign = ""
@@ -97,7 +97,7 @@ def list_items(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
 
 
 @dataclass(slots=True)
-class _Listed:
+class Listed:
     """What one item gave: tables of rows, figures, and what is left of it."""
 
     old: list[pa.Table] = field(default_factory=list)
@@ -107,11 +107,11 @@ class _Listed:
     foreign: str = ""
 
 
-def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> Iterator[_Listed]:
+def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> Iterator[Listed]:
     """List several items at once, and give what they hold in the order of the items, so that a repeated task writes
     the same parts."""
     with ThreadPoolExecutor(config.threads, thread_name_prefix="list") as pool:
-        waiting: deque[Future[_Listed]] = deque()
+        waiting: deque[Future[Listed]] = deque()
         for item in items:
             waiting.append(pool.submit(_list_item, reader, item, config))
             if len(waiting) > config.threads:
@@ -120,8 +120,8 @@ def _in_order(reader: ObjectReader, items: list[Item], config: ListConfig) -> It
             yield waiting.popleft().result()
 
 
-def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> _Listed:
-    listed = _Listed()
+def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> Listed:
+    listed = Listed()
     if item.kind == "outside":
         _count_outside(reader, item, listed.counts)
         return listed
@@ -129,9 +129,9 @@ def _list_item(reader: ObjectReader, item: Item, config: ListConfig) -> _Listed:
     will_be_covered = opened is not None and opened < config.covers_until
     rows, first_key = 0, ""
     for batch in _batches(reader, item, listed.counts):
-        _check_times(batch)
-        _note_foreign(batch, listed)
-        _sort_by_age(batch, config.cutoff, listed, will_be_covered)
+        check_times(batch)
+        note_foreign(batch, listed)
+        sort_by_age(batch, config.cutoff, listed, will_be_covered)
         first_key = first_key or batch["key"][0].as_py()
         rows += batch.num_rows
         if item.capped and item.kind == "tree" and rows >= config.rows_max:
@@ -158,7 +158,8 @@ def _batches(reader: ObjectReader, item: Item, counts: Counter[str]) -> Iterator
         yield pa.RecordBatch.from_arrays(columns, ["key", "size", "last_modified", "etag"])
 
 
-def _check_times(batch: pa.RecordBatch) -> None:
+def check_times(batch: pa.RecordBatch) -> None:
+    """Refuse a batch in which an object has no usable time."""
     times = batch["last_modified"]
     # Not at module level: the first value of Arrow's in a process imports pandas, for half a second.
     epoch = pa.scalar(0, pa.timestamp("us", tz="UTC"))
@@ -171,14 +172,15 @@ def _check_times(batch: pa.RecordBatch) -> None:
         )
 
 
-def _note_foreign(batch: pa.RecordBatch, listed: _Listed) -> None:
+def note_foreign(batch: pa.RecordBatch, listed: Listed) -> None:
+    """Note keys that belong to another repository's metadata."""
     inner = pc.match_substring(batch["key"], f"/{METADATA}")
     if pc.any(inner).as_py():
         listed.foreign = listed.foreign or batch["key"].filter(inner)[0].as_py()
         listed.counts["foreign_metadata"] += pc.sum(inner).as_py()
 
 
-def _sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: _Listed, will_be_covered: bool) -> None:
+def sort_by_age(batch: pa.RecordBatch, cutoff: datetime, listed: Listed, will_be_covered: bool) -> None:
     """Count objects by age; keep the rows of old ones, and of young ones in slices that are not listed again."""
     is_old = pc.less(batch["last_modified"], pa.scalar(cutoff, pa.timestamp("us", tz="UTC")))
     old = batch.filter(is_old)
@@ -214,8 +216,14 @@ def _count_outside(reader: ObjectReader, item: Item, counts: Counter[str]) -> No
             break
 
 
-class _PartSink:
-    """Collects rows and writes them as parts of bounded size, in order."""
+class PartSink:
+    """Collects rows and writes them as parts of bounded size, in order.
+
+    Args:
+        folder: the run folder.
+        name: of the parts.
+        part_rows: rows after which a part is written.
+    """
 
     def __init__(self, folder: RunFolder, name: str, part_rows: int) -> None:
         self._folder = folder
@@ -226,6 +234,7 @@ class _PartSink:
         self._rows = 0
 
     def add(self, tables: list[pa.Table]) -> None:
+        """Take rows in; those of `LISTED`."""
         for table in tables:
             self._tables.append(table)
             self._rows += table.num_rows

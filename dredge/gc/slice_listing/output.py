@@ -38,6 +38,11 @@ class SliceListingOutput(StepOutput):
         return self.parts(f"{YOUNG}-")
 
     @property
+    def from_inventory(self) -> bool:
+        """Whether the rows say what was there when an inventory was made, and not what the store listed."""
+        return "inventory" in self.summary.details
+
+    @property
     def first_slice(self) -> str:
         """Name of the newest slice; "" when there is none."""
         found: str = self.detail("first_slice")

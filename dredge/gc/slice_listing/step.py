@@ -16,6 +16,7 @@ from dataclasses import replace
 from dredge.gc.config import CLEAN
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
+from dredge.gc.slice_listing.from_inventory import read_inventory
 from dredge.gc.slice_listing.items import ListConfig, ListResult, ListTask, list_items
 from dredge.gc.slice_listing.output import SliceListingOutput, unlisted_text
 from dredge.gc.slice_listing.slices import OUTSIDE, Item, choose_slices
@@ -42,18 +43,23 @@ _COUNTS = (
 def slice_listing(run: Run, runner: TaskRunner) -> StepSummary:
     """List `data/`, all slices at once, and write every object older than the cutoff.
 
-    An optimized run lists the slices of its window that no run has covered.
+    An optimized run lists the slices of its window that no run has covered. A clean one reads an inventory instead,
+    where it was planned on one.
 
     Raises:
-        RefusedError: an object without a usable time.
+        RefusedError: an object without a usable time, or an inventory that lacks what it should have.
+        FormatError: a file of an inventory is missing or damaged.
     """
     return run.step(SliceListingOutput, lambda record: _list(run, runner, record))
 
 
 def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     level = run.reader.list_level(DATA)
-    items = _choose_items(run, level, record)
-    rounds, results = _list_all(run, runner, items)
+    if run.plan.inventory is None:
+        rounds, results = _list_all(run, runner, _choose_items(run, level, record))
+    else:
+        rounds, results = 0, read_inventory(run, runner, record, level.folders)
+        record.counts.update(slices=len(level.folders), young_slices=0, covered_slices=0, other_slices=0)
     totals: Counter[str] = Counter()
     for result in results:
         totals.update(result.counts)

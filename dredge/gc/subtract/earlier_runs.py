@@ -1,5 +1,6 @@
-"""Objects that an earlier run knew of, and which nothing may name any more.
+"""Objects that an earlier run or an inventory knew of, and which nothing may name any more.
 
+    in the inventory, where there is one instead of a listing ·
     staged then · named by a range that was active then and is not now, or of which single paths were kept ·
     carried · young in a slice that will not be listed again
         → not live → each once → is it in the store, and how old is it? (`store_lookup`)
@@ -9,8 +10,9 @@ The store is asked for the few that are left at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +27,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.subtract.classify import SubtractConfig
 from dredge.gc.subtract.output import SubtractOutput
-from dredge.gc.subtract.store_lookup import LookedUp, look_up
+from dredge.gc.subtract.store_lookup import LookedUp, folders_of, look_up
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
@@ -34,6 +36,8 @@ from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.storage import open_writer
 
+_LARGE = 20_000
+"""So many addresses of one folder are looked up by several tasks; lakeFS puts up to 50,000 objects into a slice."""
 ADDRESSES = pa.schema([pa.field("address", pa.string(), nullable=False), pa.field("hash", pa.uint64())])
 
 
@@ -46,11 +50,17 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
         record: of the subtract step; its parts are the candidates found by listing.
         config: of the step.
     """
-    found = _search_all(run, runner, record, config)
+    searched = _search_all(run, runner, record, config)
+    found = [part for result in searched for part in result.parts]
+    unnamed = LookedUp(
+        inventory_objects=sum(result.rows for result in searched),
+        inventory_bytes=sum(result.size_bytes for result in searched),
+    )
     if not found:
-        return LookedUp()
+        return unnamed
     listed = [part for part in record.parts if part.name.startswith(f"{SubtractOutput.STEP}/part-")]
-    looked_up = look_up(run, runner, config, found, listed)
+    large = (folder for result in searched for folder in result.large)
+    looked_up = unnamed + look_up(run, runner, config, found, listed, large)
     if looked_up.refused_objects:
         record.warn(
             f"{looked_up.refused_objects:,} objects are held back: the store refused to describe them"
@@ -60,10 +70,16 @@ def look_into(run: Run, runner: TaskRunner, record: StepRecord, config: Subtract
     return looked_up
 
 
-def _search_all(run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig) -> list[PartInfo]:
-    """Rows of addresses that an earlier run knew of and that are not live."""
-    young = record.input(SliceListingOutput).young
-    searches = [_search(run, runner, record, config.live, _Sources("young", run.plan.run_uri, rows=young))]
+def _search_all(
+    run: Run, runner: TaskRunner, record: StepRecord, config: SubtractConfig
+) -> list[SearchResult]:
+    """Rows of addresses that an earlier run or an inventory knew of and that are not live."""
+    listing, here = record.input(SliceListingOutput), run.plan.run_uri
+    searches = [_search(run, runner, record, config.live, _Sources("young", here, rows=listing.young))]
+    if listing.from_inventory:
+        # It says what was there: what has been deleted or written anew since, only the store can tell.
+        found = _Sources("inventory", here, rows=listing.listed, sized=True)
+        searches.append(_search(run, runner, record, config.live, found))
     base = base_of(run)
     if base is not None:
         rows = [*base.state.staged, *base.state.carry]
@@ -74,7 +90,7 @@ def _search_all(run: Run, runner: TaskRunner, record: StepRecord, config: Subtra
         searches.append(
             _search(run, runner, record, config.live, _Sources("dropped", run.plan.run_uri, ranges=ranges))
         )
-    return [part for parts in searches for part in parts]
+    return [result for results in searches for result in results]
 
 
 def _let_go(run: Run, base: Base, record: StepRecord) -> list[str]:
@@ -96,12 +112,14 @@ class _Sources:
         uri: of the run folder that has the rows.
         rows: files with a column `address`.
         ranges: ids.
+        sized: whether the rows have sizes that are added up.
     """
 
     name: str
     uri: str
     rows: Sequence[PartInfo] = ()
     ranges: Sequence[str] = ()
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +129,12 @@ class SearchConfig:
     Attributes:
         run_uri: the run folder of files with rows.
         live: hashes of every address that is live.
+        sized: whether rows have sizes that are added up.
     """
 
     run_uri: str
     live: LiveSet
+    sized: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +159,21 @@ class SearchResult:
     Attributes:
         parts: rows of `ADDRESSES`.
         unread: sentences about ranges that could not be read.
+        rows: objects of an inventory that are not live.
+        size_bytes: their sizes together.
+        large: folders with more addresses than one task should look up.
     """
 
     parts: list[PartInfo]
     unread: list[str]
+    rows: int = 0
+    size_bytes: int = 0
+    large: list[str] = field(default_factory=list)
 
 
 def _search(
     run: Run, runner: TaskRunner, record: StepRecord, live: LiveSet, sources: _Sources
-) -> list[PartInfo]:
+) -> list[SearchResult]:
     count = len(sources.rows) + len(sources.ranges)
     rows = round_robin(sources.rows, run.num_tasks(runner, len(sources.rows)))
     ranges = round_robin(sources.ranges, run.num_tasks(runner, len(sources.ranges)))
@@ -159,12 +185,12 @@ def _search(
         SearchTask(name=f"{sources.name}-{index:05d}", rows=files, ranges=ids)
         for index, (files, ids) in enumerate(shares)
     ]
-    config = SearchConfig(run_uri=sources.uri, live=live)
+    config = SearchConfig(run_uri=sources.uri, live=live, sized=sources.sized)
     results = run.spread(runner, SubtractOutput.STEP, search_sources, config, tasks, "files", count)
     for result in results:
         for text in result.unread:
             record.warn(text)
-    return [part for result in results for part in result.parts]
+    return results
 
 
 @partition_function
@@ -173,19 +199,28 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
     source, reader = RunFolder(open_writer(config.run_uri), "an earlier run"), run.open_store()
     parts: list[PartInfo] = []
     unread: list[str] = []
+    total = [0, 0]
+    in_folder: Counter[str] = Counter()
 
-    def write(addresses: pa.Array) -> None:
+    def write(addresses: pa.Array) -> pa.Array:
         addresses = addresses.filter(pc.starts_with(addresses, DATA))
         hashes = hash64(addresses)
         (live,) = config.live.find([hashes])
         dead = pa.array(~live)
         rows = pa.Table.from_arrays([addresses.filter(dead), pa.array(hashes).filter(dead)], schema=ADDRESSES)
         if rows.num_rows:
+            for group in pc.value_counts(folders_of(rows["address"])).to_pylist():
+                in_folder[group["values"]] += group["counts"]
             index = len(parts)
             parts.append(run.folder.write_table(SubtractOutput.STEP, index, rows, f"earlier-{task.name}"))
+        return dead
 
     for part in task.rows:
-        write(_addresses(source.read_part(part, ["address"])))
+        rows = source.read_part(part, ["address", *(["size"] if config.sized else [])])
+        dead = write(_addresses(rows))
+        if config.sized:
+            total[0] += pc.sum(dead).as_py() or 0
+            total[1] += pc.sum(rows["size"].filter(dead)).as_py() or 0
     for range_id in task.ranges:
         key = METADATA + range_id
         try:
@@ -196,7 +231,8 @@ def search_sources(run: WorkerRun, config: SearchConfig, task: SearchTask) -> Se
             )
             continue
         write(addresses)
-    return SearchResult(parts=parts, unread=unread)
+    large = sorted(folder for folder, count in in_folder.items() if count > _LARGE)
+    return SearchResult(parts=parts, unread=unread, rows=total[0], size_bytes=total[1], large=large)
 
 
 def _addresses(rows: pa.Table) -> pa.Array:

@@ -50,15 +50,17 @@ def subtract(run: Run, runner: TaskRunner) -> StepSummary:
 def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     listing, config = record.input(SliceListingOutput), _config(run, record)
     rows = sum(part.rows for part in listing.listed)
-    listed = _compare(run, runner, config, listing.listed, rows)
+    # What an inventory names is looked up like all that is known from elsewhere than a listing.
+    from_listing = [] if listing.from_inventory else listing.listed
+    listed = _compare(run, runner, config, from_listing, sum(part.rows for part in from_listing))
     record.parts.extend(listed.parts)
     looked_up = earlier_runs.look_into(run, runner, record, config)
     record.parts.extend(looked_up.parts)
     found = listed + looked_up.candidates
     record.counts.update(
         listed_objects=rows,
-        live_objects=rows - listed.objects,
-        live_bytes=listing.counts["old_bytes"] - listed.size_bytes,
+        live_objects=rows - listed.objects - looked_up.inventory_objects,
+        live_bytes=listing.counts["old_bytes"] - listed.size_bytes - looked_up.inventory_bytes,
         earlier_objects=looked_up.asked_objects,
         gone_objects=looked_up.gone_objects,
         young_objects=looked_up.young_objects,

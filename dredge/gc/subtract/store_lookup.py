@@ -7,15 +7,15 @@ gone → forgotten · young → carried · old → candidate · the store refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
@@ -49,21 +49,23 @@ class LookupConfig:
         found: rows of addresses that earlier runs knew of and nothing live names, with repetitions.
         listed: candidates that the listing gave, which need no look.
         cutoff: only objects last modified strictly before this are candidates.
+        large: folders with so many of these addresses that several tasks share them.
     """
 
     subtract: SubtractConfig
     found: list[PartInfo]
     listed: list[PartInfo]
     cutoff: datetime
+    large: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupTask:
-    """Some shards of the hashes; a payload.
+    """Some shards of the addresses; a payload.
 
     Attributes:
         name: of the files that the task writes.
-        shards: numbers, by the first bits of the hash.
+        shards: numbers, by the first bits of the hash of the folder, or of the address in a large one.
     """
 
     name: str
@@ -82,6 +84,8 @@ class LookedUp:
         young_objects: that are too young.
         refused_objects: that it would not describe.
         refused: what it said of one of those; "" when there are none.
+        inventory_objects: that an inventory named and nothing live does, there or not.
+        inventory_bytes: their sizes together, as it says.
     """
 
     candidates: Candidates = field(default_factory=Candidates)
@@ -91,6 +95,8 @@ class LookedUp:
     young_objects: int = 0
     refused_objects: int = 0
     refused: str = ""
+    inventory_objects: int = 0
+    inventory_bytes: int = 0
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -106,11 +112,18 @@ class LookedUp:
             young_objects=self.young_objects + other.young_objects,
             refused_objects=self.refused_objects + other.refused_objects,
             refused=self.refused or other.refused,
+            inventory_objects=self.inventory_objects + other.inventory_objects,
+            inventory_bytes=self.inventory_bytes + other.inventory_bytes,
         )
 
 
 def look_up(
-    run: Run, runner: TaskRunner, config: SubtractConfig, found: list[PartInfo], listed: list[PartInfo]
+    run: Run,
+    runner: TaskRunner,
+    config: SubtractConfig,
+    found: list[PartInfo],
+    listed: list[PartInfo],
+    large: Iterable[str],
 ) -> LookedUp:
     """Ask the store for objects, each once.
 
@@ -120,11 +133,14 @@ def look_up(
         config: of the step.
         found: rows of addresses that nothing live names.
         listed: candidates that the listing gave.
+        large: folders with many of these addresses; each other folder is one task's.
     """
     rows = sum(part.rows for part in found)
     shards = round_robin(range(1 << _SHARD_BITS), run.num_tasks(runner, 1 + rows // _ROWS_PER_TASK))
     tasks = [LookupTask(name=f"earlier-{index:05d}", shards=share) for index, share in enumerate(shards)]
-    shared = LookupConfig(subtract=config, found=found, listed=listed, cutoff=run.plan.cutoff)
+    shared = LookupConfig(
+        subtract=config, found=found, listed=listed, cutoff=run.plan.cutoff, large=sorted(set(large))
+    )
     results = run.spread(runner, SubtractOutput.STEP, look_up_shards, shared, tasks, "objects", rows)
     return sum(results, LookedUp())
 
@@ -133,9 +149,9 @@ def look_up(
 def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> LookedUp:
     """Ask the store for the objects of some shards, and write the old ones as candidates."""
     folder, reader = run.folder, run.open_store()
-    settings, shards = config.subtract.settings, np.array(task.shards, np.int64)
+    settings, shards = config.subtract.settings, _Shards(task.shards, config.large)
     listed = [
-        _of_shards(folder.read_part(part, ["hash"]), shards)["hash"].to_numpy() for part in config.listed
+        shards.of(folder.read_part(part, ["address", "hash"]))["hash"].to_numpy() for part in config.listed
     ]
     addresses = _once(folder, config.found, shards, unite(listed))
     answers = ask(reader, addresses, settings.tuning.threads)
@@ -162,20 +178,47 @@ def look_up_shards(run: WorkerRun, config: LookupConfig, task: LookupTask) -> Lo
     )
 
 
-def _once(
-    folder: RunFolder, parts: Sequence[PartInfo], shards: npt.NDArray[np.int64], without: Hashes
-) -> list[str]:
+def _once(folder: RunFolder, parts: Sequence[PartInfo], shards: _Shards, without: Hashes) -> list[str]:
     """Addresses of some shards, each once, without those that the listing gave."""
     seen: set[str] = set()
     for table in folder.read_parts(parts):
-        rows = _of_shards(table, shards)
+        rows = shards.of(table)
         rows = rows.filter(pa.array(~contains(without, rows["hash"].to_numpy())))
         seen.update(rows["address"].to_pylist())
     return sorted(seen)
 
 
-def _of_shards(rows: pa.Table, shards: npt.NDArray[np.int64]) -> pa.Table:
-    return rows.filter(pa.array(np.isin(shard_of(rows["hash"].to_numpy(), _SHARD_BITS), shards)))
+class _Shards:
+    """Some shards of the addresses.
+
+    What lies in one folder is one task's, so that one listing finds it; a large folder is shared by all.
+
+    Args:
+        numbers: of the shards.
+        large: the large folders.
+    """
+
+    def __init__(self, numbers: Sequence[int], large: Sequence[str]) -> None:
+        self._numbers = np.array(numbers, np.int64)
+        self._large = pa.array(large, pa.string())
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The rows in these shards."""
+        if not rows.num_rows:
+            return rows
+        folders = folders_of(rows["address"])
+        by_folder = shard_of(hash64(folders), _SHARD_BITS)
+        by_address = shard_of(rows["hash"].to_numpy(), _SHARD_BITS)
+        found = np.where(pc.is_in(folders, self._large).to_numpy(False), by_address, by_folder)
+        return rows.filter(pa.array(np.isin(found, self._numbers)))
+
+
+def folders_of(addresses: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The folder of each address, with its slash."""
+    plain = addresses.combine_chunks() if isinstance(addresses, pa.ChunkedArray) else addresses
+    if isinstance(plain, pa.ChunkedArray):  # pyarrow gives one again when there are no chunks
+        plain = pa.concat_arrays(plain.chunks) if plain.num_chunks else pa.array([], pa.string())
+    return pc.replace_substring_regex(plain, "[^/]*$", "", max_replacements=1)
 
 
 @dataclass(frozen=True, slots=True)

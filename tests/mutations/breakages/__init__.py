@@ -3,11 +3,23 @@
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
 undo       what can be taken back    trash      the key-value store   icechunk   the collection of Icechunk
 records    what is read from the key-value store instead of the server
+inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, reading, records, sweeping, trash, undo
+from tests.mutations.breakages import (
+    guarding,
+    icechunk,
+    inventory,
+    many,
+    metadata,
+    reading,
+    records,
+    sweeping,
+    trash,
+    undo,
+)
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -23,6 +35,9 @@ BREAKAGES = (
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
+    *inventory.INVENTORY,
+    *many.MANY,
+    *metadata.METADATA,
     *undo.UNDO,
     *trash.TRASH,
     *icechunk.ICECHUNK,

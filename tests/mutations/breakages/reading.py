@@ -8,8 +8,8 @@ AGE_AND_PLACE = (
     Breakage(
         "the cutoff is now",
         f"{GC}/planning.py",
-        "return now - timedelta(seconds=config.min_age_seconds)",
-        "return now",
+        "latest = now - timedelta(seconds=config.min_age_seconds)",
+        "latest = now",
         ("test_trap_05_age_is_the_stores_and_the_bound_is_strict",),
     ),
     Breakage(

@@ -102,3 +102,17 @@ def test_plan_says_what_days_and_files_of_rules_would_free(
     assert [item["freed_objects"] for item in found["proposals"]] == [1] * 5
     assert run(capsys, "plan", "lake", "--branch", "main")[0] == 2
     assert run(capsys, "plan", "lake", "--retention-days", "x")[0] == 2
+
+
+def test_metadata_tells_which_files_no_commit_names_and_what_it_cannot_know(
+    lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said, _ = run(capsys, "metadata", "lake")
+    assert code == 0
+    assert "named by commits that branches or tags lead to" in said
+    assert "DREDGE_KV_URL tells of them all" in said
+    monkeypatch.setenv("DREDGE_KV_URL", os.environ[KV_URL])
+    code, said, _ = run(capsys, "metadata", "lake", "--json", "--min-age-hours", "0")
+    found = json.loads(said)
+    assert (code, found["complete"], found["kinds"]["kept"]["objects"]) == (0, True, 2)
+    assert run(capsys, "metadata", "none")[0] == 6

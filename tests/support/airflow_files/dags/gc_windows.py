@@ -1,4 +1,4 @@
-"""The collection for a live scheduler: one DAG on a schedule, and `lakefs_gc` itself for runs by hand.
+"""The collection for a live scheduler: one DAG on a schedule, `lakefs_gc` itself for runs by hand, and `lakefs_gc_all`.
 
 Spark steps run the same step in the task's process. A run whose id has the text in the file that
 DREDGE_TEST_FAIL names is stopped in its subtract step.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dags.lakefs_gc import gc_dag, lakefs_gc
+from dags.lakefs_gc_all import gc_all_dag
 from dredge.errors import RefusedError
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
@@ -38,6 +39,8 @@ gc_windows = gc_dag(
     spark_rows_min=0,  # a step that needs no Spark would not pass by `_in_this_process`
     slice_margin_hours=26,
 )
+lakefs_gc_all = gc_all_dag("lakefs_gc_all", at_once=2)
+lakefs_gc_all.get_task("collect_repository").partial_kwargs["poke_interval"] = 2  # type: ignore[attr-defined]
 for dag in (gc_windows, lakefs_gc):
     # A task's process lives some seconds longer than the task. A next look before it is gone counts as a
     # failure of the task and costs a retry.

@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dredge.errors import ConfigError, UnavailableError
 from dredge.gc.subtract.holds import UNREADABLE
+from dredge.gc.subtract.store_lookup import _Shards
+from dredge.hashing import hash64
 from dredge.storage import memory
-from tests.support.gc import make_world, summary_of
+from tests.support.gc import Parallel, make_world, summary_of
 from tests.support.identical import held
+from tests.support.inventories import Inventory
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -83,3 +87,35 @@ def test_an_object_that_the_store_will_not_describe_is_held_and_asked_for_again(
         world.age(hours=1)
     world.collect(mode="optimized")
     assert secret not in world.data()
+
+
+def test_what_lies_in_one_folder_is_one_tasks_and_large_folders_are_everybodys() -> None:
+    addresses = pa.array([f"data/{place}/{number}" for place in ("a", "b", "large") for number in range(200)])
+    rows = pa.table({"address": addresses, "hash": hash64(addresses)})
+    found = [_Shards([number], ["data/large/"]).of(rows)["address"].to_pylist() for number in range(64)]
+    assert sorted(name for names in found for name in names) == sorted(addresses.to_pylist())
+    tasks = {
+        folder: sum(any(name.startswith(folder) for name in names) for names in found)
+        for folder in ("data/a/", "data/b/", "data/large/")
+    }
+    assert (tasks["data/a/"], tasks["data/b/"]) == (1, 1)
+    assert tasks["data/large/"] > 30
+
+
+def test_each_of_several_tasks_finds_its_objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dredge.gc.subtract.earlier_runs._LARGE", 5)
+    world = make_world()
+    world.runner = Parallel()
+    names = {
+        world.orphan(f"data/{place}/{number}")
+        for place in "abc"
+        for number in range(4 if place == "a" else 9)
+    }
+    world.age(days=3)
+    uri = Inventory(world).write()
+    world.age(hours=1)
+    context = world.plan(inventory=uri)
+    world.run(context)
+    counts = summary_of(context, "subtract").counts
+    assert (counts["earlier_objects"], counts["candidates_objects"]) == (len(names), len(names))
+    assert world.data() == set()

@@ -1,0 +1,70 @@
+"""One repository after the other collected in this process, some at once, without an orchestrator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from dredge.errors import DredgeError
+from dredge.gc import steps
+from dredge.gc.config import GCConfig
+from dredge.gc.many.summary import Outcome, outcome_of
+from dredge.lakefs import LakeFS
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.defects import foreseen
+from dredge.runs.tasks import TaskRunner
+from dredge.storage import StorageOptions
+from dredge.storage.parallel import ordered_map
+
+log = logging.getLogger("dredge")
+
+
+def collect_each(
+    repositories: Sequence[str],
+    config_of: Callable[[str], GCConfig],
+    runner: TaskRunner,
+    client: LakeFS,
+    at_once: int = 1,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[Outcome]:
+    """Collect repositories, each with its own lease, plan and report. One that fails stops no other.
+
+    Args:
+        repositories: names in lakeFS.
+        config_of: gives what is asked for of a repository.
+        runner: spreads the tasks of all runs.
+        client: the lakeFS server.
+        at_once: repositories collected at the same time.
+        options: how stores are reached; None reads the environment.
+        clock: this machine's clock.
+
+    Returns:
+        What became of each, in their order.
+    """
+    return ordered_map(
+        lambda name: _collect(name, config_of, runner, client, options, clock), repositories, at_once
+    )
+
+
+def _collect(
+    repository: str,
+    config_of: Callable[[str], GCConfig],
+    runner: TaskRunner,
+    client: LakeFS,
+    options: StorageOptions | None,
+    clock: Clock,
+) -> Outcome:
+    run_uri = why = ""
+    try:
+        with foreseen(f"the run of {repository}"):
+            run_uri = steps.plan_run(config_of(repository), None, client, options, clock).run_uri
+            run = steps.Run.open(run_uri, options, client, clock)
+            try:
+                steps.run_steps(run, runner)
+            finally:
+                steps.release_lease(run)
+    except DredgeError as error:
+        why = str(error)
+        log.error("%s: %s", repository, why)
+    return outcome_of(repository, run_uri, why, options)

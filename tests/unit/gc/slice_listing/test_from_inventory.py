@@ -1,0 +1,274 @@
+"""Runs on an inventory: what a listing would find, and nothing that has been written or deleted since."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+
+import pyarrow.parquet as pq
+import pytest
+
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.gc.slice_listing import SliceListingOutput
+from dredge.gc.steps import slice_listing
+from dredge.gc.subtract import SubtractOutput
+from dredge.graveler.xid import new_descending_xid
+from tests.support.gc import World, busy_world, make_world, summary_of
+from tests.support.inventories import Inventory, rows_of, table_of
+
+ORPHAN = "data/orphan"
+
+
+def planted() -> World:
+    """A lake with a live object and a piece of garbage, three days old."""
+    world = make_world()
+    world.upload("live", b"live")
+    world.orphan(ORPHAN)
+    world.age(days=3)
+    return world
+
+
+def deleted(world: World, **settings: object) -> set[str]:
+    before = world.data()
+    assert world.collect(**settings).details["outcome"] in ("success", "dry_run")
+    world.assert_readable()
+    return before - world.data()
+
+
+@pytest.mark.parametrize("kind", ["csv", "orc", "parquet"])
+def test_a_run_on_an_inventory_deletes_what_a_run_with_a_listing_deletes(kind: str) -> None:
+    listed, _, garbage = busy_world()
+    listed.age(hours=1)
+    assert deleted(listed) == garbage
+    world, live, garbage = busy_world()
+    uri = Inventory(world, kind).write()
+    world.age(hours=1)
+    assert deleted(world, inventory=uri) == garbage
+    assert live <= world.data()
+
+
+def test_the_figures_are_those_of_a_listing_and_say_what_was_saved() -> None:
+    worlds = [planted(), planted()]
+    uri = Inventory(worlds[1]).write()
+    found = []
+    for world, inventory in zip(worlds, (None, uri), strict=True):
+        context = world.plan(inventory=inventory)
+        world.mark(context)
+        found.append((summary_of(context, "slice_listing").counts, summary_of(context, "subtract").counts))
+    (listing, expected), (inventory_counts, counts) = found
+    for name in ("old_objects", "old_bytes", "young_objects", "young_bytes", "slices", "elsewhere_objects"):
+        assert inventory_counts[name] == listing[name], name
+    for name in ("listed_objects", "live_objects", "live_bytes", "candidates_objects", "candidates_bytes"):
+        assert counts[name] == expected[name], name
+    assert inventory_counts["inventory_files"] == 2
+    assert counts["earlier_objects"] == 1
+
+
+def test_what_is_younger_than_the_inventory_waits_for_the_next_one() -> None:
+    world = planted()
+    uri = Inventory(world).write()
+    late = world.orphan("data/late")
+    world.age(days=3)
+    assert deleted(world, inventory=uri) == {ORPHAN}
+    assert late in world.data()
+    newer = Inventory(world, place="2026-01-08T01-00Z").write()
+    world.age(hours=1)
+    assert deleted(world, inventory=newer) == {late}
+
+
+def test_the_cutoff_is_never_after_the_inventory() -> None:
+    world = planted()
+    inventory = Inventory(world)
+    world.age(days=5)
+    context = world.plan(inventory=inventory.write())
+    assert context.plan.cutoff == inventory.created
+    assert context.plan.covers_until < inventory.created - timedelta(days=8)  # type: ignore[operator]
+
+
+def test_an_object_written_anew_since_the_inventory_is_young_and_stays() -> None:
+    """Its key is garbage by the inventory, and old by it. What lies there now is neither."""
+    world = planted()
+    uri = Inventory(world).write()
+    world.age(days=2)
+    world.orphan(ORPHAN, b"written anew, and perhaps about to be staged")
+    world.age(hours=1)
+    assert deleted(world, inventory=uri) == set()
+    assert world.lake.objects.get(ORPHAN).startswith(b"written anew")
+
+
+def test_an_object_written_anew_long_ago_but_after_the_inventory_stays_as_well() -> None:
+    world = planted()
+    uri = Inventory(world).write()
+    world.age(hours=1)
+    world.orphan(ORPHAN, b"written anew")
+    world.age(days=4)
+    assert deleted(world, inventory=uri) == set()
+
+
+def test_an_object_that_went_since_the_inventory_is_forgotten() -> None:
+    world = planted()
+    rows = rows_of(world)
+    ghost = dict(rows[0], key=f"{rows[0]['key'].partition('/')[0]}/data/ghost")
+    uri = Inventory(world, rows=[*rows, ghost]).write()
+    world.age(hours=1)
+    context = world.plan(inventory=uri)
+    world.run(context)
+    counts = summary_of(context, "subtract").counts
+    assert (counts["gone_objects"], counts["candidates_objects"]) == (1, 1)
+    swept = summary_of(context, "bulk_delete").counts
+    assert (swept["deleted_objects"], swept["missing_objects"]) == (1, 0)
+
+
+def test_an_object_that_came_alive_since_the_inventory_stays() -> None:
+    world = planted()
+    uri = Inventory(world).write()
+    world.age(hours=1)
+    with world.during("branches", lambda: world.lake.commit()):  # of what was staged, while the run works
+        assert deleted(world, inventory=uri) == {ORPHAN}
+
+
+def test_an_object_that_is_in_the_inventory_twice_is_deleted_once() -> None:
+    world = planted()
+    rows = rows_of(world)
+    uri = Inventory(world, rows=[*rows, *(row for row in rows if row["key"].endswith("orphan"))]).write()
+    world.age(hours=1)
+    context = world.plan(inventory=uri)
+    world.run(context)
+    assert summary_of(context, "bulk_delete").counts["deleted_objects"] == 1
+
+
+def test_sizes_and_etags_of_candidates_are_the_stores_and_not_the_inventorys() -> None:
+    world = planted()
+    rows = [row | {"size": 999, "etag": None} for row in rows_of(world)]
+    uri = Inventory(world, rows=rows).write()
+    world.age(hours=1)
+    context = world.plan(inventory=uri)
+    slice_listing(context, world.runner)
+    world.mark(context)
+    summary = summary_of(context, "subtract")
+    (part,) = SubtractOutput.of(summary).candidates
+    (row,) = context.folder.read_part(part).to_pylist()
+    assert (row["address"], row["size"]) == (ORPHAN, len(b"orphan"))
+    assert row["etag"] is not None
+
+
+def test_an_optimized_run_lists_and_reads_no_inventory() -> None:
+    world = planted()
+    uri = Inventory(world).write()
+    world.age(hours=1)
+    world.collect(inventory=uri)
+    world.age(hours=1)
+    assert world.plan(inventory=uri, mode="optimized").plan.inventory is None
+
+
+def test_slices_of_an_inventory_count_as_covered_by_its_own_time() -> None:
+    world = make_world()
+    early = new_descending_xid(world.lake.clock())
+    world.orphan(f"data/{early}/a")
+    world.age(days=20)
+    uri = Inventory(world).write()
+    between = new_descending_xid(world.lake.clock())
+    world.orphan(f"data/{between}/b")
+    world.age(days=12)
+    assert deleted(world, inventory=uri) == {f"data/{early}/a"}
+    # A listing of today would have covered that slice; the inventory did not see it, so the next run looks there.
+    assert deleted(world, mode="optimized") == {f"data/{between}/b"}
+
+
+def test_young_objects_of_covered_slices_are_carried() -> None:
+    world = make_world()
+    early = new_descending_xid(world.lake.clock())
+    world.orphan(f"data/{early}/old")
+    world.age(days=20)
+    world.orphan(f"data/{early}/late")
+    world.age(hours=1)
+    uri = Inventory(world).write()
+    assert deleted(world, inventory=uri) == {f"data/{early}/old"}
+    world.age(days=2)
+    assert deleted(world, mode="optimized") == {f"data/{early}/late"}
+
+
+def test_tables_without_a_time_cover_nothing() -> None:
+    world = planted()
+    inventory = Inventory(world)
+    sink = io.BytesIO()
+    pq.write_table(table_of(inventory.rows).select(["key", "size", "last_modified_date"]), sink)
+    inventory.writer.put("tables/one.parquet", sink.getvalue())
+    world.age(hours=1)
+    assert deleted(world, inventory=f"{inventory.folder}/tables/one.parquet") == {ORPHAN}
+    slice_folder = world.orphan(f"data/{new_descending_xid(world.lake.clock() - timedelta(days=60))}/x")
+    world.age(days=2)
+    assert deleted(world, mode="optimized") == {slice_folder}
+
+
+def test_an_inventory_without_an_old_slice_is_refused() -> None:
+    world = make_world()
+    seen, unseen = (new_descending_xid(world.lake.clock() + timedelta(hours=n)) for n in (0, 2))
+    for name in (seen, unseen):
+        world.orphan(f"data/{name}/a")
+    world.age(days=20)
+    rows = [row for row in rows_of(world) if unseen not in row["key"]]
+    uri = Inventory(world, rows=rows).write()
+    with pytest.raises(RefusedError, match=f"is not complete: 1 slices .* such as data/{unseen}/"):
+        world.collect(inventory=uri)
+    assert len(world.data()) == 2
+
+
+def test_an_inventory_of_another_prefix_is_refused() -> None:
+    world = planted()
+    rows = [row | {"key": "another/data/x"} for row in rows_of(world)]
+    with pytest.raises(RefusedError, match="names no object below"):
+        world.collect(inventory=Inventory(world, rows=rows).write())
+
+
+@pytest.mark.parametrize("damage", [b"", b"x"])
+def test_a_file_that_is_not_what_the_manifest_says_stops_the_run(damage: bytes) -> None:
+    world = planted()
+    inventory = Inventory(world)
+    uri = inventory.write()
+    data = bytearray(inventory.writer.get("data/0.csv.gz"))
+    data[-1] ^= len(damage)
+    inventory.writer.put("data/0.csv.gz", bytes(data) if damage else b"")
+    before = world.data()
+    with pytest.raises(FormatError, match="is not the file that the inventory's manifest describes"):
+        world.collect(inventory=uri)
+    assert world.data() == before
+
+
+def test_a_file_that_is_missing_stops_the_run() -> None:
+    world = planted()
+    inventory = Inventory(world)
+    inventory.manifest = {"files": [{"key": "lake/all/data/none.csv.gz", "size": 3, "MD5checksum": "0" * 32}]}
+    with pytest.raises(FormatError, match="is missing"):
+        world.collect(inventory=inventory.write())
+
+
+def test_an_inventory_that_was_replaced_since_the_plan_stops_the_run() -> None:
+    world = planted()
+    context = world.plan(inventory=Inventory(world).write())
+    Inventory(world, rows=rows_of(world)[:-1]).write()
+    with pytest.raises(RefusedError, match="is another one than when the run was planned"):
+        slice_listing(context, world.runner)
+
+
+def test_an_inventory_is_not_too_old_because_the_run_took_long() -> None:
+    world = planted()
+    uri = Inventory(world).write()
+    world.age(days=13.9)
+    context = world.plan(inventory=uri)
+    world.age(hours=5)
+    slice_listing(context, world.runner)
+    assert SliceListingOutput.of(summary_of(context, "slice_listing")).from_inventory
+
+
+@pytest.mark.parametrize("missing", ["size", "last_modified"])
+def test_a_row_without_size_or_time_stops_the_run(missing: str) -> None:
+    world = planted()
+    rows = [row | {missing: None} for row in rows_of(world)]
+    with pytest.raises((FormatError, RefusedError), match=r"gives no (size|time)"):
+        world.collect(inventory=Inventory(world, rows=rows).write())
+
+
+def test_a_uri_that_names_nothing_is_told_of_before_anything_is_done() -> None:
+    with pytest.raises(ConfigError, match="inventory"):
+        planted().plan(inventory="memory://nothing/at-all")

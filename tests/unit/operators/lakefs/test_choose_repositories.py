@@ -1,0 +1,115 @@
+"""What each repository's run is started with: the form's values, and those that the Variable has for it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.lakefs import Repository
+from operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT, LakeFSChooseRepositoriesOperator
+from operators.lakefs.params import gc_all_params, gc_params
+from operators.lakefs.schedules import GC_SCHEDULES
+from tests.support.airflow import FILTERS
+from tests.support.lakefs_operators import Pushed
+
+NAME = f"AIRFLOW_VAR_{GC_SCHEDULES.upper()}"
+LAKE = {"schedule": "@hourly", "repository": "lake", "dry_run": False}
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, variable: Any = None, which: Any = None, **params: Any
+) -> tuple[list[dict[str, Any]], Pushed]:
+    """What the task returns and pushes, for a server with the repositories lake and pond."""
+    monkeypatch.delenv(NAME, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(NAME, json.dumps(variable))
+    operator = LakeFSChooseRepositoriesOperator(task_id="choose_repositories", which=which or {})
+    found = [Repository(name, f"memory://choosing/{name}", "main", False) for name in ("lake", "pond")]
+    operator.hook = SimpleNamespace(client=SimpleNamespace(repositories=lambda: found))
+    operator.aws_conn_id = None
+    pushed = Pushed()
+    pushed.task_id = "choose_repositories"
+    context: Any = {
+        "ti": pushed,
+        "params": {name: param.value for name, param in gc_all_params().items()} | params,
+        "run_id": "manual__1",
+        "dag_run": SimpleNamespace(dag_id="lakefs_gc_all"),
+    }
+    return operator.execute(context), pushed
+
+
+def test_each_repository_is_started_with_the_forms_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, pushed = chosen(monkeypatch, min_age_hours=48.0)
+    assert [run["conf"]["repository"] for run in runs] == ["lake", "pond"]
+    assert [run["trigger_run_id"] for run in runs] == [
+        "lakefs_gc_all__manual__1__lake",
+        "lakefs_gc_all__manual__1__pond",
+    ]
+    assert {run["conf"]["min_age_hours"] for run in runs} == {48.0}
+    assert pushed["choose_repositories", LEFT_OUT] == {}
+    assert pushed["choose_repositories", SUMMARY_ROOT].startswith("memory://choosing/lake/")
+
+
+def test_what_a_run_is_started_with_are_params_of_its_dag(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = chosen(monkeypatch, {"gc_lake": LAKE | {"min_age_hours": "30", "max_delete_objects": 7}})
+    params = gc_params()
+    for run in runs:
+        assert run["conf"].keys() == params.keys()
+        for name, value in run["conf"].items():
+            params[name].resolve(value)
+    assert (runs[0]["conf"]["min_age_hours"], runs[0]["conf"]["max_delete_objects"]) == (30.0, 7)
+
+
+@pytest.mark.parametrize(
+    ("form", "entry", "dry_run"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, LAKE, True),
+        (False, LAKE, False),
+        (False, LAKE | {"dry_run": True}, True),
+        (False, {"schedule": "@daily", "repository": "lake"}, True),
+    ],
+)
+def test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run(
+    monkeypatch: pytest.MonkeyPatch, form: bool, entry: Any, dry_run: bool
+) -> None:
+    runs, _ = chosen(monkeypatch, None if entry is None else {"gc_lake": entry}, dry_run=form)
+    assert runs[0]["conf"]["dry_run"] is dry_run
+
+
+def test_the_variables_settings_are_for_its_repository_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = chosen(monkeypatch, {"gc_lake": LAKE | {"max_delete_objects": 7}}, max_delete_objects=1)
+    assert [run["conf"]["max_delete_objects"] for run in runs] == [7, 1]
+
+
+def test_schedules_that_differ_about_a_repository_leave_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = {"often": LAKE, "clean": LAKE | {"schedule": "@weekly", "max_delete_objects": 5}}
+    runs, pushed = chosen(monkeypatch, variable)
+    assert [run["conf"]["repository"] for run in runs] == ["pond"]
+    assert "has other settings for it in clean" in pushed["choose_repositories", LEFT_OUT]["lake"]
+
+
+def test_schedules_may_differ_in_when_and_in_which_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = {"often": LAKE, "clean": LAKE | {"schedule": "@weekly", "mode": "clean"}}
+    runs, _ = chosen(monkeypatch, variable)
+    assert [run["conf"]["mode"] for run in runs] == ["auto", "auto"]
+
+
+@pytest.mark.parametrize("wrong", [{"min_age_hours": 1}, {"colour": "red"}])
+def test_wrong_settings_of_one_repository_leave_out_that_one_only(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    runs, pushed = chosen(monkeypatch, {"gc_lake": LAKE | wrong})
+    assert [run["conf"]["repository"] for run in runs] == ["pond"]
+    assert next(iter(wrong)) in pushed["choose_repositories", LEFT_OUT]["lake"]
+
+
+def test_only_the_repositories_that_were_asked_for_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = chosen(monkeypatch, which={"repositories": "*", "leave_out": "la*", "summary_root": "None"})
+    assert [run["conf"]["repository"] for run in runs] == ["pond"]
