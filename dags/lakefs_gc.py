@@ -15,6 +15,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from operators.lakefs.approve import LakeFSApproveOperator
 from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from operators.lakefs.check_limits import LakeFSCheckLimitsOperator
 from operators.lakefs.list_committed import LakeFSListCommittedOperator
@@ -58,6 +59,7 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
             LakeFSListCommittedOperator(task_id="list_committed"),
             LakeFSSubtractLiveOperator(task_id="subtract"),
             LakeFSCheckLimitsOperator(task_id="check_limits"),
+            LakeFSApproveOperator(task_id="approve"),
             LakeFSBulkDeleteOperator(task_id="bulk_delete"),
             LakeFSVerifySweepOperator(task_id="verify"),
             LakeFSSaveReportOperator(

@@ -8,6 +8,7 @@
     list_committed(run, runner)                   what active commits name
     subtract(run, runner)                         candidates
     check_limits(run)                             guards
+    approve(run)                                  what a person says, where one has to be asked
     bulk_delete(run, runner)                      re-check, then sweep (only reports in a dry run)
     verify(run)                                   what was deleted is gone, what lives is there
     save_report(run)                              state, report.json, report.html, summary.json
@@ -22,6 +23,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dredge.gc.approve.question import Question, make_question
+from dredge.gc.approve.records import AIRFLOW, TIME_OUT, Decision
+from dredge.gc.approve.step import answer, approve
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.config import GCConfig
@@ -30,6 +34,7 @@ from dredge.gc.mark_uncommitted.kv_access import KVAccess
 from dredge.gc.mark_uncommitted.step import mark_uncommitted
 from dredge.gc.plan import Plan
 from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+from dredge.gc.resuming import is_local, reopen_run
 from dredge.gc.run import Run
 from dredge.gc.save_report.report import REPORT
 from dredge.gc.save_report.step import save_report
@@ -44,20 +49,29 @@ from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 
 __all__ = [
+    "AIRFLOW",
+    "TIME_OUT",
+    "Decision",
     "GCConfig",
     "KVAccess",
     "Plan",
+    "Question",
     "Run",
     "acquire_lease",
+    "answer",
+    "approve",
     "bulk_delete",
     "check_limits",
     "collect",
+    "is_local",
     "list_committed",
+    "make_question",
     "mark_uncommitted",
     "plan_run",
     "read_report",
     "release_grant",
     "release_lease",
+    "resume",
     "resume_run",
     "rows_of",
     "run_steps",
@@ -83,6 +97,7 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
         list_committed(run, runner)
         subtract(run, runner)
         check_limits(run, runner)
+        approve(run)
         bulk_delete(run, runner)
         verify(run, runner)
     except Exception:
@@ -99,6 +114,32 @@ def read_report(run: Run) -> dict[str, Any]:
     """
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
+
+
+def resume(
+    run_uri: str,
+    runner: TaskRunner,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> StepSummary:
+    """Go on with a run that `collect` began, from what is complete.
+
+    Args:
+        run_uri: URI of the run folder.
+        runner: spreads the tasks.
+        client: None reads the environment.
+        options: None reads the environment.
+        clock: this machine's clock.
+
+    Raises:
+        DredgeError: the run cannot go on, or one of its steps could not.
+    """
+    run = reopen_run(run_uri, client, options, clock)
+    try:
+        return run_steps(run, runner)
+    finally:
+        release_lease(run)
 
 
 def collect(
