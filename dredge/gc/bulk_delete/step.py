@@ -105,6 +105,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
     for turn in range(rounds_max):
+        if turn:
+            approval_of(run, record)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
         # Before the re-check reads staging: whoever completed an upload before then has staged it by then.
         settling = look_at_settling(run, record.input(SubtractOutput).summary, where)
