@@ -43,9 +43,8 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        # Runs on a schedule and backfills follow each other strictly: the next one waits for all that hangs
-        # directly on this one's first task, which are the last task and one that fails with the run. Any two
-        # runs on one repository, whatever started them, are kept apart by the lease.
+        # Runs on a schedule and backfills follow each other strictly: the next one waits for what hangs directly on
+        # this one's first task, the last task and one that fails with the run. The lease keeps any two runs apart.
         serial = {"depends_on_past": schedule is not None, "wait_for_downstream": schedule is not None}
         # A try that the scheduler takes for lost while it waits costs nothing.
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=10, **serial)

@@ -69,6 +69,8 @@ def _judged(judged: Judged) -> str:
     when = f"{judged.run_id} ({judged.at:%Y-%m-%d %H:%M} UTC)"
     if judged.outcome == "deleted":
         text = f"{when} deleted it as {judged.reason}: {judged.why}"
+        if judged.approved_by:
+            text += f"; approved by {judged.approved_by} ({judged.approved_at:%Y-%m-%d %H:%M} UTC)"
         if judged.version_id:
             text += f"; the bucket has versions, and it is still below delete marker {judged.version_id}"
         return text

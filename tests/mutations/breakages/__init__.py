@@ -1,12 +1,12 @@
 """Guards of the product, each broken in one line, and the tests that must notice.
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
-trash      the key-value store       icechunk   the collection of Icechunk
+approving  what people say           trash      the key-value store       icechunk   the collection of Icechunk
 """
 
 from __future__ import annotations
 
-from tests.mutations.breakages import guarding, icechunk, reading, sweeping, trash
+from tests.mutations.breakages import approving, guarding, icechunk, reading, sweeping, trash
 from tests.mutations.breakages.breakage import Breakage
 
 __all__ = ["BREAKAGES", "Breakage"]
@@ -19,6 +19,7 @@ BREAKAGES = (
     *guarding.ASKED,
     *guarding.HOLDS,
     *reading.OPTIMIZED,
+    *approving.APPROVED,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
     *trash.TRASH,

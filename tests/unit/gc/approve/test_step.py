@@ -122,6 +122,30 @@ def test_a_no_that_comes_after_the_step_took_a_yes_ends_the_run() -> None:
     assert world.data() == kept | gone
 
 
+def test_a_no_that_came_before_the_sweep_costs_no_re_check() -> None:
+    world, run, _, _ = waiting_run()
+    said(run)
+    take(run)
+    said(run, "rejected", by="eve")
+    looked: list[bool] = []
+    with (
+        world.during("prepare_uncommitted", lambda: looked.append(True)),
+        pytest.raises(RejectedError),
+    ):
+        bulk_delete(run, world.runner)
+    assert looked == []
+
+
+def test_a_rejected_and_approved_run_is_told_as_rejected() -> None:
+    world, run, _, _ = waiting_run()
+    said(run, by="ada")
+    said(run, "rejected", by="eve")
+    with pytest.raises(RejectedError):
+        world.run(run)
+    told = read_report(run)["approval"]
+    assert (told["state"], told["by"]) == ("rejected", "eve")
+
+
 def test_the_first_yes_stands() -> None:
     _, run, _, _ = waiting_run()
     first = said(run, by="ada")
