@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
-from dredge.commands.gc_approve import approve_command, reject_command, resume_command
+from dredge.commands.gc_approve import approve_command, reject_command
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
@@ -27,7 +27,7 @@ def command() -> None:
     index. Nothing is deleted without `run --apply`."""
 
 
-for _added in (why_command, cost_command, plan_command, approve_command, reject_command, resume_command):
+for _added in (why_command, cost_command, plan_command, approve_command, reject_command):
     command.add_command(_added)
 
 
@@ -66,7 +66,35 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     from dredge.runs.tasks import LocalRunner
 
     with LocalRunner(processes) as runner:
-        show_outcome(steps.Run.open(steps.plan_run(config).run_uri), runner, as_json)
+        _show_outcome(steps.Run.open(steps.plan_run(config).run_uri), runner, as_json)
+
+
+@command.command("resume")
+@click.argument("uri", metavar="RUN")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Worker processes; 0 works in this one.",
+)
+@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
+@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
+    """Go on with a run of `dredge gc run` from what is complete: after its approval, or after a step failed.
+
+    Servers and stores are found as by `dredge gc run`.
+
+    \b
+    Exit codes: those of `dredge gc run`
+    """
+    from dredge.gc.resuming import reopen_run
+    from dredge.runs.tasks import LocalRunner
+
+    if not quiet:
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    with LocalRunner(processes) as runner:
+        _show_outcome(reopen_run(uri.rstrip("/")), runner, as_json)
 
 
 @command.command("runs")
@@ -161,7 +189,7 @@ def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
     _show_verified(found, as_json)
 
 
-def show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
+def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
     """Do what is left of a run, and show the report of whatever became of it."""
     from dredge.errors import PartialError
     from dredge.gc import steps

@@ -1,10 +1,8 @@
-"""`dredge gc approve`, `reject` and `resume`: what a person says about a run that waits, and going on with it."""
+"""`dredge gc approve` and `dredge gc reject`: what a person says about a run that waits."""
 
 from __future__ import annotations
 
 import getpass
-import logging
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -70,35 +68,6 @@ def reject_command(uri: str, by: str | None) -> None:
     )
     if not steps.is_local(run):
         click.echo(_in_airflow(run))
-
-
-@click.command("resume")
-@click.argument("uri", metavar="RUN")
-@click.option(
-    "--processes",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Worker processes; 0 works in this one.",
-)
-@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
-@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
-def resume_command(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
-    """Go on with a run of `dredge gc run` from what is complete: after its approval, or after a step failed.
-
-    Servers and stores are found as by `dredge gc run`.
-
-    \b
-    Exit codes: those of `dredge gc run`
-    """
-    from dredge.commands.gc import show_outcome
-    from dredge.gc.resuming import reopen_run
-    from dredge.runs.tasks import LocalRunner
-
-    if not quiet:
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    with LocalRunner(processes) as runner:
-        show_outcome(reopen_run(uri.rstrip("/")), runner, as_json)
 
 
 def _open(uri: str) -> Run:

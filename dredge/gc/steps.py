@@ -36,7 +36,7 @@ from dredge.gc.plan import Plan
 from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
 from dredge.gc.resuming import is_local, reopen_run
 from dredge.gc.run import Run
-from dredge.gc.save_report.report import REPORT
+from dredge.gc.save_report.report import REPORT, write_report
 from dredge.gc.save_report.step import save_report
 from dredge.gc.slice_listing.step import slice_listing
 from dredge.gc.subtract.step import subtract
@@ -65,9 +65,9 @@ __all__ = [
     "collect",
     "is_local",
     "list_committed",
-    "make_question",
     "mark_uncommitted",
     "plan_run",
+    "put_question",
     "read_report",
     "release_grant",
     "release_lease",
@@ -114,6 +114,19 @@ def read_report(run: Run) -> dict[str, Any]:
     """
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
+
+
+def put_question(run: Run) -> Question:
+    """Word what a run asks that awaits approval, and write its report so far.
+
+    Args:
+        run: of which `approve` said so.
+
+    Raises:
+        RefusedError: it asks nothing.
+        LeaseHeldError: another run has taken over.
+    """
+    return make_question(run, write_report(run).details["page"])
 
 
 def resume(

@@ -95,7 +95,7 @@ class LakeFSApproveOperator(LakeFSOperator, ApprovalOperator):
     def _ask(self, context: Context, run: steps.Run) -> None:
         """Word the question for Airflow."""
         with tasks_environment(run):
-            question = steps.make_question(run)
+            question = steps.put_question(run)
         context["ti"].xcom_push(REPORT, question.report)
         self.subject, self.body = question.subject, question.body
         self.assigned_users = [_user(name) for name in question.approvers] or None

@@ -13,7 +13,6 @@ from dredge.gc.approve.records import Asked
 from dredge.gc.approve.step import find_question
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run, make_lease
-from dredge.gc.save_report.report import PAGE, write_report
 from dredge.gc.subtract import EXAMPLES_MAX, REASONS
 from dredge.runs.words import size_text
 
@@ -41,32 +40,32 @@ class Question:
     report: str
 
 
-def make_question(run: Run) -> Question:
-    """Word what a run asks, write its report so far, and keep the repository for it as long as it may wait.
+def make_question(run: Run, report: str) -> Question:
+    """Word what a run asks, and keep the repository for it as long as it may wait.
 
     While the lease is held, no other run asks about the same objects, and none moves on the state that this one builds
     on. That is for order only: what makes a late sweep safe is its re-check and the greatest age of a mark.
 
     Args:
         run: this run, of which `approve` said that it awaits approval.
+        report: URI of the page of its report so far.
 
     Raises:
         RefusedError: it asks nothing.
         LeaseHeldError: another run has taken over.
     """
     asked = find_question(run)
-    write_report(run)
     request = asked.request
     wait = max(request.answer_until - run.store_now(), timedelta(seconds=1))
     lease_seconds = run.plan.config.safety.lease_seconds + wait.total_seconds()
     make_lease(run.state, lease_seconds).renew(run.plan.lease, take_back=False)
     return Question(
         subject=_subject(run, asked),
-        body="\n".join(_lines(run, asked)),
+        body="\n".join(_lines(run, asked, report)),
         approvers=request.approvers,
         answer_until=request.answer_until,
         wait=wait,
-        report=f"{run.folder.uri}/{PAGE}",
+        report=report,
     )
 
 
@@ -78,7 +77,7 @@ def _subject(run: Run, asked: Asked) -> str:
     )
 
 
-def _lines(run: Run, asked: Asked) -> Iterator[str]:
+def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     plan, request = run.plan, asked.request
     summary = run.folder.read_summary(CheckLimitsOutput.STEP)
     if summary is None:  # somebody does it again, and will ask again
@@ -88,7 +87,7 @@ def _lines(run: Run, asked: Asked) -> Iterator[str]:
     yield f"- Repository {code(plan.repository)}, a run in mode {plan.mode} ({plain(plan.why_mode)})"
     yield f"- To delete: {request.objects:,} objects, {size_text(request.size_bytes)}{_share(guards)}"
     yield f"- Without an answer by {request.answer_until:%Y-%m-%d %H:%M} UTC nothing is deleted"
-    yield f"- Report: {code(f'{run.folder.uri}/{PAGE}')}"
+    yield f"- Report: {code(report)}"
     yield f"- Run {code(plan.run_id)}, digest of the candidates {code(request.candidates[:16])}"
     yield from _kinds("What would be deleted", guards.would_delete, words=REASONS)
     yield from _largest(find_largest(run, guards, _LARGEST))

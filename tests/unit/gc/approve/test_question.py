@@ -8,20 +8,20 @@ import pytest
 
 from dredge.errors import LeaseHeldError
 from dredge.gc.approve.markdown import code, plain
-from dredge.gc.approve.question import make_question
 from dredge.gc.planning import acquire_lease
 from dredge.gc.run import Run
+from dredge.gc.steps import put_question
 from tests.support.approvals import said, take, waiting_run
 from tests.support.gc import World, busy_world, make_world
 
 
 def body_of(run: Run) -> str:
-    return make_question(run).body
+    return put_question(run).body
 
 
 def test_the_question_says_what_would_go_and_what_stays() -> None:
     _, run, _, _ = waiting_run()
-    question = make_question(run)
+    question = put_question(run)
     assert question.subject == "Delete 7 objects (14 B) of lakeFS repository lake?"
     body = question.body
     assert "the limit is 0" in body
@@ -109,7 +109,7 @@ def busy_elsewhere(world: World) -> None:
 def test_a_run_that_waits_keeps_its_repository_until_its_time_is_over() -> None:
     """Else ten runs of a backfill would ask about the same objects, and the state could move on under this one."""
     world, run, _, _ = waiting_run(approval_hours=5)
-    make_question(run)
+    put_question(run)
     world.age(hours=5)
     with pytest.raises(LeaseHeldError):
         busy_elsewhere(world)
@@ -119,7 +119,7 @@ def test_a_run_that_waits_keeps_its_repository_until_its_time_is_over() -> None:
 
 def test_a_run_that_goes_on_or_ends_gives_its_repository_back() -> None:
     world, run, kept, _ = waiting_run()
-    make_question(run)
+    put_question(run)
     world.age(hours=3)
     said(run)
     world.run(run)
