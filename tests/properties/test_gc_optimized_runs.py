@@ -4,7 +4,7 @@ Always: nothing that lives is deleted. And after every complete run, whatever ca
 exactly what a clean run would have deleted, and what nothing names and is still there is carried or will be
 listed again, so that no later run can miss it.
 
-`./run test` lives through 256 histories with fixed seeds, `./run test long` through 6,400 new ones;
+`./run test` lives through 128 histories with fixed seeds, `./run test long` through 6,400 new ones;
 `DREDGE_HISTORIES` sets another number.
 """
 
@@ -31,7 +31,7 @@ from tests.support.histories import History, alive, kept_by, later
 from tests.support.killing import Killed, killed_at
 from tests.support.lakes import with_settings
 
-HISTORIES = depth(256, 6400, "DREDGE_HISTORIES")
+HISTORIES = depth(128, 6400, "DREDGE_HISTORIES")
 PARTS = 16
 # A failing history is made shorter for whoever reads it; where it only matters that one fails, that takes too long.
 SHRINK = () if os.environ.get("DREDGE_SHRINK") == "off" else (Phase.shrink,)
