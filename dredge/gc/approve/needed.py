@@ -25,7 +25,11 @@ def why_asked(plan: Plan, guards: CheckLimitsOutput) -> str:
     if plan.dry_run or wanted == NEVER or not guards.counts["deletable_objects"]:
         return ""
     if guards.verdict == "awaiting_approval":
-        over = [item["text"] for item in guards.findings if item["verdict"] == "awaiting_approval"]
+        over = [
+            f"{item['rule']}: {item['text']}"
+            for item in guards.findings
+            if item["verdict"] == "awaiting_approval"
+        ]
         return f"More would be deleted than a limit allows: {'; '.join(over)}."
     return "Every run that deletes needs an approval." if wanted == ALWAYS else ""
 
