@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dredge.commands import airflow_answer
+from dredge.errors import DredgeError
+
 if TYPE_CHECKING:
     from dredge.gc.run import Run
 
@@ -20,8 +23,10 @@ def approve_command(uri: str, by: str | None) -> None:
     """Approve what a waiting run would delete. RUN is the URI of its folder, as `dredge gc runs` shows it.
 
     The approval holds for these very candidates and for a limited time. Who gave it, and when, stands in the folder and
-    in the report. `dredge gc report RUN` shows what would go. A run with approvers is approved in Airflow, which
-    knows who its users are.
+    in the report. `dredge gc report RUN` shows what would go.
+
+    A run that waits in Airflow is answered there when DREDGE_AIRFLOW_URL and DREDGE_AIRFLOW_TOKEN (a token of its API)
+    say how: it goes on at once, and the token's user has approved it. A run with approvers can only be approved so.
 
     \b
     Exit codes: 0 approved · 2 bad input · 3 the run asks nobody, was rejected, or cannot be approved (any more)
@@ -31,6 +36,12 @@ def approve_command(uri: str, by: str | None) -> None:
     from dredge.gc.approve.records import COMMAND
 
     run = _open(uri)
+    if _answers_in_airflow(run):
+        airflow_answer.answer_in_airflow(run.plan.lease.holder, "Approve")
+        click.echo(
+            f"run {run.plan.run_id}: Airflow has the answer, and goes on with {run.plan.lease.holder}."
+        )
+        return
     found = steps.answer(run, "approved", by or _user(), COMMAND)
     assert found.approved is not None
     request, said = found.request, found.approved
@@ -66,8 +77,24 @@ def reject_command(uri: str, by: str | None) -> None:
     click.echo(
         f"run {run.plan.run_id} was rejected by {found.rejected.by}, {found.rejected.at:%Y-%m-%d %H:%M:%S} UTC."
     )
-    if not steps.is_local(run):
+    if _answers_in_airflow(run):
+        _end_in_airflow(run)
+    elif not steps.is_local(run):
         click.echo(_in_airflow(run))
+
+
+def _answers_in_airflow(run: Run) -> bool:
+    from dredge.gc import steps
+
+    return not steps.is_local(run) and airflow_answer.is_named()
+
+
+def _end_in_airflow(run: Run) -> None:
+    """Have Airflow notice; the no counts without that."""
+    try:
+        airflow_answer.answer_in_airflow(run.plan.lease.holder, "Reject")
+    except DredgeError as error:
+        click.echo(f"Airflow was not told: {error} The run is rejected all the same.", err=True)
 
 
 def _open(uri: str) -> Run:
@@ -86,5 +113,6 @@ def _user() -> str:
 def _in_airflow(run: Run) -> str:
     return (
         f"The run waits in Airflow ({run.plan.lease.holder}). Its task approve takes the answer when somebody clears it"
-        " there, answers there, or its time is over."
+        f" there, answers there, or its time is over. With {airflow_answer.URL} and {airflow_answer.TOKEN} this command"
+        " wakes it."
     )

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dredge.cli import main
 from dredge.lakefs.client import ACCESS_KEY, ENDPOINT, SECRET_KEY
-from tests.support.approvals import waiting_run
+from tests.support.approvals import gc, waiting_run
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 ORPHAN = "data/orphan"
@@ -29,17 +28,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lake]:
         found.writer().put(ORPHAN, b"orphan")
         time.sleep(1.1)  # the folder tells whole seconds
         yield found
-
-
-def gc(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Give exit code, output and errors of `dredge gc` with these words."""
-    code = 0
-    try:
-        main(["gc", *words])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 def waiting(capsys: pytest.CaptureFixture[str]) -> str:
