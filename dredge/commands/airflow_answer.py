@@ -52,6 +52,7 @@ def answer_in_airflow(holder: str, option: str) -> None:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):
             return
     except urllib.error.HTTPError as error:
+        error.close()
         raise _error(error.code, holder, url) from None
     except (urllib.error.URLError, TimeoutError) as error:
         raise UnavailableError(

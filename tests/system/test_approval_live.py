@@ -25,6 +25,7 @@ CONF: dict[str, Any] = {
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
     "slice_margin_hours": 26,
+    "spark_rows_min": 0,
     "approval": "always",
 }
 ORPHAN = "data/orphan"
@@ -52,8 +53,11 @@ def airflow(
         "login": KEY_PAIR.access_key_id,
         "password": KEY_PAIR.secret_access_key,
     }
-    environ = {"AIRFLOW_CONN_LAKEFS_DEFAULT": json.dumps(connection)}
     home = tmp_path_factory.mktemp("airflow") / "home"
+    environ = {
+        "AIRFLOW_CONN_LAKEFS_DEFAULT": json.dumps(connection),
+        "DREDGE_TEST_FAIL": str(home / "no-such-file"),
+    }
     with live_airflow(home, postgres, environ) as running:
         running.wait(
             "the DAGs", lambda: running.rows("select 1 from serialized_dag where dag_id = 'lakefs_gc'"), WAIT
