@@ -21,6 +21,7 @@ COMMANDS = {
     "inspect": "Look into lakeFS's range and metarange files.",
     "kv": "Look into lakeFS's key-value store.",
     "serve": "Run the embedded lakeFS server.",
+    "ui": "Show what runs found, did and kept, in a browser.",
     "trash": "Find and remove trash in lakeFS's key-value store.",
 }
 

@@ -15,9 +15,7 @@ from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
 if TYPE_CHECKING:
-    from dredge.gc.plan import Plan
     from dredge.gc.run import Run
-    from dredge.runs.folder import RunFolder
     from dredge.runs.tasks import LocalRunner
 
 
@@ -288,38 +286,9 @@ def _run(folder: str, run_id: str) -> dict[str, Any]:
 
 
 def _report(uri: str) -> dict[str, Any]:
-    from dredge.errors import ConfigError, NotFoundError
-    from dredge.gc.plan import FORMAT, PLAN, Plan
-    from dredge.gc.save_report.report import build_report
-    from dredge.runs.folder import RunFolder, read_json
-    from dredge.storage import open_writer
+    from dredge.gc.save_report.reading import read_report
 
-    writer = open_writer(uri.rstrip("/"))
-    try:
-        value = read_json(writer, PLAN)
-        plan = Plan.from_json(value)
-    except NotFoundError:
-        raise ConfigError(f"{uri} holds no {PLAN}: it is not the folder of a run") from None
-    folder = RunFolder(writer, plan.run_id)
-    return build_report(folder, plan) if value["format"] == FORMAT else _report_of_older(folder, plan)
-
-
-def _report_of_older(folder: RunFolder, plan: Plan) -> dict[str, Any]:
-    """The report that an earlier version wrote at the end of its run; before that nobody can tell what it did."""
-    from dredge.errors import NotFoundError
-    from dredge.gc.save_report.report import REPORT, build_report
-
-    try:
-        found: dict[str, Any] = folder.read_json(REPORT)
-    except NotFoundError:
-        return {
-            **build_report(folder, plan),
-            "outcome": "unfinished",
-            "outcome_text": "not finished by the version of Dredge that began it",
-            "headline": "This version cannot tell what was deleted; files in the folder of the run do.",
-            "what_to_do": "Start a new run.",
-        }
-    return found
+    return read_report(uri)
 
 
 def _show(found: dict[str, Any]) -> None:

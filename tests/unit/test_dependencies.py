@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = {"benchmarks", "dags", "demo", "dredge", "operators", "plugins", "spark_jobs", "tests"}
-SERVER = ("dredge/auth", "dredge/gateway", "dredge/server")
+SERVER = ("dredge/auth", "dredge/gateway", "dredge/pages", "dredge/server")
 
 # The distribution of a module whose name is another's, or that comes with a declared one.
 DISTRIBUTIONS = {
@@ -71,7 +71,7 @@ def strangers(paths: Iterable[Path], allowed: set[str]) -> dict[str, set[str]]:
 
 
 def test_collectors_import_runtime_dependencies_only() -> None:
-    server = set(modules(*SERVER))
+    server = {*modules(*SERVER), ROOT / "dredge/commands/ui.py"}
     paths = [
         path for path in modules("dredge", "operators", "spark_jobs", "dags", "plugins") if path not in server
     ]

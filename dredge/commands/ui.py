@@ -1,0 +1,55 @@
+"""`dredge ui`: the pages of Dredge for who has only the run folders."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from dredge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dredge.pages.questions import Asker
+
+
+@click.command("ui", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("uri", metavar="FOLDER|URI")
+@click.option(
+    "--listen", default="127.0.0.1:8090", show_default=True, metavar="HOST:PORT", help="Where to serve."
+)
+def command(uri: str, listen: str) -> None:
+    """Show what runs found, did and kept, in a browser. Only reads.
+
+    The argument is a storage namespace, an Icechunk repository, a run root, the folder of one run, or a folder of
+    several repositories: a path here, or a URI such as s3://bucket/repo. Stores are reached by the usual AWS_…
+    variables; "why" asks the lakeFS server of the LAKECTL_… variables, where they are set.
+
+    Nobody is asked who they are: do not listen on an address that others reach.
+
+    \b
+    Exit codes: 0 ended by Ctrl-C · 2 bad input · 4 the store is not available
+    """
+    try:
+        import uvicorn
+
+        from dredge.pages.web import Pages, make_app
+    except ImportError as error:
+        raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
+    from dredge.pages.places import FolderPlaces
+
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ConfigError(f"--listen {listen!r} is not HOST:PORT")
+    places = FolderPlaces(uri if "://" in uri else os.path.abspath(uri))
+    places.all()  # what is wrong with the argument is said here, not in a page
+    click.echo(f"http://{host}:{port}/")
+    uvicorn.run(make_app(Pages(places, _asker())), host=host, port=int(port), log_level="warning")
+
+
+def _asker() -> Asker | None:
+    from dredge.lakefs import LakeFSClient
+    from dredge.lakefs.client import ENDPOINT
+    from dredge.pages.questions import ServerAsker
+
+    return ServerAsker(lambda _place: LakeFSClient.from_env()) if os.environ.get(ENDPOINT) else None

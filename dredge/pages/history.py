@@ -1,0 +1,220 @@
+"""The runs of a place, and the report of one.
+
+A run that ended well never changes any more, so its report is kept in memory; every other one is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.gc.history import run_ids
+from dredge.gc.plan import PLAN
+from dredge.gc.save_report.reading import read_report
+from dredge.graveler.xid import descending_time
+from dredge.icechunk.collection.run import Run as IcechunkRun
+from dredge.icechunk.collection.save_report.report import build_report
+from dredge.pages.places import LAKEFS, Place
+from dredge.runs.folder import read_json
+from dredge.runs.lease import LEASE
+from dredge.runs.report_rows import ReportRow
+from dredge.storage import ObjectReader, open_reader
+
+REPORT = "report.json"
+ENDED = ("success", "dry_run")
+"""Outcomes after which a run's folder stays as it is."""
+RUNS_SHOWN = 200
+_KEPT_MAX = 2000
+
+_kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run in a list.
+
+    Attributes:
+        run_id: its id.
+        started_at: when it was planned, by the store's clock.
+        outcome: as the report says; "other tool" where the folder is not Dredge's, "damaged" where it cannot be read.
+        text: the outcome in words.
+        headline: what it did, in a sentence.
+        deleted: objects and bytes that it deleted.
+        found: objects and bytes that it would have been allowed to delete.
+        held: objects and bytes that were held.
+        dry_run: whether it only looked.
+    """
+
+    run_id: str
+    started_at: datetime
+    outcome: str
+    text: str
+    headline: str = ""
+    deleted: tuple[int, int] = (0, 0)
+    found: tuple[int, int] = (0, 0)
+    held: tuple[int, int] = (0, 0)
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """Who works on a repository: the holder ("" for nobody), and until when."""
+
+    holder: str
+    expires_at: datetime
+
+
+def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
+    """List the runs of a place, newest first.
+
+    Args:
+        place: whose.
+        limit: at most so many.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    reader = open_reader(place.runs_uri, place.options)
+    rows = (_row(place, reader, run_id) for run_id in run_ids(reader)[:limit])
+    return [row for row in rows if row is not None]
+
+
+def report_of(place: Place, run_id: str) -> dict[str, Any]:
+    """Put the report of a run together as of now.
+
+    Args:
+        place: whose.
+        run_id: its id.
+
+    Raises:
+        NotFoundError: no such run here.
+        ConfigError: the folder is not one of Dredge's runs.
+        FormatError: a file of it is damaged.
+    """
+    run_uri = uri_of(place, run_id)
+    if place.kind == LAKEFS:
+        return read_report(run_uri, place.options)
+    return as_lakefs_report(build_report(IcechunkRun.open(run_uri, place.options)))
+
+
+def plan_of(place: Place, run_id: str) -> dict[str, Any]:
+    """Read the plan of a run, as it was written."""
+    value: dict[str, Any] = read_json(open_reader(uri_of(place, run_id), place.options), PLAN)
+    return value
+
+
+def uri_of(place: Place, run_id: str) -> str:
+    """URI of a run's folder.
+
+    Raises:
+        NotFoundError: the text is not the id of a run, whatever else it may be.
+    """
+    try:
+        descending_time(run_id)
+    except FormatError:
+        raise NotFoundError("there is no such run") from None
+    return f"{place.runs_uri}/{run_id}"
+
+
+def run_of_holder(place: Place, holder: str, limit: int = RUNS_SHOWN) -> str | None:
+    """Find the newest run that a lease holder planned, such as "lakefs_gc manual__2026-01-02"; None for none."""
+    reader = open_reader(place.runs_uri, place.options)
+    for run_id in run_ids(reader)[:limit]:
+        try:
+            if read_json(reader, f"{run_id}/{PLAN}")["lease"]["holder"] == holder:
+                return run_id
+        except (DredgeError, KeyError, TypeError):
+            continue
+    return None
+
+
+def lease_of(place: Place) -> LeaseState | None:
+    """Read who holds the lease of a place; None when nobody does, or it is not known where the lease is."""
+    if not place.lease_uri:
+        return None
+    try:
+        value = read_json(open_reader(place.lease_uri, place.options), LEASE)
+        found = LeaseState(value["holder"], datetime.fromisoformat(value["expires_at"]))
+    except NotFoundError:
+        return None
+    except (KeyError, TypeError, ValueError):
+        return LeaseState("damaged lease.json", descending_time("0" * 20))
+    return found if found.holder else None
+
+
+def as_lakefs_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Give Icechunk's report the figures under the names that lakeFS's has."""
+    counts = {
+        f"{name}_{unit}": report[what].get(unit, 0)
+        for what, name in (("candidates", "deletable"), ("deleted", "deleted"), ("failed", "failed"))
+        for unit in ("objects", "bytes")
+        if what in report
+    }
+    return {**report, "counts": counts}
+
+
+def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
+    """The row of a run; None where it is another repository's."""
+    try:
+        found = _report(place, reader, run_id)
+    except NotFoundError:
+        return RunRow(run_id, descending_time(run_id), "other tool", "of another collector")
+    except (DredgeError, KeyError, TypeError, ValueError) as error:
+        return RunRow(run_id, descending_time(run_id), "damaged", "cannot be read", str(error))
+    if place.repository and found["repository"] != place.repository:
+        return None
+    counts = found["counts"]
+
+    def pair(name: str) -> tuple[int, int]:
+        return counts.get(f"{name}_objects") or 0, counts.get(f"{name}_bytes") or 0
+
+    return RunRow(
+        run_id=run_id,
+        started_at=datetime.fromisoformat(found["started_at"]),
+        outcome=found["outcome"],
+        text=found["outcome_text"],
+        headline=found["headline"],
+        deleted=pair("deleted"),
+        found=pair("deletable"),
+        held=pair("held"),
+        dry_run=bool(found["dry_run"]),
+    )
+
+
+def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
+    """The report of a run: the written one where the run ended well, else as of now."""
+    uri = uri_of(place, run_id)
+    with _lock:
+        if uri in _kept:
+            _kept.move_to_end(uri)
+            return _kept[uri]
+    try:
+        found: dict[str, Any] = json.loads(reader.get(f"{run_id}/{REPORT}"))
+        if place.kind != LAKEFS:
+            found = as_lakefs_report(found)
+    except (NotFoundError, ValueError):
+        found = {"outcome": ""}
+    if found["outcome"] not in ENDED:
+        reader.stat(f"{run_id}/{PLAN}")  # without one it is not ours
+        return report_of(place, run_id)
+    kept = {
+        name: found[name]
+        for name in ("repository", "started_at", "outcome", "outcome_text", "headline", "dry_run", "counts")
+    }
+    with _lock:
+        _kept[uri] = kept
+        while len(_kept) > _KEPT_MAX:
+            _kept.popitem(last=False)
+    return kept
+
+
+def rows_of(report: Mapping[str, Any]) -> list[ReportRow]:
+    """The rows of a report's table, as they were before they became JSON."""
+    return [ReportRow(**row) for row in report["rows"]]

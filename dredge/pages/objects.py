@@ -1,0 +1,261 @@
+"""The candidates of a run, and what became of them, a page of rows at a time.
+
+Rows lie in parts of some 100,000, in the order in which they were listed. A page reads only the parts that it
+shows, and goes on where the last one ended: (part, row). The largest first: one column of every part, then the rows.
+Before the sweep rows are those of `subtract` with what holds them; after it those of the ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import ConfigError
+from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
+from dredge.gc.check_limits import CheckLimitsOutput, Holds, why_held
+from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput as IcechunkBulkDelete
+from dredge.icechunk.collection.kinds import FOLDERS
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.pages.history import uri_of
+from dredge.pages.places import LAKEFS, Place
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
+from dredge.runs.summary import PartInfo
+from dredge.storage import open_writer
+
+PAGE_ROWS = 100
+PARTS_A_PAGE = 12
+"""Parts that a page looks through for rows that match, before it stops and offers to go on."""
+SCHEMA = pa.schema(
+    [
+        pa.field("address", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("outcome", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("message", pa.string()),
+    ]
+)
+MAY_GO, HELD = "may go", "held"
+"""Outcomes of candidates that no sweep has met yet."""
+_TABLES_KEPT = 6
+
+_tables: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows are wanted; "" and None ask for all.
+
+    Attributes:
+        prefix: of the address.
+        reason: why it is garbage.
+        outcome: what became of it.
+        size_min: bytes.
+        size_max: bytes.
+    """
+
+    prefix: str = ""
+    reason: str = ""
+    outcome: str = ""
+    size_min: int | None = None
+    size_max: int | None = None
+
+    def mask(self, rows: pa.Table) -> pa.ChunkedArray | None:
+        """Which of the rows are wanted; None for all."""
+        wanted = []
+        if self.prefix:
+            wanted.append(pc.starts_with(rows["address"], pattern=self.prefix))
+        for name, value in (("reason", self.reason), ("outcome", self.outcome)):
+            if value:
+                wanted.append(pc.equal(rows[name], value))
+        if self.size_min is not None:
+            wanted.append(pc.greater_equal(rows["size"], self.size_min))
+        if self.size_max is not None:
+            wanted.append(pc.less_equal(rows["size"], self.size_max))
+        mask = None
+        for item in wanted:
+            mask = item if mask is None else pc.and_(mask, item)
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows.
+
+    Attributes:
+        rows: of `SCHEMA`.
+        next: where the next page begins; "" when there is none.
+        looked_at: rows that were looked at for this page.
+    """
+
+    rows: pa.Table
+    next: str
+    looked_at: int
+
+
+class Objects:
+    """The objects of a run.
+
+    Args:
+        place: whose run.
+        run_id: its id.
+
+    Raises:
+        NotFoundError: no such run.
+        FormatError: its files are damaged.
+    """
+
+    def __init__(self, place: Place, run_id: str) -> None:
+        self._uri = uri_of(place, run_id)
+        self._folder = RunFolder(open_writer(self._uri, place.options), run_id)
+        candidates, self.parts, self.is_settled = _parts(self._folder, place.kind)
+        self._holds = None if candidates is None or self.is_settled else _holds(self._folder, place.kind)
+
+    @property
+    def num_rows(self) -> int:
+        """How many objects there are."""
+        return sum(part.rows for part in self.parts)
+
+    def page(self, wanted: Filter, start: str = "", limit: int = PAGE_ROWS) -> Page:
+        """Read rows in the order of their listing.
+
+        Args:
+            wanted: which.
+            start: `next` of the page before; "" begins.
+            limit: rows of a page.
+
+        Raises:
+            ConfigError: `start` is not from a page.
+        """
+        first, offset = _position(start, len(self.parts))
+        found: list[pa.Table] = []
+        looked_at = 0
+        for number in range(first, len(self.parts)):
+            if number - first >= PARTS_A_PAGE:
+                return Page(_together(found), f"{number}-0", looked_at)
+            rows = self._rows(self.parts[number])
+            indices = _indices(rows, wanted)
+            indices = indices[indices >= offset]
+            missing = limit - sum(table.num_rows for table in found)
+            found.append(rows.take(pa.array(indices[:missing])))
+            looked_at += rows.num_rows - offset
+            if len(indices) > missing:
+                return Page(_together(found), f"{number}-{indices[missing]}", looked_at)
+            offset = 0
+        return Page(_together(found), "", looked_at)
+
+    def largest(self, wanted: Filter, limit: int = PAGE_ROWS) -> Page:
+        """Read the largest objects, the largest first."""
+        best: list[pa.Table] = []
+        for part in self.parts:
+            rows = self._rows(part)
+            rows = rows.take(pa.array(_indices(rows, wanted)))
+            top = pc.select_k_unstable(rows, limit, [("size", "descending")])
+            best.append(rows.take(top))
+        rows = _together(best)
+        order = pc.sort_indices(rows, sort_keys=[("size", "descending"), ("address", "ascending")])
+        return Page(rows.take(order[:limit]), "", self.num_rows)
+
+    def all(self, wanted: Filter) -> Iterator[pa.Table]:
+        """Read every row, a part at a time; for downloads."""
+        for part in self.parts:
+            rows = self._read(part)
+            yield rows.take(pa.array(_indices(rows, wanted)))
+
+    def _rows(self, part: PartInfo) -> pa.Table:
+        """The rows of a part; the last few parts are kept, as who looks at a page looks at the next one, too."""
+        key = (self._uri, part.sha256 + str(self._holds is None))
+        with _lock:
+            if key in _tables:
+                _tables.move_to_end(key)
+                return _tables[key]
+        rows = self._read(part)
+        with _lock:
+            _tables[key] = rows
+            while len(_tables) > _TABLES_KEPT:
+                _tables.popitem(last=False)
+        return rows
+
+    def _read(self, part: PartInfo) -> pa.Table:
+        if self.is_settled:
+            return self._folder.read_part(part, SCHEMA.names).cast(SCHEMA)
+        rows = self._folder.read_part(part)
+        if self._holds is not None:
+            codes = self._holds.codes_of(rows)
+        else:
+            codes = rows["hold"] if "hold" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
+        reasons = rows["reason"] if "reason" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
+        outcomes = pc.if_else(pc.is_null(codes), MAY_GO, HELD)
+        nothing = pa.nulls(rows.num_rows, pa.string())
+        return pa.table([rows["address"], rows["size"], reasons, outcomes, codes, nothing], schema=SCHEMA)
+
+
+def why(row: dict[str, str | None]) -> str:
+    """Say in a sentence why an object is where it is.
+
+    Args:
+        row: of `SCHEMA`.
+    """
+    code, outcome = row["code"] or "", row["outcome"] or ""
+    if row["message"]:
+        return str(row["message"])
+    if outcome == HELD:
+        return why_held(code)
+    if outcome == ledger.KEPT and code:
+        return why_kept(code)
+    return REASONS.get(row["reason"] or "", "")
+
+
+def _parts(folder: RunFolder, kind: str) -> tuple[StepOutput | None, list[PartInfo], bool]:
+    """What has the candidates, the parts to show, and whether they are the ledger's."""
+    swept: BulkDeleteOutput | IcechunkBulkDelete | None
+    candidates: SubtractOutput | ListCandidatesOutput | None
+    if kind == LAKEFS:
+        swept, candidates = _output(folder, BulkDeleteOutput), _output(folder, SubtractOutput)
+    else:
+        swept, candidates = _output(folder, IcechunkBulkDelete), _output(folder, ListCandidatesOutput)
+    if swept is not None and swept.settled:
+        return candidates, swept.settled, True
+    if isinstance(candidates, ListCandidatesOutput):
+        return candidates, [part for kind in FOLDERS for part in candidates.candidates(kind)], False
+    return candidates, [] if candidates is None else candidates.candidates, False
+
+
+def _holds(folder: RunFolder, kind: str) -> Holds | None:
+    guards = _output(folder, CheckLimitsOutput) if kind == LAKEFS else None
+    return None if guards is None else Holds.of(folder, guards.hold_files)
+
+
+def _output[O: StepOutput](folder: RunFolder, output: type[O]) -> O | None:
+    summary = folder.read_summary(output.STEP) or folder.read_incomplete(output.STEP)
+    return None if summary is None else output.of(summary)
+
+
+def _position(start: str, num_parts: int) -> tuple[int, int]:
+    if not start:
+        return 0, 0
+    part, dash, row = start.partition("-")
+    if not (dash and part.isdecimal() and row.isdecimal()) or int(part) > num_parts:
+        raise ConfigError("this is not where a page of objects begins: start from the first page")
+    return int(part), int(row)
+
+
+def _indices(rows: pa.Table, wanted: Filter) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    mask = wanted.mask(rows)
+    if mask is None:
+        return np.arange(rows.num_rows)
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy())
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()

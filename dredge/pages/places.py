@@ -1,0 +1,135 @@
+"""Where runs lie: a place is a repository with the folder of its runs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dredge.errors import ConfigError, NotFoundError
+from dredge.gc.history import run_ids
+from dredge.gc.plan import PLAN, RUNS, STATE
+from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
+from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
+from dredge.storage import ObjectReader, StorageOptions, open_reader
+
+LAKEFS, ICECHUNK = "lakefs", "icechunk"
+KINDS = {LAKEFS: "lakeFS", ICECHUNK: "Icechunk"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository, and where its runs are.
+
+    Attributes:
+        kind: of `KINDS`.
+        name: for people.
+        runs_uri: URI of the folder that has a folder for each run.
+        store_uri: URI of what is collected; "" where only runs are known.
+        options: how to reach both; None reads the environment.
+        repository: only runs of this lakeFS repository are the place's; "" for all.
+    """
+
+    kind: str
+    name: str
+    runs_uri: str
+    store_uri: str = ""
+    options: StorageOptions | None = None
+    repository: str = ""
+
+    @property
+    def key(self) -> str:
+        """Short name for addresses of pages; says nothing about URIs."""
+        return hashlib.sha256(f"{self.kind} {self.runs_uri} {self.repository}".encode()).hexdigest()[:16]
+
+    @property
+    def lease_uri(self) -> str:
+        """URI of the folder that has the lease; "" where it is not known."""
+        if not self.store_uri:
+            return ""
+        return f"{self.store_uri.rstrip('/')}/{STATE if self.kind == LAKEFS else ICECHUNK_STATE}"
+
+
+class Places(Protocol):
+    """Who knows the places."""
+
+    def all(self) -> Sequence[Place]:
+        """Give every place."""
+
+
+def of_repository(
+    name: str, namespace: str, run_root: str | None = None, options: StorageOptions | None = None
+) -> Place:
+    """Give the place of a repository of a lakeFS server.
+
+    Args:
+        name: of the repository.
+        namespace: its storage namespace.
+        run_root: where its runs were told to put their folders; None is the namespace.
+        options: how to reach both.
+    """
+    store = namespace.rstrip("/")
+    runs = f"{store}/{RUNS}" if run_root is None else run_root.rstrip("/")
+    return Place(LAKEFS, name, runs, store, options, name)
+
+
+def find(places: Places, key: str) -> Place:
+    """Find a place by its key.
+
+    Raises:
+        NotFoundError: there is none (any more).
+    """
+    for place in places.all():
+        if place.key == key:
+            return place
+    raise NotFoundError("there is no such repository here, or no longer")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlaces:
+    """The places below a URI: a storage namespace, an Icechunk repository, a run root, the folder of one run, or a
+    folder of several of the first two.
+
+    Args:
+        uri: where to look.
+        options: how to reach it; None reads the environment.
+    """
+
+    uri: str
+    options: StorageOptions | None = None
+
+    def all(self) -> Sequence[Place]:
+        """Look again, so that new repositories show up.
+
+        Raises:
+            ConfigError: nothing here was ever collected.
+        """
+        uri = self.uri.rstrip("/")
+        reader = open_reader(uri, self.options)
+        here = self._at(uri, reader)
+        if here:
+            return here
+        names = [folder.rstrip("/") for folder in reader.list_level("").folders]
+        found = [place for name in names for place in self._at(f"{uri}/{name}", reader, f"{name}/")]
+        if not found:
+            raise ConfigError(
+                f"{uri} has no runs: give the URI of a storage namespace, of an Icechunk repository, of a run root,"
+                " or of a folder of some of these"
+            )
+        return found
+
+    def _at(self, uri: str, reader: ObjectReader, below: str = "") -> list[Place]:
+        """The places at a URI that `reader` reaches under `below`."""
+        folders = {folder.removeprefix(below) for folder in reader.list_level(below).folders}
+        name = uri.rpartition("/")[2]
+        if "_lakefs/" in folders and run_ids(open_reader(f"{uri}/{RUNS}", self.options)):
+            return [Place(LAKEFS, name, f"{uri}/{RUNS}", uri, self.options)]
+        if f"{ICECHUNK_STATE}/" in folders:
+            return [Place(ICECHUNK, name, f"{uri}/{ICECHUNK_RUNS}", uri, self.options)]
+        objects = {info.key.removeprefix(below) for info in reader.list_level(below).objects}
+        if PLAN in objects:
+            return [Place(LAKEFS, name, uri.rpartition("/")[0], "", self.options)]
+        if run_ids(open_reader(uri, self.options)):
+            return [Place(LAKEFS, name, uri, "", self.options)]
+        return []

@@ -1,0 +1,147 @@
+"""Dredge's pages inside Airflow: which repositories there are by its connections, and who may see them by its rights.
+
+Repositories are those of the lakeFS server of ``lakefs_default``, and of the connections that entries of the Variable
+``dredge_gc_schedules`` name. Others, such as Icechunk repositories and run roots, are named in the Variable
+``dredge_pages``: ``[{"uri": "s3://lake/icechunk", "aws_conn_id": "aws_default"}]``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook, Variable
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from dredge.errors import ConfigError, DredgeError
+from operators.hooks.lakefs import LakeFSHook
+from operators.hooks.storage import storage_options
+from operators.lakefs.schedules import gc_schedules
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from dredge.lakefs import LakeFS
+    from dredge.pages.places import Place
+
+#: Variable: a JSON list of further places, each with `uri` and, if wanted, `aws_conn_id`.
+PAGES = "dredge_pages"
+#: A DAG: who may read its runs may see the pages.
+READERS_OF = "lakefs_gc"
+_AWS = "aws_default"
+_REMEMBERED_SECONDS = 30.0
+
+type _Scope = MutableMapping[str, Any]
+type _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+type _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class AirflowPlaces:
+    """The repositories that Airflow's connections and Variables lead to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: list[Place] = []
+        self._until = 0.0
+
+    def all(self) -> Sequence[Place]:
+        """Return every place; looks again after half a minute.
+
+        :raises ConfigError: a Variable does not say what it should
+        :raises UnavailableError: the lakeFS server does not answer
+        """
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._found = [*self._of_servers(), *_named()]
+                self._until = time.monotonic() + _REMEMBERED_SECONDS
+            return self._found
+
+    def client(self, place: Place | None) -> LakeFS:
+        """Return the lakeFS server that knows a place, else the default one."""
+        for server, _ in _servers():
+            client = LakeFSHook(server).client
+            if place is None or any(item.name == place.name for item in client.repositories()):
+                return client
+        raise ConfigError(f"no lakeFS connection knows the repository {'' if place is None else place.name}")
+
+    def _of_servers(self) -> Iterator[Place]:
+        from dredge.pages.places import of_repository
+
+        roots = {
+            str(settings["repository"]): str(settings["run_root"])
+            for settings in gc_schedules().values()
+            if settings.get("run_root")
+        }
+        for server, aws in _servers():
+            options = storage_options(aws)
+            for repository in LakeFSHook(server).client.repositories():
+                root = roots.get(repository.name)
+                yield of_repository(repository.name, repository.namespace, root, options)
+
+
+def _servers() -> list[tuple[str, str]]:
+    """Connections of lakeFS servers that exist, each with the AWS connection of its stores."""
+    wanted = [(LakeFSHook.default_conn_name, _AWS)] + [
+        (
+            str(settings.get("lakefs_conn_id", LakeFSHook.default_conn_name)),
+            str(settings.get("aws_conn_id", _AWS)),
+        )
+        for settings in gc_schedules().values()
+    ]
+    return [pair for pair in dict.fromkeys(wanted) if _exists(pair[0])]
+
+
+def _exists(conn_id: str) -> bool:
+    try:
+        BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return False
+    return True
+
+
+def _named() -> Iterator[Place]:
+    from dredge.pages.places import FolderPlaces
+
+    try:
+        found = Variable.get(PAGES, default=[], deserialize_json=True)
+    except ValueError as error:
+        raise ConfigError(f"Variable {PAGES} is not JSON: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(item, dict) and item.get("uri") for item in found):
+        raise ConfigError(
+            f'Variable {PAGES} must be a list: [{{"uri": "s3://…", "aws_conn_id": "aws_default"}}]'
+        )
+    for item in found:
+        try:
+            yield from FolderPlaces(item["uri"], storage_options(item.get("aws_conn_id", _AWS))).all()
+        except DredgeError:
+            continue  # nothing was collected there yet, or its store is down: the others are shown
+
+
+class LazyPages:
+    """The pages' application, made when somebody first asks for a page.
+
+    Every process of Airflow loads plugins, and some of them fork: none should pay for pages that it never serves.
+    """
+
+    def __init__(self) -> None:
+        self._app: FastAPI | None = None
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        """Serve a request."""
+        if self._app is None:
+            self._app = make_pages()
+        await self._app(scope, receive, send)
+
+
+def make_pages() -> FastAPI:
+    """Make the application; each of its pages asks whether the user may read the runs of ``lakefs_gc``."""
+    from airflow.api_fastapi.core_api.security import requires_access_dag
+
+    from dredge.pages.questions import ServerAsker
+    from dredge.pages.web import Pages, make_app
+
+    places = AirflowPlaces()
+    pages = Pages(places, ServerAsker(places.client), airflow=True)
+    return make_app(pages, [requires_access_dag("GET", param_dag_id=READERS_OF)])

@@ -1,0 +1,29 @@
+"""Hangs Dredge's pages into Airflow: an entry of the menu, and a tab at each DAG run; see `operators/pages.py`."""
+
+from __future__ import annotations
+
+from airflow.plugins_manager import AirflowPlugin
+
+from operators.pages import LazyPages
+
+
+class DredgePages(AirflowPlugin):
+    """Pages about what collections found, did and kept."""
+
+    name = "dredge_pages"
+    fastapi_apps = [{"app": LazyPages(), "url_prefix": "/dredge", "name": "Dredge"}]
+    external_views = [
+        {
+            "name": "Dredge",
+            "href": "dredge/",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "dredge",
+        },
+        {
+            "name": "Dredge",
+            "href": "dredge/run?dag={DAG_ID}&run={RUN_ID}",
+            "destination": "dag_run",
+            "url_route": "dredge-run",
+        },
+    ]

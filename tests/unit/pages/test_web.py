@@ -1,0 +1,289 @@
+"""The pages show what runs left, change nothing, and do nothing that a name in a lake tells them to."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import re
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi import FastAPI, HTTPException
+
+from dredge.gc.steps import slice_listing
+from dredge.pages.places import FolderPlaces, Place
+from dredge.pages.questions import ServerAsker
+from dredge.pages.web import STATIC, Pages, make_app
+from tests.support.gc import World, busy_world, make_world
+
+SCRIPT = "<script>alert('x')</script>"
+HOSTILE = f"data/{SCRIPT}\"'&?#%2f😀" + "x" * 300
+
+
+@dataclass
+class Browser:
+    """A browser without scripts."""
+
+    __test__ = False
+
+    app: FastAPI
+
+    def get(self, address: str, follow_redirects: bool = True) -> httpx.Response:
+        return asyncio.run(self._get(address, follow_redirects))
+
+    async def _get(self, address: str, follow_redirects: bool) -> httpx.Response:
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://dredge") as client:
+            return await client.get(address, follow_redirects=follow_redirects)
+
+
+@dataclass
+class Site:
+    """Pages of a world, in a browser without scripts.
+
+    Attributes:
+        world: what was collected.
+        client: the browser.
+        place: address of the repository's page.
+    """
+
+    world: World
+    client: Browser
+    place: str
+
+    def text(self, address: str, status: int = 200) -> str:
+        answer = self.client.get(address)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+
+def site_of(world: World) -> Site:
+    places = FolderPlaces(world.lake.namespace)
+    asker = ServerAsker(lambda _place: world.client, world.lake.clock)
+    client = Browser(make_app(Pages(places, asker, clock=world.lake.clock)))
+    return Site(world, client, f"/place/{places.all()[0].key}")
+
+
+def newest(site: Site) -> str:
+    """Address of the page of the newest run."""
+    found = re.search(r'href="(place/[0-9a-f]+/run/[0-9a-v]+)"', site.text(site.place))
+    assert found is not None
+    return f"/{found[1]}"
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    """After a run that deleted, then one that only looked and found one more."""
+    world, _, _ = busy_world()
+    world.orphan(HOSTILE)
+    world.age(days=2)
+    world.collect()
+    world.orphan("data/late/orphan", b"late")
+    world.age(days=3)
+    world.collect(dry_run=True)
+    return site_of(world)
+
+
+def test_the_overview_adds_up_what_went_and_what_waits(site: Site) -> None:
+    text = " ".join(re.sub(r"<[^>]+>", " ", site.text("/")).split())
+    assert "8 · 20 B" in text  # deleted
+    assert "1 · 4 B" in text  # found by the dry run
+    assert "dry run: nothing was deleted" in text
+
+
+def test_a_runs_page_has_the_figures_of_its_report(site: Site) -> None:
+    address = newest(site)
+    report = site.client.get(f"{address}/report").json()
+    text = site.text(address)
+    assert report["headline"] in text
+    assert all(step["step"] in text for step in report["steps"])
+    state = site.client.get(f"{address}/state").json()
+    assert (state["outcome"], state["ongoing"]) == ("dry_run", False)
+
+
+def test_names_in_a_lake_are_text_and_nothing_else(site: Site) -> None:
+    pages = ["/", site.place]
+    for run in set(re.findall(r"place/[0-9a-f]+/run/[0-9a-v]+", site.text(site.place))):
+        pages += [f"/{run}", f"/{run}/objects"]
+    texts = [
+        site.text(page) for page in [*pages, f"/why?what=data/{SCRIPT}&place={site.place.rpartition('/')[2]}"]
+    ]
+    assert not any(SCRIPT in text for text in texts)
+    assert any("&lt;script&gt;" in text for text in texts)
+    policy = site.client.get("/").headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "script-src" not in policy  # the default allows no inline script
+
+
+def test_objects_are_filtered_sorted_and_downloaded(site: Site) -> None:
+    runs = sorted(set(re.findall(r"place/[0-9a-f]+/run/[0-9a-v]+", site.text(site.place))))
+    deleted = f"/{runs[-1]}/objects"  # the older run sorts last
+    assert "deleted" in site.text(deleted)
+    assert "data/slice1/" not in site.text(f"{deleted}?prefix=data/slice0/")
+    assert "None of the 9 rows" in site.text(f"{deleted}?size_min=1000000")
+    first = re.search(r"<tbody><tr><td><code>([^<]+)", site.text(f"{deleted}?sort=size"))
+    assert first is not None
+    rows = list(csv.DictReader(io.StringIO(site.text(f"{deleted}.csv?outcome=deleted"))))
+    assert len(rows) == 8
+    assert int(rows[0]["size"]) <= max(int(row["size"]) for row in rows)
+    assert {row["address"] for row in rows} >= {HOSTILE}
+    table = pq.read_table(pa.BufferReader(site.client.get(f"{deleted}.parquet?prefix=data/slice0/").content))
+    assert set(table["outcome"].to_pylist()) == {"deleted"}
+    assert all(address.startswith("data/slice0/") for address in table["address"].to_pylist())
+    assert site.client.get(f"{deleted}.xlsx").status_code == 404
+
+
+def test_pages_of_objects_follow_one_another_without_a_gap() -> None:
+    world = make_world(tuning={"candidate_rows": 40, "delete_keys": 1000})
+    world.rules(30)
+    for number in range(250):
+        world.orphan(f"data/s{number % 3}/o{number:03d}")
+    world.age(days=2)
+    world.collect(dry_run=True)
+    site = site_of(world)
+    address = f"{newest(site)}/objects"
+    seen: list[str] = []
+    while address:
+        text = site.text(address)
+        seen += re.findall(r"<code>(data/[^<]+)", text)
+        onwards = re.search(r'href="(place[^"]+start=[^"]+)"', text)
+        address = "" if onwards is None else "/" + onwards[1].replace("&amp;", "&")
+    assert len(seen) == 250
+    assert set(seen) == set(world.data())
+
+
+def test_why_names_what_keeps_an_object_and_the_run_that_deleted_one(site: Site) -> None:
+    kept = sorted(site.world.served().values())[0]
+    key = site.place.rpartition("/")[2]
+    assert "it stays" in site.text(f"/why?what={kept}&place={key}")
+    assert "deleted" in site.text(f"/why?what=data/slice0/orphan0&place={key}")
+    unclear = site.text("/why?what=data/slice0/orphan0", 400)
+    assert "does not say whose it is" in unclear
+    assert 'value="data/slice0/orphan0"' in unclear  # what was asked can be mended
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/place/0000", 404),
+        ("{place}/run/nothing", 404),
+        ("{place}/run/..%2f..%2fplan.json", 404),
+        ("{place}/run/00000000000000000000", 400),
+        ("{run}/objects?start=1-", 400),
+        ("{run}/objects?start=99-0", 400),
+        ("/run?dag=lakefs_gc&run=never", 404),
+        ("/static/..%2fweb.py", 404),
+        ("/static/web.py", 404),
+    ],
+)
+def test_what_is_not_there_is_said(site: Site, address: str, status: int) -> None:
+    answer = site.client.get(address.format(place=site.place, run=newest(site)))
+    assert answer.status_code == status
+    assert "Traceback" not in answer.text
+
+
+def test_a_damaged_run_has_a_row_and_a_page_that_say_so() -> None:
+    world, _, _ = busy_world()
+    run = world.plan(dry_run=True)
+    world.run(run)
+    folder = run.folder
+    for name in ("report.json", "plan.json"):
+        folder.writer.put(name, b"{")
+    site = site_of(world)
+    assert "cannot be read" in site.text(site.place)
+    assert "is not JSON" in site.text(newest(site), 500)
+
+
+def test_a_run_that_works_is_followed(site: Site) -> None:
+    world, _, _ = busy_world()
+    run = world.plan()
+    slice_listing(run, world.runner)
+    working = site_of(world)
+    assert f"{run.plan.lease.holder} " in working.text("/")
+    address = newest(working)
+    assert "data-poll" in working.text(address)
+    steps = {step["step"]: step["status"] for step in working.client.get(f"{address}/state").json()["steps"]}
+    assert (steps["slice_listing"], steps["subtract"]) == ("success", "not done")
+    assert "data-poll" not in site.text(newest(site))
+
+
+def test_a_dag_run_leads_to_its_run() -> None:
+    world, _, _ = busy_world()
+    run = world.plan(dry_run=True)
+    world.run(run)
+    site = site_of(world)
+    dag, _, dag_run = run.plan.lease.holder.partition(" ")
+    address = f"/run?{urlencode({'dag': dag, 'run': dag_run})}"
+    answer = site.client.get(address, follow_redirects=False)
+    assert answer.headers["location"].endswith(f"/run/{run.plan.run_id}")
+    assert site.client.get(address).status_code == 200
+
+
+def test_every_route_asks_the_guard() -> None:
+    def nobody() -> None:
+        raise HTTPException(403)
+
+    class Untouched:
+        def all(self) -> list[Place]:
+            raise AssertionError("it was read before it was asked who reads")
+
+    app = make_app(Pages(Untouched()), [nobody])
+    client = Browser(app)
+    addresses = ["/", "/place/a", "/place/a/run/b", "/place/a/run/b/state", "/place/a/run/b/report", "/why"]
+    addresses += [
+        "/place/a/run/b/objects",
+        "/place/a/run/b/objects.csv",
+        "/run?dag=a&run=b",
+        "/static/pages.css",
+    ]
+    assert {client.get(address).status_code for address in addresses} == {403}
+    routes = [route.path for route in app.routes]  # type: ignore[attr-defined]
+    assert len(routes) == len(addresses), "a new route is asked here, too"
+
+
+def test_nothing_is_written(site: Site) -> None:
+    before = {key: site.world.lake.objects.stat(key).last_modified for key in site.world.lake.keys("")}
+    for address in ("/", site.place, newest(site), f"{newest(site)}/objects"):
+        site.text(address)
+    assert before == {
+        key: site.world.lake.objects.stat(key).last_modified for key in site.world.lake.keys("")
+    }
+
+
+def test_the_static_files_are_those_that_are_named(site: Site) -> None:
+    from importlib.resources import files
+
+    assert {item.name for item in (files("dredge.pages") / "static").iterdir()} == STATIC
+    for name in STATIC:
+        assert site.client.get(f"/static/{name}").status_code == 200
+
+
+def test_an_empty_installation_says_what_to_do() -> None:
+    class Nothing:
+        def all(self) -> list[Place]:
+            return []
+
+    answer = Browser(make_app(Pages(Nothing()))).get("/")
+    assert "No repository was collected yet" in answer.text
+
+
+def test_a_store_that_is_down_hides_its_own_repository_only() -> None:
+    world, _, _ = busy_world()
+    world.collect(dry_run=True)
+    (good,) = FolderPlaces(world.lake.namespace).all()
+    bad = Place("lakefs", "elsewhere", "https://example.invalid/x", "")
+
+    class Both:
+        def all(self) -> list[Place]:
+            return [bad, good]
+
+    client = Browser(make_app(Pages(Both())))
+    text = client.get("/").text
+    assert "elsewhere" in text
+    assert good.name in text
+    assert client.get(f"/place/{good.key}").status_code == 200
