@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.settings import HOURS_MAX
+
 if TYPE_CHECKING:
     from dredge.kv.rows import ReadRate
     from dredge.trash.apply import Outcome
@@ -45,7 +47,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable."),
         click.option(
             "--grace-hours",
-            type=click.FloatRange(min=0),
+            type=click.FloatRange(min=0, max=HOURS_MAX),
             default=24.0,
             show_default=True,
             help="How far apart two looks must be that see the same unused bytes.",

@@ -58,6 +58,8 @@ class Safety:
         recheck_rounds_max: how often a sweep may be stopped by unknown heads and go on after a new re-check.
         multipart_settle_seconds: objects uploaded in parts are kept unless they were candidates so long before the
             re-check, in this run or in the one before (`bulk_delete.settling`); 0 for no time.
+        commit_hours_max: longest commit. What an earlier run saw staged and no branch shows now is held until a mark as
+            long ago did not show it, unless the staging records are read (`subtract.left_staging`); 0 holds nothing.
         scan_rounds_max: how often staging is scanned while branches come and go, or while a scan cannot be proved
             complete.
         scan_deadline_seconds: bound on all rounds of one staging scan.
@@ -80,6 +82,7 @@ class Safety:
     gate_every_seconds: float = 3
     recheck_rounds_max: int = 10
     multipart_settle_seconds: float = 900
+    commit_hours_max: float = 20
     scan_rounds_max: int = 5
     scan_deadline_seconds: float = 4 * 3600
     staged_questions_max: int = 20_000

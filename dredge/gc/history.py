@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.plan import PLAN, RUNS, Plan
@@ -10,9 +11,12 @@ from dredge.gc.run import Run
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.output import StepOutput
+from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectReader, StorageOptions, open_writer
 
-_LOOK_BACK = 20
+_LOOK_BACK = 300
+_OLDER_STEPS = {"mark_uncommitted": "staged"}
+"""What steps were called in runs of earlier versions whose results are still read."""
 
 
 def run_ids(reader: ObjectReader) -> list[str]:
@@ -32,16 +36,36 @@ def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
         run: this run.
         output: of the step.
     """
+    return next((found for _, found in earlier_results(run, output)), None)
+
+
+def earlier_results[O: StepOutput](run: Run, output: type[O]) -> Iterator[tuple[RunFolder, O]]:
+    """What earlier runs of this repository got from a step, newest first, dry and failed ones too.
+
+    Args:
+        run: this run.
+        output: of the step.
+    """
     root = run.plan.run_uri.rpartition("/")[0]
     for folder, plan in _earlier(root, run.plan, run.options):
-        if plan.repository == run.plan.repository and plan.namespace == run.plan.namespace:
-            try:
-                summary = folder.read_summary(output.STEP)
-            except DredgeError:
-                continue
-            if summary is not None:
-                return output.of(summary)
-    return None
+        if plan.repository != run.plan.repository or plan.namespace != run.plan.namespace:
+            continue
+        try:
+            summary = folder.read_summary(output.STEP) or _of_older(folder, output.STEP)
+        except DredgeError:
+            continue
+        if summary is not None:
+            yield folder, output.of(summary)
+
+
+def _of_older(folder: RunFolder, step: str) -> StepSummary | None:
+    """The result of a step of an earlier version, as if it had today's name."""
+    name = _OLDER_STEPS.get(step)
+    summary = None if name is None else folder.read_summary(name)
+    if name is None or summary is None:
+        return None
+    parts = [replace(part, name=f"{step}{part.name.removeprefix(name)}") for part in summary.parts]
+    return replace(summary, step=step, parts=tuple(parts))
 
 
 def _earlier(root: str, ours: Plan, options: StorageOptions | None) -> Iterator[tuple[RunFolder, Plan]]:

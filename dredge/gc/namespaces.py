@@ -10,13 +10,14 @@ Where namespaces overlap, what is garbage to one repository may be another one's
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dredge.errors import RefusedError
 from dredge.storage.schemes import canonical_scheme
 
 DATA = "data/"
 METADATA = "_lakefs/"
+_LOCAL = f"{canonical_scheme('local')}://"
 
 
 def canonical_namespace(uri: str) -> str:
@@ -61,7 +62,7 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
         namespaces: URI by repository.
 
     Returns:
-        (outer repository, inner repository, how: "equals" or "contains"), in a stable order.
+        (outer repository, inner repository, how: "equals", "contains" or "may overlap with"), in a stable order.
     """
     # Sorted, a namespace stands right before all that it contains, so the search for those inside it ends at the
     # first one that is not.
@@ -72,7 +73,29 @@ def overlaps(namespaces: Mapping[str, str]) -> list[tuple[str, str, str]]:
             if not inner.startswith(outer):
                 break
             found.append((first, second, "equals" if inner == outer else "contains"))
-    return found
+    return found + _perhaps_overlapping(ordered)
+
+
+def _perhaps_overlapping(namespaces: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """Pairs of namespaces on a server's local folders of which one has a whole path and the other one only a name.
+
+    Only the server knows in which folder `local://name` lies (L59), so any folder counts that is on the whole path:
+    `local://a/data/x` may be `/base/a/data/x`, and then lies in `local:///base/a`.
+    """
+    local = [(uri.removeprefix(_LOCAL), name) for uri, name in namespaces if uri.startswith(_LOCAL)]
+    whole = [(path.strip("/").split("/"), name) for path, name in local if path.startswith("/")]
+    named = [(path.strip("/").split("/"), name) for path, name in local if not path.startswith("/")]
+    return [
+        (first, second, "may overlap with")
+        for (path, first), (tail, second) in itertools.product(whole, named)
+        if any(_is_same_way(path[start:], tail) for start in range(len(path)))
+    ]
+
+
+def _is_same_way(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one path leads to the other one, or they are the same."""
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
 
 
 def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str]:
@@ -89,7 +112,8 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
         Warnings.
 
     Raises:
-        RefusedError: this repository's namespace equals, contains or lies in others; all of them are named.
+        RefusedError: this repository's namespace equals, contains or lies in others, or may do so; all of them are
+            named.
     """
     if repository not in namespaces:
         raise RefusedError(

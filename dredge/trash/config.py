@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from dredge.settings import check_settings, read_settings, setting
+from dredge.settings import HOURS_MAX, SECONDS_MAX, check_settings, read_settings, setting
 from dredge.trash.finding import KINDS
 from dredge.trash.margins import SAFE_GRACE, TrashLimits, TrashMargins
 
@@ -27,6 +27,7 @@ class TrashConfig:
         "How far apart two looks must be that see the same unused bytes. At least 24.",
         default=_GRACE_HOURS,
         minimum=_GRACE_HOURS,
+        maximum=HOURS_MAX,
         because="a shorter one removes data of operations that are still under way. For tests, on a store that nobody"
         " writes to, there is unsafe_grace_seconds",
     )
@@ -36,6 +37,7 @@ class TrashConfig:
         " to. Empty: not used.",
         default=None,
         minimum=0,
+        maximum=SECONDS_MAX,
     )
     kinds: tuple[str, ...] = setting(
         "Kinds", "Only these kinds of trash. Empty: all.", default=(), kind="array", choices=tuple(KINDS)

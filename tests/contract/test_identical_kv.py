@@ -131,7 +131,7 @@ def test_trap_06_without_the_records_the_naive_version_deletes_it(
     without_records(monkeypatch)
     _, second, _ = twins(world)
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.step.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
     world.collect()
     assert second not in world.data()
     with pytest.raises(DredgeError):

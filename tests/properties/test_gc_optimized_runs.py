@@ -2,7 +2,8 @@
 
 Always: nothing that lives is deleted. And after every complete run, whatever came before it: the run deleted
 exactly what a clean run would have deleted, and what nothing names and is still there is carried or will be
-listed again, so that no later run can miss it.
+listed again, so that no later run can miss it. In some histories what left staging goes at once, in others a while
+after the first mark that did not show it.
 
 `./run test` lives through 128 histories with fixed seeds, `./run test long` through 6,400 new ones;
 `DREDGE_HISTORIES` sets another number.
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import os
 import random
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
@@ -68,6 +70,7 @@ chapter = st.tuples(st.lists(later, min_size=2, max_size=12), run)
 story = st.fixed_dictionaries(
     {
         "rules": st.sampled_from([None, 1, 5, 30]),
+        "commit_hours": st.sampled_from([0, 20, 60]),
         "small_pages": st.booleans(),
         "chapters": st.lists(chapter, min_size=2, max_size=4),
     }
@@ -93,22 +96,54 @@ def test_an_optimized_run_deletes_what_a_clean_run_would_and_forgets_nothing(par
 
 def tell(story: dict[str, Any]) -> None:
     """Live through a history, and look at every run of it."""
-    world = make_world(
-        tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=50, keep_runs_days=7
-    )
+    safety = {"staged_rows_plenty": 1000, "commit_hours_max": story["commit_hours"]}
+    world = make_world(tuning=SMALL, safety=safety, slice_margin_hours=50, keep_runs_days=7)
     world.runner = Parallel()
     changes = {"prepare_flush_rows": 1, "prepare_file_bytes_max": 16} if story["small_pages"] else {}
     world.lake = with_settings(world.lake, **changes)
     world.client = CatalogClient(world.lake.catalog)
     if story["rules"] is not None:
         world.rules(story["rules"], two=2 * story["rules"])
-    history = History(world)
+    history, marks = History(world), list[Mark]()
     for operations, wanted in story["chapters"]:
         for name, *arguments in operations:
             history.do(str(name), *arguments)
-        collect(world, **wanted)
+        world.age(seconds=1)  # ids of runs are ordered by seconds
+        collect(world, **wanted, marks=marks)
     # At last everything is caught up with, whatever windows there were.
-    collect(world, "optimized")
+    world.age(seconds=1)
+    collect(world, "optimized", marks=marks)
+
+
+class Mark(NamedTuple):
+    """What a run saw staged, and when it had seen all of it."""
+
+    at: datetime
+    staged: set[str]
+
+
+def mark_of(context: Run) -> Mark | None:
+    """The mark of a run, whatever became of the run; None when it was not completed."""
+    summary = context.folder.read_summary("mark_uncommitted")
+    if summary is None:
+        return None
+    parts = MarkUncommittedOutput.of(summary).addresses
+    rows = context.folder.read_parts(parts, ["address"])
+    return Mark(summary.finished_at, {address for table in rows for address in table["address"].to_pylist()})
+
+
+def left_staging(context: Run, marks: list[Mark]) -> set[str]:
+    """What earlier marks showed, unless one that is older than the longest commit did not show it any more."""
+    safety = context.plan.config.safety
+    if not safety.commit_hours_max:
+        return set()
+    longest = timedelta(hours=safety.commit_hours_max, seconds=safety.clock_skew_seconds_max)
+    found: set[str] = set()
+    for mark in marks:
+        if mark.at <= context.plan.created_at - longest:
+            found.clear()
+        found |= mark.staged
+    return found
 
 
 def collect(
@@ -120,8 +155,13 @@ def collect(
     resume: bool = False,
     policy: RetentionPolicy | None = None,
     keep_tags: bool = True,
+    marks: list[Mark] | None = None,
 ) -> str:
-    """Do a run, or be killed in the middle of it, and look at what it did; gives its mode."""
+    """Do a run, or be killed in the middle of it, and look at what it did; gives its mode.
+
+    The marks are those of earlier runs, oldest first; the run's own is added.
+    """
+    marks = [] if marks is None else marks
     living = alive(world, world.lake.catalog, keep_tags) | kept_by(world, world.lake.catalog, policy)
     before = {key: world.lake.objects.stat(key).last_modified for key in world.data()}
     bounds = {}
@@ -134,13 +174,15 @@ def collect(
         }
     context = world.plan(mode=mode, dry_run=dry_run, policy=policy, keep_tags=keep_tags, **bounds)
     complete = run_or_die(world, context, crash, resume)
+    held = left_staging(context, marks)
+    marks += filter(None, [mark_of(context)])
     gone = before.keys() - world.data()
     assert gone.isdisjoint(living), f"live objects were deleted: {gone & living}"
     if dry_run:
         assert not gone
     if dry_run or not complete:
         return context.plan.mode
-    garbage = {key for key, time in before.items() if time < context.plan.cutoff} - living
+    garbage = {key for key, time in before.items() if time < context.plan.cutoff} - living - held
     assert gone <= garbage
     if window is None or context.plan.mode == "clean":
         assert gone == garbage, "not what a clean run would have deleted"
@@ -198,7 +240,8 @@ def test_an_optimized_run_under_other_rules_of_the_server_deletes_what_a_clean_r
 
 def superseded_world() -> tuple[World, History]:
     """Branches and tags with histories of several ages, in which each commit's objects are superseded."""
-    world = make_world(tuning=SMALL, safety={"staged_rows_plenty": 1000}, slice_margin_hours=50)
+    safety = {"staged_rows_plenty": 1000, "commit_hours_max": 0}
+    world = make_world(tuning=SMALL, safety=safety, slice_margin_hours=50)
     history = History(world)
     for name in ("one", "two", "hidden"):
         history.do("branch", name, "main")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -43,7 +43,7 @@ from dredge.lakefs import (
 )
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
-from dredge.storage import DeleteOutcome, ObjectDeleter
+from dredge.storage import DeleteOutcome, ObjectDeleter, open_deleter
 from dredge.storage.model import MaySend, always
 from tests.support.lakes import Lake, make_lake, with_settings
 
@@ -256,6 +256,15 @@ def summary_of(context: Run, step: str) -> StepSummary:
     summary = context.folder.read_summary(step)
     assert summary is not None, step
     return summary
+
+
+def as_older_version(context: Run) -> None:
+    """Give the mark of a run the place and the names that an earlier version gave it."""
+    step, older = "mark_uncommitted", "staged"
+    summary = summary_of(context, step)
+    parts = tuple(replace(part, name=part.name.replace(step, older)) for part in summary.parts)
+    context.folder.write_summary(replace(summary, step=older, parts=parts, try_number=0))
+    open_deleter(context.folder.uri).delete([f"{step}/_SUCCESS.json"])
 
 
 def candidates(context: Run) -> set[str]:

@@ -2,39 +2,49 @@
 
 On S3 such an object carries the time at which its upload began, so it may look old when it appears (L7). The server
 that completed the upload stages it afterwards. A listing in between sees an old object that nobody has staged, and
-so does every later look, as long as that server takes. So it is kept unless it was there for long enough when the
-re-check begins: this run's candidates were complete that long ago, or those of the run before, which carried it over.
+so does every later look, as long as that server takes. So it is kept unless it was there for long enough when it was
+looked for the last time: this run's candidates were complete that long ago, or those of the run before, which carried
+it over.
 
     candidates ──── settle time ────▶ re-check reads staging → deleted
     candidates ── less ──▶ re-check reads staging            → kept; the next run has known it for long enough
+
+A candidate as long as an entry of a branch head is not looked for by the re-check: when the same bytes are uploaded
+again, the server does not show them as staged (L6). It was looked for when branches were asked about it, in
+`check_limits`, so it must have been there for long enough by then.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
-from dredge.gc.sets.files import read_hashes, write_hashes
-from dredge.gc.sets.hashes import NONE, contains, unite
 from dredge.gc.state.base import Base, open_base
-from dredge.gc.subtract import SubtractOutput
-from dredge.hashing import hash64
+from dredge.gc.subtract import SAME_SIZE, SubtractOutput
 from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
+from dredge.storage import open_writer
 from dredge.storage.schemes import canonical_scheme
 
 log = logging.getLogger("dredge")
 
 _PLAIN = r"^[0-9a-f]{32}$"
 _IN_PARTS = r"^[0-9a-f]{32}-[0-9]+$"
+_COLUMNS = ["address", "etag"]
+
+type KnownBy = Literal["this run", "the run before", "nobody"]
+"""Whose candidates were there for long enough before a look; those of this run are then known by both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,63 +52,133 @@ class Settling:
     """What a sweep needs to know of objects that may just have appeared; a payload.
 
     Attributes:
-        known: hashes of the addresses that the run before knew long enough ago; None where this run did, so that
-            nothing is kept.
+        known: who knew long enough before the re-check what was there.
+        known_when_asked: who did before branches were asked about candidates as long as an entry of a head.
         opaque: whether an ETag of any other form may be that of an object uploaded in parts.
+        before_uri: folder of the run before.
+        before: its files of objects that it carried over.
     """
 
-    known: PartInfo | None = None
+    known: KnownBy = "this run"
+    known_when_asked: KnownBy = "this run"
     opaque: bool = False
+    before_uri: str = ""
+    before: list[PartInfo] = field(default_factory=list)
 
-    def keeps(self, folder: RunFolder, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    @property
+    def keeps_something(self) -> bool:
+        """Whether anything may have to be kept."""
+        return (self.known, self.known_when_asked) != ("this run", "this run")
+
+
+class Appeared:
+    """Tells in a task which of its candidates may just have appeared.
+
+    Args:
+        settling: what is known.
+        folder: the run folder.
+        parts: the candidates of the task.
+    """
+
+    def __init__(self, settling: Settling, folder: RunFolder, parts: Sequence[PartInfo]) -> None:
+        self._settling = settling
+        self._folder = folder
+        self._parts = parts
+
+    def among(self, rows: pa.Table) -> pa.BooleanArray:
         """Tell of each candidate whether a request may be about to stage it.
 
         Args:
-            folder: the run folder.
-            rows: candidates, with `etag` and `hash`.
+            rows: some candidates of the task.
 
         Raises:
-            FormatError: the file of hashes is not as it was written.
+            FormatError: a file of the run before is not as it was written.
         """
-        if self.known is None:
-            return np.zeros(rows.num_rows, bool)
-        etags = pc.fill_null(rows["etag"], "")
-        plain = pc.match_substring_regex(etags, _PLAIN)
-        in_parts = pc.invert(plain) if self.opaque else pc.match_substring_regex(etags, _IN_PARTS)
-        held: npt.NDArray[np.bool_] = in_parts.to_numpy()
-        if held.any():  # few objects are uploaded in parts, so the file is seldom needed
-            held = held & ~contains(read_hashes(folder, self.known), rows["hash"].to_numpy())
-        return held
+        settling = self._settling
+        if not settling.keeps_something:
+            return pa.array([False] * rows.num_rows, pa.bool_())
+        in_parts = self._in_parts(rows)
+        asked = pc.fill_null(pc.equal(rows["hold"], SAME_SIZE), False)
+        free = self._unknown(rows, in_parts, settling.known)
+        return pc.if_else(asked, self._unknown(rows, in_parts, settling.known_when_asked), free)
+
+    def _in_parts(self, rows: pa.Table) -> pa.BooleanArray:
+        etags = pc.fill_null(rows["etag"].combine_chunks(), "")
+        if self._settling.opaque:
+            return pc.invert(pc.match_substring_regex(etags, _PLAIN))
+        return pc.match_substring_regex(etags, _IN_PARTS)
+
+    def _unknown(self, rows: pa.Table, in_parts: pa.BooleanArray, known: KnownBy) -> pa.BooleanArray:
+        if known == "this run":
+            return pc.and_(in_parts, False)
+        # Few objects are uploaded in parts, so that what the run before carried over is seldom needed.
+        if known == "nobody" or not pc.any(in_parts).as_py():
+            return in_parts
+        return pc.and_not(in_parts, pc.is_in(_objects(rows), self._known_before))
+
+    @cached_property
+    def _known_before(self) -> pa.Array:
+        """Those of the task's candidates that the run before carried over, found in one pass over what it did.
+
+        Names and ETags are compared, not hashes: another object may have the hash, and frees nothing.
+        """
+        own = [self._folder.read_part(part, _COLUMNS) for part in self._parts]
+        wanted = pa.concat_arrays([_objects(rows.filter(self._in_parts(rows))) for rows in own])
+        before = RunFolder(open_writer(self._settling.before_uri), "the run before")
+        found = [pa.nulls(0, pa.string())]
+        for rows in before.read_parts(self._settling.before, _COLUMNS):
+            objects = _objects(rows)
+            found.append(objects.filter(pc.is_in(objects, wanted)))
+        return pa.concat_arrays(found)
 
 
-def look_at_settling(run: Run, candidates: StepSummary, where: str) -> Settling:
+def _objects(rows: pa.Table) -> pa.StringArray:
+    """Name and ETag of each object as one text."""
+    names, etags = (rows[name].cast(pa.string()).combine_chunks() for name in _COLUMNS)
+    joined = pc.binary_join_element_wise(names, pc.fill_null(etags, ""), "\0")
+    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def look_at_settling(run: Run, record: StepRecord) -> Settling:
     """Find out which objects have been there for long enough. Comes right before a re-check.
 
     Args:
         run: this run.
-        candidates: of this run; all of them were in the store before they were complete.
-        where: folder for the file, relative to the run folder.
+        record: of the sweep. All candidates were in the store before they were complete.
     """
+    candidates = record.input(SubtractOutput).summary
+    # Two machines wrote down when candidates were complete and when branches were asked.
+    asked_at = record.input(CheckLimitsOutput).summary.started_at - _skew(run)
     now = run.store_now()
-    if _is_settled(run, candidates, now):
+    known, known_when_asked = _is_settled(run, candidates, now), _is_settled(run, candidates, asked_at)
+    if known and known_when_asked:
         return Settling()
     before = _run_before(run)
-    hashes = NONE
-    if before is not None and _is_settled(run, before[1], now):
-        base = before[0]
-        parts = base.folder.read_parts(list(base.state.carry), ["address"])
-        hashes = unite([hash64(rows["address"].combine_chunks()) for rows in parts])
-    known = write_hashes(run.folder, f"{where}/known.u64", hashes)
-    return Settling(known=known, opaque=canonical_scheme(run.plan.namespace.partition("://")[0]) == "s3")
+    base, earlier = (None, None) if before is None else before
+    return Settling(
+        known=_known_by(run, known, earlier, now),
+        known_when_asked=_known_by(run, known_when_asked, earlier, asked_at),
+        opaque=canonical_scheme(run.plan.namespace.partition("://")[0]) == "s3",
+        before_uri="" if base is None else base.state.run_uri,
+        before=[] if base is None else list(base.state.carry),
+    )
 
 
-def _is_settled(run: Run, candidates: StepSummary, now: datetime) -> bool:
-    """Whether candidates were complete long enough ago; the clock that wrote this down may differ from the store's."""
-    safety = run.plan.config.safety
-    if not safety.multipart_settle_seconds:
-        return True
-    seconds = safety.multipart_settle_seconds + safety.clock_skew_seconds_max
-    return now - candidates.finished_at >= timedelta(seconds=seconds)
+def _known_by(run: Run, by_this_run: bool, earlier: StepSummary | None, at: datetime) -> KnownBy:
+    if by_this_run:
+        return "this run"
+    return "the run before" if earlier is not None and _is_settled(run, earlier, at) else "nobody"
+
+
+def _is_settled(run: Run, candidates: StepSummary, at: datetime) -> bool:
+    """Whether candidates were complete long enough before; the clock that wrote this down may differ from the
+    store's."""
+    seconds = run.plan.config.safety.multipart_settle_seconds
+    return not seconds or at - candidates.finished_at >= timedelta(seconds=seconds) + _skew(run)
+
+
+def _skew(run: Run) -> timedelta:
+    return timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
 
 
 def _run_before(run: Run) -> tuple[Base, StepSummary] | None:

@@ -109,7 +109,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
             approval_of(run, record)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
         # Before the re-check reads staging: whoever completed an upload before then has staged it by then.
-        settling = look_at_settling(run, record.input(SubtractOutput).summary, where)
+        settling = look_at_settling(run, record)
         figures = recheck(run, runner, subtracted, where)
         record.details.setdefault("rechecks", []).append(figures)
         watch = _delete(run, runner, record, tasks, subtracted, settling, turn)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, MULTIPART_SETTLING
-from dredge.gc.bulk_delete.settling import Settling
+from dredge.gc.bulk_delete.settling import Appeared, Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
 from dredge.gc.sets.sharded import ShardedSet
@@ -79,9 +79,10 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     """Delete the candidates of some parts that are not alive, held or done."""
     deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, config.turn)
     holds = Holds.of(run.folder, config.holds)
+    appeared = Appeared(config.settling, run.folder, task.candidates)
     for part in task.candidates:
         rows = deleting.undone(part, DATA)
-        kept = _codes_of_kept(run, config, holds, rows)
+        kept = _codes_of_kept(run, config, holds, appeared, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.stem_of(part)}")
         if not deleting.delete(part, _Groups(doomed, config.delete_keys, config.gate.trusted_seconds)):
@@ -89,10 +90,12 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
     return SweepResult(stopped=False)
 
 
-def _codes_of_kept(run: WorkerRun, config: SweepConfig, holds: Holds, rows: pa.Table) -> pa.StringArray:
+def _codes_of_kept(
+    run: WorkerRun, config: SweepConfig, holds: Holds, appeared: Appeared, rows: pa.Table
+) -> pa.StringArray:
     """Why each candidate is kept; null for those that are to be deleted."""
     codes = holds.codes_of(rows)
-    settling = pa.array(config.settling.keeps(run.folder, rows))
+    settling = appeared.among(rows)
     codes = pc.if_else(pc.and_(settling, pc.is_null(codes)), MULTIPART_SETTLING, codes)
     hashes = rows["hash"].to_numpy()
     for found in config.alive:

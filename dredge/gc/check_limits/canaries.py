@@ -222,11 +222,7 @@ def _stat(run: Run, branch: str, path: str) -> list[ObjectStats]:
 def _canaries(found: Iterable[tuple[str, ObjectStats]], namespace: str) -> Iterable[Canary]:
     """Each address once."""
     canaries: dict[str, Canary] = {}
-    seen: set[str] = set()
     for branch, stats in found:
-        if stats.address in seen:
-            continue
-        seen.add(stats.address)
         for address in address_readings(stats.address, AddressType.FULL, namespace):
             if not any(
                 "\ud800" <= letter <= "\udfff" for letter in address

@@ -42,6 +42,7 @@ class SubtractConfig:
         settings: what the user asked for.
         live: hashes of every address that is live.
         head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
+        staged_before: hashes of what earlier runs saw staged, where a commit under way may have it.
         expired: hashes of the addresses that only ranges of expired commits name.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
@@ -50,6 +51,7 @@ class SubtractConfig:
     live: LiveSet
     head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
+    staged_before: tuple[LocatedSet, ...] = ()
     dead: ShardedSet | None = None
 
 
@@ -103,7 +105,12 @@ def classify(
         FormatError: a row that cannot be a candidate.
     """
     _check(rows)
-    evidence = Evidence(config=config.settings, head_sizes=config.head_sizes, undescribed=undescribed)
+    evidence = Evidence(
+        config=config.settings,
+        head_sizes=config.head_sizes,
+        staged_before=config.staged_before,
+        undescribed=undescribed,
+    )
     columns = [rows[name] for name in LISTED.names]
     columns += [_reasons(folder, rows, config.expired), holds_of(rows, evidence)]
     return pa.Table.from_arrays(columns, schema=CANDIDATES)

@@ -21,6 +21,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.sets.live import LocatedSet, in_any
 
 UNREADABLE = "unreadable"
+LEFT_STAGING = "left_staging"
 SAME_SIZE = "same_size"
 
 type Mask = npt.NDArray[np.bool_]
@@ -34,11 +35,13 @@ class Evidence:
         config: what the user asked for.
         head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
             was read and is live.
+        staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
     config: GCConfig
     head_sizes: tuple[LocatedSet, ...] = ()
+    staged_before: tuple[LocatedSet, ...] = ()
     undescribed: bool = False
 
 
@@ -64,6 +67,14 @@ def undescribed(rows: pa.Table, evidence: Evidence) -> Mask:
     return np.full(rows.num_rows, evidence.undescribed)
 
 
+def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects that were staged a short while ago: a commit that is under way may have them."""
+    if not evidence.staged_before:
+        return np.zeros(rows.num_rows, bool)
+    (left,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
+    return left
+
+
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects as long as an entry of a branch head, whose content may be uploaded again there.
 
@@ -76,6 +87,11 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
 
 HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
+    Hold(
+        LEFT_STAGING,
+        "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",
+        left_staging,
+    ),
     Hold(
         SAME_SIZE,
         "as long as an object in a branch head, so a branch may read this copy of it",

@@ -23,6 +23,7 @@ from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import by_shard, earlier_runs
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.drift import find_drift
+from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
 from dredge.runs.partition import WorkerRun, partition_function
@@ -74,13 +75,14 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
-    # Where everything that any branch has staged was read and is live, no copy can be hidden.
+    # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
     exact = record.input(MarkUncommittedOutput).exact
     return SubtractConfig(
         settings=run.plan.config,
         live=committed.live,
         head_sizes=() if exact else committed.sizes,
         expired=committed.expired,
+        staged_before=() if exact else staged_before(run),
     )
 
 

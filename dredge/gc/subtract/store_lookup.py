@@ -7,7 +7,6 @@ gone → forgotten · young → carried · old → candidate · the store refuse
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
@@ -31,6 +29,7 @@ from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.storage import ObjectInfo, ObjectReader
+from dredge.storage.neighbours import find_neighbours
 from dredge.storage.parallel import ordered_map
 
 _SHARD_BITS = 6
@@ -221,21 +220,15 @@ def _by_folder(addresses: Sequence[str]) -> list[list[str]]:
 def _list(reader: ObjectReader, names: Sequence[str]) -> dict[str, ObjectInfo | None]:
     """Look for objects of one folder by listing it, as long as that finds more of them than it takes requests."""
     settled: dict[str, ObjectInfo | None] = {}
-    first = 0
     prefix = names[0].rpartition("/")[0] + "/"
     try:
-        # The first name itself must be listed too, so the listing starts after what is one character shorter.
-        for batch in reader.list(prefix, names[0][:-1], names[-1] + "\0"):
-            stop = bisect_right(names, batch["key"][-1].as_py())
-            settled.update(dict.fromkeys(names[first:stop]))
-            rows = batch.filter(pc.is_in(batch["key"], pa.array(names[first:stop], pa.string())))
-            settled.update((row["key"], _info(row)) for row in rows.to_pylist())
-            if stop - first < batch.num_rows // _PAGE_ROWS:
-                return settled
-            first = stop
+        for stretch in find_neighbours(reader, prefix, names):
+            settled.update(dict.fromkeys(stretch.names))
+            settled.update((row["key"], _info(row)) for row in stretch.found.to_pylist())
+            if len(stretch.names) < stretch.listed // _PAGE_ROWS:
+                break
     except FormatError:
         return {}  # this store cannot list the folder exactly; it may still tell of single objects
-    settled.update(dict.fromkeys(names[first:]))
     return settled
 
 

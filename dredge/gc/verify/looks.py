@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.namespaces import DATA
-from dredge.gc.sets.hashes import Hashes, contains, unite
-from dredge.hashing import hash64
 from dredge.storage import ObjectReader
+from dredge.storage.neighbours import find_neighbours
 
 _PAGE_NAMES = 900
 """Names that a run should span in the store: a little less than a page, because garbage is not spread evenly."""
@@ -91,7 +90,7 @@ def lacks(reader: ObjectReader, address: str) -> bool:
     except NotFoundError:
         return True
     except (ConfigError, UnavailableError):
-        return not _listed(reader, [address])
+        return not _listed(reader, DATA, [address])
     return False
 
 
@@ -99,15 +98,13 @@ def _look(reader: ObjectReader, names: Names) -> Looked:
     if len(names) < _RUN_MIN or not reader.is_remote:
         return Looked(len(names), [name for name in names if not lacks(reader, name)])
     # Runs do not overlap, so all of them together never cost more than one listing of everything.
-    return Looked(len(names), _listed(reader, names))
+    return Looked(len(names), _listed(reader, DATA, names))
 
 
-def _listed(reader: ObjectReader, names: Names) -> list[str]:
+def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:
     """Those of some names, in order, that a listing from the first to the last shows."""
-    wanted = set(names)
-    # The first name itself must be listed too, so the listing starts after what is one character shorter.
-    listed = reader.list(DATA, names[0][:-1], names[-1] + "\0")
-    return sorted(name for batch in listed for name in wanted & set(batch["key"].to_pylist()))
+    stretches = find_neighbours(reader, prefix, names)
+    return [name for stretch in stretches for name in stretch.found["key"].to_pylist()]
 
 
 def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]:
@@ -120,35 +117,24 @@ def still_there(reader: ObjectReader, gone: pa.Array, threads: int) -> list[str]
     """
     names = sorted(set(gone.to_pylist()))
     if not reader.is_remote:
-        return look_for(
-            reader, [names[first : first + 64] for first in range(0, len(names), 64)], threads
-        ).there
-    hashes, wanted = unite([hash64(gone)]), set(names)
+        runs = [names[first : first + 64] for first in range(0, len(names), 64)]
+        return look_for(reader, runs, threads).there
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
-        found = pool.map(lambda folder: _hits(reader, folder, hashes, wanted), _folders(names).items())
+        found = pool.map(lambda folder: _in_folder(reader, *folder), _folders(names).items())
         return [address for hits in found for address in hits]
 
 
-def _folders(names: Names) -> dict[str, tuple[str, str]]:
-    """First and last of the names, by folder directly below `data/`; "" for names without a folder."""
-    bounds: dict[str, tuple[str, str]] = {}
+def _folders(names: Names) -> dict[str, list[str]]:
+    """The names, by folder directly below `data/`; "" for those without a folder."""
+    folders: dict[str, list[str]] = {}
     for name in names:
         head, slash, _ = name.removeprefix(DATA).partition("/")
-        folder = f"{DATA}{head}/" if slash else ""
-        bounds[folder] = (bounds[folder][0] if folder in bounds else name, name)
-    return bounds
+        folders.setdefault(f"{DATA}{head}/" if slash else "", []).append(name)
+    return folders
 
 
-def _hits(
-    reader: ObjectReader, folder: tuple[str, tuple[str, str]], hashes: Hashes, names: set[str]
-) -> list[str]:
-    prefix, (first, last) = folder
-    if not prefix:
-        return [info.key for info in reader.list_level(DATA).objects if info.key in names]
-    hits: list[str] = []
-    for batch in reader.list(prefix, first[:-1], last + "\0"):
-        keys = batch["key"]
-        hit = contains(hashes, hash64(keys))
-        if hit.any():
-            hits.extend(key for key in keys.filter(pa.array(hit)).to_pylist() if key in names)
-    return hits
+def _in_folder(reader: ObjectReader, folder: str, names: Names) -> list[str]:
+    if folder:
+        return _listed(reader, folder, names)
+    wanted = set(names)
+    return [info.key for info in reader.list_level(DATA).objects if info.key in wanted]

@@ -149,6 +149,13 @@ ASKED = (
         ("test_the_clock_in_the_servers_own_ids_is_looked_at_as_well",),
     ),
     Breakage(
+        "a name on a local folder lies in no whole path",
+        f"{GC}/namespaces.py",
+        "return found + _perhaps_overlapping(ordered)",
+        "return found",
+        ("test_trap_59_a_name_on_a_local_folder_may_lie_in_a_whole_path",),
+    ),
+    Breakage(
         "namespaces that overlap by now pass",
         f"{GC}/check_limits/surroundings.py",
         'Finding("namespaces_apart", "refused"',
@@ -200,6 +207,37 @@ ASKED = (
 )
 
 HOLDS = (
+    Breakage(
+        "what left staging may go at once",
+        f"{GC}/subtract/classify.py",
+        "        staged_before=config.staged_before,\n",
+        "",
+        ("test_trap_23_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_written_anew",),
+    ),
+    Breakage(
+        "what left staging may go as soon as one mark did not show it",
+        f"{GC}/subtract/left_staging.py",
+        "if staged.summary.finished_at <= run.plan.created_at - longest:",
+        "if True:",
+        ("test_what_left_staging_goes_when_a_mark_of_long_ago_did_not_show_it",),
+    ),
+    Breakage(
+        "what tells that something left staging is removed",
+        f"{GC}/save_report/lifetimes.py",
+        "    named |= {folder.uri for folder, _ in earlier_marks(run)}\n",
+        "",
+        ("test_the_folder_of_a_run_that_tells_what_left_staging_stays_as_long_as_that_is_held",),
+    ),
+    Breakage(
+        "what runs of an earlier version saw staged is forgotten",
+        f"{GC}/history.py",
+        "folder.read_summary(output.STEP) or _of_older(folder, output.STEP)",
+        "folder.read_summary(output.STEP)",
+        (
+            "test_what_a_run_of_an_earlier_version_saw_counts",
+            "test_staging_that_vanished_since_the_last_run_stops_the_run",
+        ),
+    ),
     Breakage(
         "a hold that nobody knows holds nothing",
         f"{GC}/check_limits/holds.py",

@@ -13,7 +13,7 @@ from dredge.gc.bulk_delete import step as sweep
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run
 from dredge.gc.steps import Run, bulk_delete, run_steps, save_report, verify
-from dredge.gc.verify.step import still_there
+from dredge.gc.verify.looks import still_there
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import DeleteOutcome, memory_store, open_reader, open_writer
 from tests.support.gc import busy_world, deleting

@@ -172,3 +172,29 @@ def test_runs_cannot_be_kept_where_a_repository_has_its_data() -> None:
         world.plan(run_root=f"{world.lake.namespace}/data/runs")
     with pytest.raises(ConfigError, match="run_root"):
         world.plan(run_root="runs")
+
+
+@pytest.mark.parametrize(
+    ("named", "may_overlap"),
+    [
+        ("local://a/data/x", True),
+        ("local://a", True),
+        ("local://a/", True),
+        ("local://base/a", True),
+        ("local://base", True),
+        ("local://b", False),
+        ("local://data/x", False),
+        ("local://aa", False),
+        ("local://x/a", False),
+        ("s3://a/data/x", False),
+        ("mem://a", False),
+    ],
+)
+def test_trap_59_a_name_on_a_local_folder_may_lie_in_a_whole_path(named: str, may_overlap: bool) -> None:
+    """Only the server knows in which folder a name lies."""
+    namespaces = {"whole": "local:///base/a", "named": named}
+    assert overlaps(namespaces) == ([("whole", "named", "may overlap with")] if may_overlap else [])
+    if may_overlap:
+        for repository in namespaces:
+            with pytest.raises(RefusedError, match=r"that of whole .* may overlap with that of named"):
+                check_namespaces(repository, namespaces)

@@ -298,7 +298,7 @@ def test_with_an_old_copy_of_the_store_a_copy_hidden_by_a_head_of_the_time_of_th
     """The copy lacks what the server shows, so branches are asked; they must be asked about the heads that they had
     when staging was read."""
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr("dredge.gc.verify.step.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
     world = make_world(read_kv=True)
     world.rules(1)
     catalog, name = world.lake.catalog, world.lake.repository

@@ -10,7 +10,7 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.bulk_delete import sweep
-from dredge.gc.verify import step
+from dredge.gc.verify import deleted, living, step
 from dredge.storage import DeleteOutcome, open_deleter
 from tests.support.gc import World, busy_world, deleting, make_world, summary_of
 
@@ -37,14 +37,14 @@ def test_as_many_deleted_objects_are_looked_for_as_asked_and_some_of_every_part(
     looks: int | None, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    honest = step._look_into
+    honest = deleted._look_into
 
     def look_into(run: Any, config: Any, item: Any, gone: Any) -> Any:
         looked = honest(run, config, item, gone)
         seen.append(looked.names)
         return looked
 
-    monkeypatch.setattr(step, "_look_into", look_into)
+    monkeypatch.setattr(deleted, "_look_into", look_into)
     monkeypatch.setattr(step, "length_of_runs", lambda *_: 1)
     world, gone = world_with_garbage(100)
     context = world.plan(verify_looks=looks)
@@ -84,15 +84,13 @@ def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
 ) -> None:
     """All sampled living objects are compared with the ledger, which costs no request."""
     monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
-    monkeypatch.setattr(step, "_LIVING_LOOKS", 0)
+    monkeypatch.setattr(living, "_LOOKS", 0)
     world, _, _ = busy_world()
     context = world.plan(verify_looks=0)
     monkeypatch.setattr(
         "dredge.gc.sets.live.LiveSet.find", lambda _, wanted: [hashes == 0 for hashes in wanted]
     )
-    monkeypatch.setattr(
-        sweep, "_codes_of_kept", lambda _run, _config, _holds, rows: pa.nulls(len(rows), pa.string())
-    )
+    monkeypatch.setattr(sweep, "_codes_of_kept", lambda *asked: pa.nulls(len(asked[-1]), pa.string()))
     with pytest.raises(FormatError, match="DELETED OBJECTS THAT LIVE"):
         world.run(context)
     said = json.loads(context.folder.writer.get("verify.json"))

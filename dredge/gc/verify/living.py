@@ -1,0 +1,68 @@
+"""Living objects: a new sample of what branches show, and some of what was staged. They must be in the store."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+from dredge.gc.check_limits import Canary, sample
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.run import Run
+from dredge.gc.verify.looks import lacks
+from dredge.gc.verify.output import VerifyOutput
+
+_STAGED_SAMPLE = 200
+_LOOKS = 200
+"""Living objects that are looked for in the store where not all deleted ones are."""
+
+
+def take_living(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
+    """Take living objects.
+
+    Args:
+        run: this run.
+        staged: of its mark.
+    """
+    return sample(run, VerifyOutput.STEP) + _staged(run, staged)
+
+
+def _staged(run: Run, staged: MarkUncommittedOutput) -> list[Canary]:
+    """Some of the staged addresses of the mark: those that a re-check or a reset may have let go are told
+    apart later."""
+    found: list[Canary] = []
+    parts = staged.addresses
+    for part in parts:
+        rows = run.folder.read_part(part)
+        step = max(1, rows.num_rows * len(parts) // _STAGED_SAMPLE)
+        found.extend(Canary(address, "", "") for address in rows["address"].to_pylist()[::step])
+    return found[:_STAGED_SAMPLE]
+
+
+def to_look_at(run: Run, living: list[Canary], in_ledger: set[str]) -> list[Canary]:
+    """Choose the living objects to be looked for: all that the ledger says were deleted, and some others.
+
+    Args:
+        run: this run.
+        living: all of them.
+        in_ledger: addresses of those that the ledger says were deleted.
+    """
+    if run.plan.config.verify_looks is None:
+        return living
+    found = [canary for canary in living if canary.address in in_ledger]
+    others = [canary for canary in living if canary.address not in in_ledger]
+    chance = random.Random(f"{run.plan.run_id}-living")
+    return found + chance.sample(others, min(len(others), _LOOKS))
+
+
+def missing_of(run: Run, living: list[Canary]) -> list[Canary]:
+    """Those of some living objects that the store does not have."""
+    with ThreadPoolExecutor(run.plan.config.tuning.threads, thread_name_prefix="stat") as pool:
+        found = pool.map(lambda canary: lacks(run.reader, canary.address), living)
+        return [canary for canary, lacking in zip(living, found, strict=True) if lacking]
+
+
+def words_of(canary: Canary) -> str:
+    """An object with the place where it lives, for people."""
+    if not canary.branch:
+        return f"{canary.address!r} (staged)"
+    return f"{canary.address!r} ({canary.path!r} on {canary.branch})"

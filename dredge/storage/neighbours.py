@@ -1,0 +1,51 @@
+"""Looks for objects whose names lie close: one page of a listing shows a thousand of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.storage.model import LISTING_SCHEMA, ObjectReader
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What some pages of a listing say of some names.
+
+    Attributes:
+        names: those that lie up to the end of the pages, and behind the stretch before.
+        found: rows of `LISTING_SCHEMA` of those of them that are there.
+        listed: objects on the pages, whatever their names.
+    """
+
+    names: Sequence[str]
+    found: pa.RecordBatch
+    listed: int
+
+
+def find_neighbours(reader: ObjectReader, prefix: str, names: Sequence[str]) -> Iterator[Stretch]:
+    """List from the first to the last of some names, and tell which of them are there.
+
+    Whoever wants no more stretches than pay ends the iteration; every name is in one of them.
+
+    Args:
+        reader: of the store.
+        prefix: that all the names begin with.
+        names: distinct, in the order of their bytes, at least one.
+
+    Raises:
+        FormatError: this store cannot list what lies between exactly; it may still tell of single objects.
+    """
+    first = 0
+    # The first name itself must be listed too, so the listing starts after what is one character shorter.
+    for batch in reader.list(prefix, names[0][:-1], names[-1] + "\0"):
+        stop = bisect_right(names, batch["key"][-1].as_py(), first)
+        asked = names[first:stop]
+        there = pc.is_in(batch["key"], pa.array(asked, pa.string()))
+        yield Stretch(asked, batch.filter(there), batch.num_rows)
+        first = stop
+    yield Stretch(names[first:], pa.RecordBatch.from_pylist([], LISTING_SCHEMA), 0)

@@ -1,0 +1,165 @@
+"""What an earlier run saw staged stays for a while after it left staging: a commit under way may bring it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dredge.gc.subtract.holds import LEFT_STAGING
+from dredge.gc.subtract.left_staging import staged_before
+from tests.support.gc import World, as_older_version, make_world
+from tests.support.identical import held
+from tests.unit.gc.mark_uncommitted.test_kv_records import store_of
+
+PATH = "written anew"
+
+pytestmark = pytest.mark.usefixtures("without_canaries")
+
+
+def commit_while(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> str:
+    """Commit, and do something after the commit has sealed what is staged and before it reads that; gives the commit's
+    id."""
+    commits = world.lake.catalog.commits
+    honest = commits._commit_tokens
+
+    def build(*arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(commits, "_commit_tokens", honest)
+            action()
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "_commit_tokens", build)
+        return world.lake.commit().id
+
+
+@pytest.fixture
+def world() -> World:
+    """Rules, and an old commit."""
+    made = make_world()
+    made.rules(30)
+    made.upload("keep", b"k")
+    made.lake.commit()
+    return made
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+@pytest.mark.parametrize("before", [{}, {"dry_run": True}])
+def test_trap_23_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_written_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, mode: str, before: dict[str, bool]
+) -> None:
+    world.collect()
+    address = world.upload(PATH, b"first")
+    orphan = world.orphan("data/orphan")
+    world.age(days=2)
+    world.collect(**before)
+
+    def write_anew_and_collect() -> None:
+        world.upload(PATH, b"second version")
+        world.age(hours=1)
+        world.collect(mode=mode)
+
+    commit = commit_while(world, monkeypatch, write_anew_and_collect)
+    assert address in world.data()
+    assert world.lake.read(PATH, commit) == b"first"
+    assert world.lake.read(PATH) == b"second version"
+    assert orphan not in world.data()
+
+
+def reset_world(world: World) -> str:
+    """An object that a run saw staged, and that was reset then."""
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    world.collect()
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(minutes=1)
+    return address
+
+
+@pytest.mark.parametrize("mode", ["clean", "optimized"])
+def test_what_left_staging_goes_when_a_mark_of_long_ago_did_not_show_it(world: World, mode: str) -> None:
+    address = reset_world(world)
+    for hours in (1, 10, 10):
+        world.age(hours=hours)
+        context = world.plan(mode=mode)
+        world.run(context)
+        assert held(context) == {LEFT_STAGING: 1}, "no mark of more than twenty hours ago was without it"
+        assert address in world.data()
+    world.age(hours=1)
+    world.collect(mode=mode)
+    assert address not in world.data()
+
+
+def test_what_left_staging_between_daily_runs_stays_for_one_of_them(world: World) -> None:
+    address = reset_world(world)
+    world.age(days=1)
+    world.collect()
+    assert address in world.data()
+    world.age(days=1)
+    world.collect()
+    assert address not in world.data()
+
+
+def test_what_left_staging_goes_at_once_where_the_user_says_so(world: World) -> None:
+    address = reset_world(world)
+    world.collect(safety={"commit_hours_max": 0})
+    assert address not in world.data()
+
+
+def test_what_left_staging_goes_at_once_where_the_records_tell_of_every_token(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_of(world, monkeypatch)
+    address = reset_world(world)
+    world.collect(read_kv=True)
+    assert address not in world.data()
+
+
+def test_what_a_run_saw_that_has_another_run_root_counts(world: World) -> None:
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    world.collect(run_root="memory://runs/elsewhere")
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(minutes=1)
+    world.collect()
+    assert address in world.data()
+
+
+def test_what_a_run_of_an_earlier_version_saw_counts(world: World) -> None:
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    before = world.plan()
+    world.run(before)
+    as_older_version(before)
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(minutes=1)
+    world.collect()
+    assert address in world.data()
+
+
+def test_pages_that_did_not_change_are_read_once(world: World) -> None:
+    world.upload(PATH, b"first")
+    world.age(days=2)
+    for _ in range(3):
+        world.age(hours=1)
+        world.collect()
+    assert len(staged_before(world.plan())) == 1
+
+
+def test_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_deleted_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    world.collect()
+
+    def delete_and_collect() -> None:
+        world.lake.catalog.objects.delete_object(world.lake.repository, "main", PATH)
+        world.age(hours=1)
+        world.collect()
+
+    commit = commit_while(world, monkeypatch, delete_and_collect)
+    assert world.lake.read(PATH, commit) == b"first"
+    assert address in world.data()
