@@ -64,7 +64,7 @@ def gc(
     bare     that client alone
     floor    our steps in one process
     local    our steps with two processes
-    submit   the DAG, each distributed step through spark-submit
+    submit   the DAG, with one Spark application a run through spark-submit
     connect  the DAG, with a Spark Connect server that is up
     """
     rounds = tuple(chosen for chosen, wanted in ((False, cold), (True, warm)) if wanted)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -25,6 +26,7 @@ from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableErro
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
+from operators.application import SparkApplication
 from operators.connect import ConnectJob
 from operators.environment import HasOptions
 
@@ -46,8 +48,8 @@ class SparkSettings:
 
     spark_engine: str = setting(
         "Spark engine",
-        "`submit` runs spark-submit (connection `spark_default`); `connect` uses the Spark Connect server of connection"
-        " `spark_connect_default`.",
+        "`submit` runs spark-submit once a run (connection `spark_default`); `connect` uses the Spark Connect server"
+        " of connection `spark_connect_default`.",
         default="submit",
         choices=("submit", "connect"),
     )
@@ -79,6 +81,8 @@ class SparkJobOperator(SparkSubmitOperator):
     """
 
     step: ClassVar[str]
+    shares_application: ClassVar[bool] = False
+    """Whether the steps of a run share one Spark application, where its driver runs on this machine."""
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "run_uri", "spark_engine")
 
     def __init__(
@@ -99,6 +103,7 @@ class SparkJobOperator(SparkSubmitOperator):
         self.aws_conn_id = aws_conn_id
         self.spark_connect_conn_id = spark_connect_conn_id
         self._connect_job: ConnectJob | None = None
+        self._application_of_run: SparkApplication | None = None
 
     def secrets(self, run: PlannedRun) -> dict[str, str]:
         """Return the variables that let the job reach the object store."""
@@ -131,36 +136,62 @@ class SparkJobOperator(SparkSubmitOperator):
         return ["--step", self.step, "--run", self.run_uri]
 
     def submit(self, context: Context, secrets: Mapping[str, str]) -> None:
-        """Run the job through spark-submit."""
+        """Run the job through spark-submit: in an application of its own, or in that of the run."""
         # The provider takes a connection that does not exist for "yarn", so it is looked up first.
         require_connection(self._conn_id, '{"conn_type": "spark", "host": "local[*]"}')
-        self.application_args = self.job_arguments
         extra_variables, self.env_vars = self.env_vars or {}, None
         hook = self._hook = self._get_hook()
-        if hook._connection["deploy_mode"] == "cluster":
+        if is_cluster_mode(hook):
             # The hook would put variables into settings, which anyone on the machine can list.
             log.warning("In cluster mode the driver must bring its own credentials; none are handed over.")
             hook._env_vars = extra_variables
+            self._submit_alone(context, hook)
+            return
+        hook._conf = merged_conf(submit_conf(), self.conf or {})
+        env = self._environment(hook._connection["master"]) | extra_variables
+        if self.shares_application:
+            self._ask_application(hook, env, secrets)
         else:
-            hook._conf = merged_conf(submit_conf(), self.conf or {})
-            hook._env = self._environment(hook._connection["master"]) | extra_variables | dict(secrets)
-        log.info(
-            "Starting Spark for step %s: usually 5 to 15 seconds until its first line here, a minute the first time"
-            " on a machine",
-            self.step,
-        )
+            hook._env = env | dict(secrets)
+            log.info(
+                "Starting Spark for step %s: usually 5 to 15 seconds until its first line here, a minute the first"
+                " time on a machine",
+                self.step,
+            )
+            self._submit_alone(context, hook)
+
+    def _submit_alone(self, context: Context, hook: SparkSubmitHook) -> None:
+        """Let an application do this step and nothing else."""
+        hook._application_args = self.job_arguments
         try:
             super().execute(context)
         except DredgeError:
             raise
         except FileNotFoundError as error:
-            raise ConfigError(f"{error.filename} is not on the PATH of the Airflow worker") from None
+            raise not_on_path(error) from None
         except Exception as error:
             code = hook._submit_sp.returncode if hook._submit_sp is not None else None
             raise job_error(self.step, code, hook._last_submit_log_lines) or error from None
         finally:
             if hook._submit_sp is not None and hook._submit_sp.stdout is not None:
                 hook._submit_sp.stdout.close()  # the hook leaves it to the garbage collector
+
+    def _ask_application(
+        self, hook: SparkSubmitHook, env: Mapping[str, Any], secrets: Mapping[str, str]
+    ) -> None:
+        """Let the application of the run do this step."""
+        hook._name = f"dredge {self.run_uri.rstrip('/').rpartition('/')[2]}"
+        command = hook._build_spark_submit_command(self.application)
+        variables = {name: str(value) for name, value in env.items()}
+        self._application_of_run = SparkApplication(self.run_uri, command, variables)
+        try:
+            code, said = self._application_of_run.do(self.step, secrets)
+        except FileNotFoundError as error:
+            raise not_on_path(error) from None
+        finally:
+            hook._run_post_submit_commands()
+        if code != 0:
+            raise job_error(self.step, code, [said]) or UnavailableError(ended_text(self.step, code))
 
     def connect(self, secrets: Mapping[str, str]) -> None:
         """Run the job in a child process that drives a Spark Connect server."""
@@ -172,16 +203,16 @@ class SparkJobOperator(SparkSubmitOperator):
         self._connect_job = ConnectJob(Path(self.application), self.job_arguments, self.run_uri, url, env)
         code = self._connect_job.run()
         if code:
-            text = (
-                f"the job {self.step} ended with code {code} and did not say why; it may have been killed, or out of"
-                " memory. Its last lines are in the log above. Run the task again; it goes on where it stopped."
+            raise job_error(self.step, code, self._connect_job.last_lines) or UnavailableError(
+                ended_text(self.step, code)
             )
-            raise job_error(self.step, code, self._connect_job.last_lines) or UnavailableError(text)
 
     def on_kill(self) -> None:
         """End the job. What it wrote stays, and the step can be run again."""
         if self._connect_job is not None:
             self._connect_job.kill()
+        elif self._application_of_run is not None:
+            self._application_of_run.kill()
         elif self._hook is not None:
             super().on_kill()
 
@@ -192,6 +223,36 @@ class SparkJobOperator(SparkSubmitOperator):
         path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{Path(sys.executable).parent}"
         env = {"PYSPARK_PYTHON": python, "PATH": path, **own_spark_home(path)}
         return env | {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else env
+
+
+def is_cluster_mode(hook: SparkSubmitHook) -> bool:
+    """Say whether the driver runs elsewhere.
+
+    :param hook: says how Spark is started
+    """
+    asked = hook._connection["deploy_mode"] or hook._conf.get("spark.submit.deployMode")
+    return bool(asked == "cluster")
+
+
+def not_on_path(error: FileNotFoundError) -> ConfigError:
+    """Word the error of a program that was not found.
+
+    :param error: of the system
+    """
+    return ConfigError(f"{error.filename} is not on the PATH of the Airflow worker")
+
+
+def ended_text(step: str, code: int | None) -> str:
+    """Word the end of a job that did not say why.
+
+    :param step: its step
+    :param code: its exit code; None where nobody knows it
+    """
+    how = "ended" if code is None else f"ended with code {code}"
+    return (
+        f"the job {step} {how} and did not say why; it may have been killed, or out of memory. Its last lines are in"
+        " the log above. Run the task again; it goes on where it stopped."
+    )
 
 
 def own_spark_home(path: str) -> dict[str, str]:

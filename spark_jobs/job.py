@@ -2,6 +2,7 @@
 
     spark-submit spark_jobs/step.py --step STEP --run URI
     python spark_jobs/step.py --step STEP --run URI --remote 'sc://host:15002/;session_id=…'
+    spark-submit spark_jobs/step.py --serve SOCKET        every step of a run; see spark_jobs/application.py
 
 The folder at URI holds `plan.json`, which says everything else. Credentials come by the environment only
 (`AWS_…`, `LAKECTL_…`). Exit codes are those of `dredge.errors`, one a family, and the last line on stderr is
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 #: First word of the line that says why a job ended.
 MARK = "dredge: "
-
+_STOP_SECONDS_MAX = 10
 
 type StepFunction = Callable[[str, StorageOptions, TaskRunner], StepSummary]
 """Does a step: takes the URI of the run folder, how to reach the object store, and the runner that spreads tasks."""
@@ -91,12 +92,17 @@ def check_run_uri(run_uri: str) -> None:
         )
 
 
-def job_main(jobs: Mapping[str, Job], argv: Sequence[str] | None = None) -> NoReturn:
+def job_main(
+    jobs: Mapping[str, Job],
+    argv: Sequence[str] | None = None,
+    serve: Callable[[Mapping[str, Job], str], None] | None = None,
+) -> NoReturn:
     """Run a job as a program.
 
     Args:
         jobs: those that can be asked for, by step.
         argv: arguments; defaults to the program's.
+        serve: does jobs for whoever asks on a socket, whose path it is given.
     """
     arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
@@ -104,44 +110,68 @@ def job_main(jobs: Mapping[str, Job], argv: Sequence[str] | None = None) -> NoRe
         logging.getLogger(name).setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _stop)
     _end_with_parent()
-    _exit(_run(arguments.step, jobs[arguments.step], arguments))
+    if arguments.serve is None or serve is None:
+        _exit(_run(arguments.step, jobs[arguments.step], arguments))
+    with suppress(SystemExit):
+        serve(jobs, arguments.serve)
+    _exit(0)
+
+
+def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str]:
+    """Do a step, and say on stderr how it ended.
+
+    Args:
+        step: its name.
+        run_uri: folder of the run.
+        do: does it.
+
+    Returns:
+        The exit code of its error's family, 0 without an error; and the line that was said, "" without an error.
+    """
+    try:
+        do()
+        return 0, ""
+    except DredgeError as error:
+        code, said = error.exit_code, f"{error.kind}: {' '.join(str(error).split())}"
+    except SystemExit as asked:
+        code = asked.code if isinstance(asked.code, int) else 1
+        said = f"stopped: {step} was asked to stop; the run can be resumed"
+    except KeyboardInterrupt:
+        code, said = 130, f"stopped: {step} was interrupted; the run can be resumed"
+    except Exception as error:
+        logging.getLogger("spark_jobs").exception("%s failed", step)
+        found = defect(f"the job {step}", error, run_uri)
+        code, said = found.exit_code, f"{found.kind}: {' '.join(str(found).split())}"
+    print(f"{MARK}{said}", file=sys.stderr)
+    return code, f"{MARK}{said}"
 
 
 def _run(step: str, job: Job, arguments: argparse.Namespace) -> int:
-    spark, done = None, False
-    try:
+    opened: list[SparkSession] = []
+
+    def do() -> None:
         check_run_uri(arguments.run)  # before a session is opened, which takes seconds
-        spark = open_session(f"dredge {step}", arguments.remote, arguments.master)
-        job.run(spark, arguments.run)
-        done = True
-        return 0
-    except DredgeError as error:
-        print(f"{MARK}{error.kind}: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_code
-    except SystemExit as asked:
-        print(f"{MARK}stopped: {step} was asked to stop; the run can be resumed", file=sys.stderr)
-        return asked.code if isinstance(asked.code, int) else 1
-    except KeyboardInterrupt:
-        print(f"{MARK}stopped: {step} was interrupted; the run can be resumed", file=sys.stderr)
-        return 130
-    except Exception as error:
-        logging.getLogger("spark_jobs").exception("%s failed", step)
-        found = defect(f"the job {step}", error, arguments.run)
-        print(f"{MARK}{found.kind}: {' '.join(str(found).split())}", file=sys.stderr)
-        return found.exit_code
-    finally:
-        if spark is not None:
-            with suppress(Exception):
-                close_session(spark, job.last and done)
+        opened.append(open_session(f"dredge {step}", arguments.remote, arguments.master))
+        job.run(opened[0], arguments.run)
+
+    code, _ = outcome(step, arguments.run, do)
+    for spark in opened:
+        with suppress(Exception):
+            close_session(spark, job.last and code == 0)
+    return code
 
 
 def _arguments(jobs: Mapping[str, Job], argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="One step of a collection, spread over Spark.")
-    parser.add_argument("--step", required=True, choices=sorted(jobs), help="the step")
-    parser.add_argument("--run", required=True, metavar="URI", help="folder of the run, with its plan.json")
+    parser.add_argument("--step", choices=sorted(jobs), help="the step")
+    parser.add_argument("--run", metavar="URI", help="folder of the run, with its plan.json")
+    parser.add_argument("--serve", metavar="SOCKET", help="do every step that is asked for on this socket")
     parser.add_argument("--remote", metavar="URL", help="Spark Connect server, sc://host:port/;session_id=…")
     parser.add_argument("--master", metavar="MASTER", help="Spark master when started without spark-submit")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.serve is None and (arguments.step is None or arguments.run is None):
+        parser.error("--step and --run are wanted, or --serve")
+    return arguments
 
 
 def _stop(signum: int, frame: object) -> NoReturn:
@@ -157,12 +187,17 @@ def _end_with_parent() -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-        os._exit(143)
+        stop_this_process()
 
     if parent > 1:  # started by init in a container: there is nobody to lose
         threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def stop_this_process() -> None:
+    """Ask this process to stop, and end it when it does not, with all that is its own; for a thread beside it."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_STOP_SECONDS_MAX)
+    os._exit(128 + signal.SIGTERM)
 
 
 def _exit(code: int) -> NoReturn:

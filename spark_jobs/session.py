@@ -64,7 +64,7 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
     """Return a session: the one of spark-submit, a remote one, or a local one started here.
 
     Args:
-        name: application name, shown in cluster pages.
+        name: application name, shown in cluster pages, unless spark-submit was given one.
         remote: `sc://host:port/;session_id=…` for Spark Connect. A fixed session id lets all steps of a run
             share the server's warm Python workers.
         master: for a session started here, when neither spark-submit nor spark-defaults names one.
@@ -82,12 +82,12 @@ def open_session(name: str, remote: str | None = None, master: str | None = None
     conf = SparkConf()
     if master is not None:
         conf.setIfMissing("spark.master", master)
-    wanted = dict(DEFAULTS) if _inside_submit() else submit_conf()
+    wanted = {"spark.app.name": name} | (dict(DEFAULTS) if _inside_submit() else submit_conf())
     if (conf.get("spark.master") or "local").startswith("local"):
         wanted |= LOCAL_DEFAULTS
     for key, value in wanted.items():
         conf.setIfMissing(key, value)
-    return SparkSession.builder.config(conf=conf).appName(name).getOrCreate()
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def close_session(spark: SparkSession, last: bool = False) -> None:

@@ -2,6 +2,7 @@
 
     spark-submit spark_jobs/step.py --step subtract --run s3://bucket/repo/_lakefs/retention/gc/unified/<run id>
     python spark_jobs/step.py --step subtract --run URI --remote 'sc://host:15002'
+    spark-submit spark_jobs/step.py --serve SOCKET
 
 What a step reads, writes and raises is said by the function that the table names; this file only brings Spark to it.
 """
@@ -14,16 +15,22 @@ from dredge.gc import steps as lakefs
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
+from spark_jobs.application import serve
 from spark_jobs.job import Job, job_main
 
 
-def on_lakefs(step: Callable[[lakefs.Run, TaskRunner], StepSummary]) -> Job:
+def on_lakefs(step: str) -> Job:
     """Make a job of a step of a lakeFS collection.
 
     Args:
-        step: a function of `dredge.gc.steps`.
+        step: name of a function of `dredge.gc.steps`.
     """
-    return Job(lambda run_uri, options, runner: step(lakefs.Run.open(run_uri, options), runner))
+
+    def do(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
+        work: Callable[[lakefs.Run, TaskRunner], StepSummary] = getattr(lakefs, step)
+        return work(lakefs.Run.open(run_uri, options), runner)
+
+    return Job(do)
 
 
 def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) -> StepSummary:
@@ -47,17 +54,17 @@ def icechunk_collect(run_uri: str, options: StorageOptions, runner: TaskRunner) 
 
 #: Every step that runs on Spark. `last` ones are the last of their run, so that a Connect session may end with them.
 JOBS: Mapping[str, Job] = {
-    "slice_listing": on_lakefs(lakefs.slice_listing),
-    "list_committed": on_lakefs(lakefs.list_committed),
-    "subtract": on_lakefs(lakefs.subtract),
-    "bulk_delete": on_lakefs(lakefs.bulk_delete).ending(),
+    "slice_listing": on_lakefs("slice_listing"),
+    "list_committed": on_lakefs("list_committed"),
+    "subtract": on_lakefs("subtract"),
+    "bulk_delete": on_lakefs("bulk_delete").ending(),
     "icechunk_collect": Job(icechunk_collect).ending(),
 }
 
 
 def main() -> None:
     """Run a step as a program; see `spark_jobs.job`."""
-    job_main(JOBS)
+    job_main(JOBS, serve=serve)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,9 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     "--actions/--no-actions",
     default=True,
     show_default=True,
-    help="Refuse (501) what a repository's action files ask a hook for; hooks are not run. --no-actions ignores them.",
+    help="Run the hooks that a repository's action files ask for; --no-actions ignores them.",
 )
+@click.option("--lua-net-http", is_flag=True, help="Let Lua hooks make HTTP requests (module net/http).")
 @click.option(
     "--rbac",
     type=click.Choice(["none", "simplified", "internal"]),
@@ -94,6 +95,7 @@ def command(
     local_import: bool,
     profile: Literal["lakefs", "design"],
     actions: bool,
+    lua_net_http: bool,
     rbac: Literal["none", "simplified", "internal"],
     presign: bool,
     presign_multipart: bool,
@@ -157,6 +159,7 @@ def command(
         credentials=credentials,
         signing_key=signing_key,
         actions=actions,
+        lua_net_http=lua_net_http,
         rbac=rbac,
         presign=presign,
         catalog=Settings(

@@ -17,36 +17,39 @@
 The end writes the report of failed runs too; only a complete run moves the state on. Every step is idempotent: it
 returns its stored summary when it is complete and what it read has not changed. It raises an error of
 `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
+
+A name is loaded when it is first used: a DAG file loads no step, and a task its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from dredge.gc.approve.question import Question, make_question
-from dredge.gc.approve.records import AIRFLOW, TIME_OUT, Decision
-from dredge.gc.approve.step import answer, approve
-from dredge.gc.bulk_delete.step import bulk_delete
-from dredge.gc.check_limits.step import check_limits
-from dredge.gc.config import GCConfig
-from dredge.gc.list_committed.step import list_committed
-from dredge.gc.mark_uncommitted.kv_access import KVAccess
-from dredge.gc.mark_uncommitted.step import mark_uncommitted
-from dredge.gc.plan import Plan
-from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
-from dredge.gc.resuming import is_local, reopen_run
-from dredge.gc.run import Run
-from dredge.gc.save_report.report import REPORT, write_report
-from dredge.gc.save_report.step import save_report
-from dredge.gc.slice_listing.step import slice_listing
-from dredge.gc.subtract.step import subtract
-from dredge.gc.verify.step import verify
-from dredge.gc.workload import rows_of
-from dredge.lakefs import LakeFS
-from dredge.runs.clock import Clock, utc_now
-from dredge.runs.summary import StepSummary
-from dredge.runs.tasks import TaskRunner
-from dredge.storage import StorageOptions
+if TYPE_CHECKING:
+    from dredge.gc.approve.question import Question
+    from dredge.gc.approve.records import AIRFLOW, TIME_OUT, Decision
+    from dredge.gc.approve.step import answer, approve
+    from dredge.gc.bulk_delete.step import bulk_delete
+    from dredge.gc.check_limits.step import check_limits
+    from dredge.gc.config import GCConfig
+    from dredge.gc.list_committed.step import list_committed
+    from dredge.gc.mark_uncommitted.kv_access import KVAccess
+    from dredge.gc.mark_uncommitted.step import mark_uncommitted
+    from dredge.gc.plan import Plan
+    from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+    from dredge.gc.resuming import is_local
+    from dredge.gc.run import Run
+    from dredge.gc.save_report.step import save_report
+    from dredge.gc.slice_listing.step import slice_listing
+    from dredge.gc.subtract.step import subtract
+    from dredge.gc.verify.step import verify
+    from dredge.gc.workload import rows_of
+    from dredge.lakefs import LakeFS
+    from dredge.runs.clock import Clock
+    from dredge.runs.summary import StepSummary
+    from dredge.runs.tasks import TaskRunner
+    from dredge.storage import StorageOptions
 
 __all__ = [
     "AIRFLOW",
@@ -81,6 +84,45 @@ __all__ = [
     "verify",
 ]
 
+_PLACES = {
+    "AIRFLOW": "approve.records",
+    "TIME_OUT": "approve.records",
+    "Decision": "approve.records",
+    "GCConfig": "config",
+    "KVAccess": "mark_uncommitted.kv_access",
+    "Plan": "plan",
+    "Question": "approve.question",
+    "Run": "run",
+    "acquire_lease": "planning",
+    "answer": "approve.step",
+    "approve": "approve.step",
+    "bulk_delete": "bulk_delete.step",
+    "check_limits": "check_limits.step",
+    "is_local": "resuming",
+    "list_committed": "list_committed.step",
+    "mark_uncommitted": "mark_uncommitted.step",
+    "plan_run": "planning",
+    "release_grant": "planning",
+    "release_lease": "planning",
+    "resume_run": "planning",
+    "rows_of": "workload",
+    "save_report": "save_report.step",
+    "slice_listing": "slice_listing.step",
+    "subtract": "subtract.step",
+    "verify": "verify.step",
+}
+"""The modules below `dredge.gc` where names live that are not defined here."""
+
+
+if not TYPE_CHECKING:  # which knows the names, and would believe that there are others
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"dredge.gc.{_PLACES[name]}"), name)
+        globals()[name] = found
+        return found
+
 
 def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
     """Do every step of a planned run that is not done yet, and write the report, also of a failed run.
@@ -91,19 +133,21 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
     Raises:
         DredgeError: of the step that could not go on.
     """
+    from dredge.gc import steps
+
     try:
-        slice_listing(run, runner)
-        mark_uncommitted(run, runner)
-        list_committed(run, runner)
-        subtract(run, runner)
-        check_limits(run, runner)
-        approve(run)
-        bulk_delete(run, runner)
-        verify(run, runner)
+        steps.slice_listing(run, runner)
+        steps.mark_uncommitted(run, runner)
+        steps.list_committed(run, runner)
+        steps.subtract(run, runner)
+        steps.check_limits(run, runner)
+        steps.approve(run)
+        steps.bulk_delete(run, runner)
+        steps.verify(run, runner)
     except Exception:
-        save_report(run)
+        steps.save_report(run)
         raise
-    return save_report(run)
+    return steps.save_report(run)
 
 
 def read_report(run: Run) -> dict[str, Any]:
@@ -112,6 +156,8 @@ def read_report(run: Run) -> dict[str, Any]:
     Raises:
         NotFoundError: the run has not come to its end.
     """
+    from dredge.gc.save_report.report import REPORT
+
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
 
@@ -126,6 +172,9 @@ def put_question(run: Run) -> Question:
         RefusedError: it asks nothing.
         LeaseHeldError: another run has taken over.
     """
+    from dredge.gc.approve.question import make_question
+    from dredge.gc.save_report.report import write_report
+
     return make_question(run, write_report(run).details["page"])
 
 
@@ -134,7 +183,7 @@ def resume(
     runner: TaskRunner,
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
-    clock: Clock = utc_now,
+    clock: Clock | None = None,
 ) -> StepSummary:
     """Go on with a run that `collect` began, from what is complete.
 
@@ -143,16 +192,20 @@ def resume(
         runner: spreads the tasks.
         client: None reads the environment.
         options: None reads the environment.
-        clock: this machine's clock.
+        clock: this machine's clock; None is the real one.
 
     Raises:
         DredgeError: the run cannot go on, or one of its steps could not.
     """
-    run = reopen_run(run_uri, client, options, clock)
+    from dredge.gc import steps
+    from dredge.gc.resuming import reopen_run
+    from dredge.runs.clock import utc_now
+
+    run = reopen_run(run_uri, client, options, clock or utc_now)
     try:
         return run_steps(run, runner)
     finally:
-        release_lease(run)
+        steps.release_lease(run)
 
 
 def collect(
@@ -160,7 +213,7 @@ def collect(
     runner: TaskRunner,
     client: LakeFS | None = None,
     options: StorageOptions | None = None,
-    clock: Clock = utc_now,
+    clock: Clock | None = None,
 ) -> StepSummary:
     """Collect a repository from lease to report in one call, without an orchestrator.
 
@@ -169,11 +222,14 @@ def collect(
         runner: spreads the tasks.
         client: None reads the environment.
         options: None reads the environment.
-        clock: this machine's clock.
+        clock: this machine's clock; None is the real one.
     """
-    plan = plan_run(config, None, client, options, clock)
-    run = Run.open(plan.run_uri, options, client, clock)
+    from dredge.gc import steps
+    from dredge.runs.clock import utc_now
+
+    plan = steps.plan_run(config, None, client, options, clock or utc_now)
+    run = steps.Run.open(plan.run_uri, options, client, clock or utc_now)
     try:
         return run_steps(run, runner)
     finally:
-        release_lease(run)
+        steps.release_lease(run)

@@ -3,7 +3,8 @@
     12 bytes: 4 seconds (big endian) · 3 machine · 2 process · 3 counter, in base32hex, lowercase, no padding
 
 An ascending xid counts Unix seconds. A descending one counts the seconds left until the year 4000, cut to 32
-bits, so that newer ids sort first: slices below `data/`, run ids.
+bits, so that newer ids sort first: slices below `data/`, run ids. Runs of hooks and pull requests count down to
+the year 3000 (nearly) instead.
 
 Source: lakeFS pkg/graveler/ref/manager.go, pkg/graveler/retention; github.com/rs/xid.
 """
@@ -21,6 +22,7 @@ LENGTH = 20
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _DIGITS = {digit: value for value, digit in enumerate(_ALPHABET)}
 _YEAR_4000 = 64_060_588_800  # Unix seconds of 4000-01-01
+_COUNTDOWN_END = 32_500_915_200  # Unix seconds, as in lakeFS
 _WRAP = 1 << 32
 
 _machine = secrets.token_bytes(3)
@@ -44,6 +46,15 @@ def new_descending_xid(now: datetime) -> str:
         now: aware; only whole seconds enter the id.
     """
     return _new((_YEAR_4000 - int(now.timestamp())) % _WRAP)
+
+
+def new_countdown_xid(now: datetime) -> str:
+    """Make an id of a run of hooks or of a pull request; it sorts before those of earlier seconds.
+
+    Args:
+        now: aware; only whole seconds enter the id.
+    """
+    return _new((_COUNTDOWN_END - int(now.timestamp())) % _WRAP)
 
 
 def ascending_time(xid: str) -> datetime:

@@ -61,7 +61,15 @@ class Authenticator:
             UnauthorizedError: 401.
         """
         credential = self._accounts.identify(access_key_id)
-        user = self._accounts.user(_owner(credential, secret_access_key))
+        return self.token(_owner(credential, secret_access_key))
+
+    def token(self, user_name: str) -> tuple[str, datetime]:
+        """Make a token for a user; only for the server's own calls in a user's name.
+
+        Returns:
+            The token and its expiry (aware UTC).
+        """
+        user = self._accounts.user(user_name)
         issued = int(self._clock().timestamp())
         expires = issued + self._login_seconds
         claims = {"aud": [_AUDIENCE], "sub": user.name, "iat": issued, "exp": expires}

@@ -7,6 +7,7 @@ import logging
 from starlette.responses import Response
 
 from dredge.errors import ConfigError, ConflictError, DredgeError, NotFoundError, UnavailableError
+from dredge.graveler.actions import ActionFileError
 from dredge.graveler.errors import GravelerError, InvalidValueError
 from dredge.server import responses
 
@@ -49,11 +50,13 @@ def to_response(error: Exception) -> Response:
     """Build the error response for an exception.
 
     An unexpected exception is logged with its traceback; its response names only the type. What this server
-    deliberately does not do is one line.
+    deliberately does not do, and a mistake in a user's action file, is one line.
     """
     status = status_of(error)
     if status == 501:
         log.warning("not implemented: %s", error)
+    elif isinstance(error, ActionFileError):
+        log.warning("action files: %s", " ".join(str(error).split()))
     elif status >= 500:
         log.error("a request failed with %d", status, exc_info=error)
     message = str(error) if isinstance(error, DredgeError) else f"internal error: {type(error).__name__}"

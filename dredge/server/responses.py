@@ -10,20 +10,18 @@ Source: lakeFS pkg/httputil (WriteAPIResponse, WriteAPIError).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from json import dumps
 from typing import Any
 
 from starlette.responses import Response
 
+from dredge.graveler.actions import text as go_text
+
 JSON_HEADERS = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
-# Go's JSON encoder escapes these so that the text can be embedded in HTML.
-_GO_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def to_json(value: object) -> bytes:
     """Encode a value as the server does, including the trailing newline."""
-    text = dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.translate(_GO_ESCAPES).encode("utf-8", "replace") + b"\n"
+    return go_text.to_json(value).encode("utf-8", "replace") + b"\n"
 
 
 def json(status: int, body: object, headers: Mapping[str, str] | None = None) -> Response:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dredge.auth import Credential, Group, Policy, User
+from dredge.graveler.actions import HookResult, RunResult
 from dredge.graveler.catalog import (
     Branch,
     Commit,
@@ -44,7 +45,7 @@ def rfc3339(moment: datetime) -> str:
     """Return RFC 3339 in UTC in Go's shortest form: no trailing zeros, no empty fraction."""
     moment = moment.astimezone(UTC)
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}{fraction}Z"
 
 
 def repository(value: Repository, *, with_read_only: bool = True) -> JsonObject:
@@ -220,6 +221,40 @@ def pull_request(value: PullRequest) -> JsonObject:
     if value.commit_id:
         fields["merged_commit_id"] = value.commit_id
     return fields if value.closed is None else {**fields, "closed_date": rfc3339(value.closed)}
+
+
+def action_run(value: RunResult) -> JsonObject:
+    """ActionRun."""
+    return {
+        "branch": value.branch,
+        "commit_id": value.commit_id,
+        "end_time": rfc3339(value.end),
+        "event_type": value.event,
+        "run_id": value.id,
+        "start_time": rfc3339(value.start),
+        "status": "completed" if value.passed else "failed",
+    }
+
+
+def hook_run(value: HookResult, *, by_specification: bool) -> JsonObject:
+    """HookRun. One that was skipped began in the year 1 and has no end.
+
+    Args:
+        value: the result.
+        by_specification: call a skipped one failed. A real server says "skipped", which its specification does not
+            have and lakefs-sdk does not accept.
+    """
+    status = "completed" if value.passed else "failed"
+    if value.skipped and not by_specification:
+        status = "skipped"
+    return {
+        "action": value.action,
+        **({} if value.skipped else {"end_time": rfc3339(value.end)}),
+        "hook_id": value.hook,
+        "hook_run_id": value.id,
+        "start_time": rfc3339(value.start),
+        "status": status,
+    }
 
 
 def user(value: User) -> JsonObject:

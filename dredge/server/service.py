@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from dredge.server.authentication import Authenticator
 from dredge.server.fault_injection import FaultInjector
 from dredge.server.housekeeping import Housekeeping
 from dredge.server.namespaces import Namespaces
+from dredge.server.own_calls import OwnCalls
 from dredge.server.requests import Backend
 from dredge.server.settings import ServerSettings
 from dredge.server.usage import Usage
@@ -73,7 +75,9 @@ class Service:
                 opening.callback(kv.close)
             check_schema(kv)
             namespaces = Namespaces(settings)
-            catalog = Catalog(kv, open_namespace or namespaces.open, clock, settings.catalog_settings)
+            catalog = Catalog(
+                kv, open_namespace or namespaces.open, clock, settings.catalog_settings, environ=os.environ
+            )
             opening.callback(catalog.close)
             accounts = _accounts(settings, kv, clock)
             authenticator = Authenticator(
@@ -86,7 +90,9 @@ class Service:
             opening.callback(Housekeeping(catalog.expire_tracked, settings.housekeeping_seconds).close)
             backend = Backend(catalog, settings, accounts, authenticator, namespaces, Usage(kv, clock))
             faults = FaultInjector() if faults is None else faults
-            return cls(create_app(backend, faults), backend, faults, kv, opening.pop_all())
+            app = create_app(backend, faults)
+            catalog.actions.connect(OwnCalls(app, authenticator))
+            return cls(app, backend, faults, kv, opening.pop_all())
 
     def close(self) -> None:
         """Finish background work and close what `build` opened."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from dredge.errors import ConfigError
-from dredge.gc.steps import Run
+from dredge.gc import steps
 from dredge.runs.summary import StepSummary
 from operators.environment import tasks_environment
 from operators.failures import reported
@@ -20,6 +20,8 @@ from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.gc.steps import Run
 
 
 class LakeFSOperator(BaseOperator):
@@ -87,4 +89,4 @@ def open_run(run_uri: str, aws_conn_id: str | None, hook: LakeFSHook) -> Run:
         raise ConfigError(
             "this run has no plan, because an earlier task failed; see its log. Nothing was done."
         )
-    return Run.open(run_uri, storage_options(aws_conn_id), hook.client)
+    return steps.Run.open(run_uri, storage_options(aws_conn_id), hook.client)

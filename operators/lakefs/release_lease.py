@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
+from operators.application import end_applications
 from operators.failures import reported
 from operators.hooks.storage import storage_options
 from operators.lakefs.base import LakeFSOperator
@@ -19,20 +20,26 @@ if TYPE_CHECKING:
 class LakeFSReleaseLeaseOperator(LakeFSOperator):
     """Give the right back, whatever became of the run. A right that went to somebody else is left alone.
 
+    Before that it ends the Spark application of the run on this machine, when it waits for steps that will not come.
+
     :param grant: what the acquire task returned (templated)
+    :param run_uri: folder of the run; empty when there is no plan (templated)
     :param lakefs_conn_id: connection of the lakeFS server
     :param aws_conn_id: connection of the object store; may be missing for local folders and machine roles
     """
 
-    template_fields: Sequence[str] = ("grant",)
+    template_fields: Sequence[str] = ("grant", "run_uri")
 
-    def __init__(self, *, grant: Any, **kwargs: Any) -> None:
+    def __init__(self, *, grant: Any, run_uri: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grant = grant
+        self.run_uri = run_uri
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Give the right back."""
+        if self.run_uri:
+            end_applications(self.run_uri)
         if not isinstance(self.grant, Mapping):
             raise ConfigError("no lease was taken in this run, so there is none to give back")
         grant = LeaseGrant.from_json(self.grant)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dredge.gc import steps
-from dredge.gc.steps import Run
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from operators.environment import tasks_environment
@@ -19,6 +18,8 @@ from operators.spark import PlannedRun, SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from dredge.gc.steps import Run
 
 
 class LakeFSSparkOperator(SparkJobOperator):
@@ -32,6 +33,7 @@ class LakeFSSparkOperator(SparkJobOperator):
     Further parameters are those of ``SparkJobOperator``.
     """
 
+    shares_application = True
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "spark_rows_min")
 
     def __init__(

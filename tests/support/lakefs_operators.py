@@ -79,8 +79,9 @@ def acquire(namespace: str, run_id: str, run_uri: str = "", **settings: Any) -> 
     return returned
 
 
-def release(namespace: str, grant: Any) -> Any:
-    return hooked(LakeFSReleaseLeaseOperator(task_id="release_lease", grant=grant), namespace).execute({})
+def release(namespace: str, grant: Any, run_uri: str = "") -> Any:
+    operator = LakeFSReleaseLeaseOperator(task_id="release_lease", grant=grant, run_uri=run_uri)
+    return hooked(operator, namespace).execute({})
 
 
 def plan(namespace: str, lease: dict[str, Any]) -> dict[str, Any]:

@@ -77,7 +77,9 @@ def waiting(airflow: LiveAirflow) -> str:
         "the question", lambda: airflow.rows(STATE, run_id, "approve") == [("awaiting_input",)], WAIT
     )
     assert airflow.rows("select 1 from task_instance where state in ('running', 'queued', 'deferred')") == []
-    time.sleep(10)  # the process that asked lives on for some seconds, and an answer before then costs a try (P8)
+    time.sleep(
+        10
+    )  # the process that asked lives on for some seconds, and an answer before then costs a try (P8)
     return run_id
 
 

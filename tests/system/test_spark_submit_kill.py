@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -14,10 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from dredge.errors import OvertakenError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig, Tuning
 from dredge.lakefs import LakeFSClient
+from dredge.runs.environment import environment
 from dredge.runs.tasks import LocalRunner
+from operators.application import SparkApplication
 from operators.lakefs.slice_listing import LakeFSSliceListingOperator
 from operators.lakefs.spark import LakeFSSparkOperator
 from operators.spark import job_file, submit_conf
@@ -37,6 +41,7 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 BEATING_JOB = """
 import os
+from spark_jobs.application import serve
 from spark_jobs.job import Job, job_main
 from tests.support.spark import sleep_and_mark
 
@@ -44,7 +49,40 @@ def run(run_uri, options, runner):
     tasks = [{"value": 0}, {"value": 1}]
     runner.run("beat", sleep_and_mark, {"folder": os.environ["BEATS"]}, tasks)
 
-job_main({"slice_listing": Job(run)})
+job_main({"slice_listing": Job(run)}, serve=serve)
+"""
+FROZEN_SWEEP = """
+import itertools, time
+from concurrent.futures import Future
+from multiprocessing.connection import Listener
+from pathlib import Path
+
+from dredge.gc import steps
+from dredge.runs.gate import Gate
+from dredge.runs.tasks import LocalRunner
+from spark_jobs.application import Application
+from spark_jobs.job import Job, job_main
+
+here = Path(__file__).parent
+asked, is_open = itertools.count(), Gate.is_open
+
+def frozen(gate):
+    if next(asked) == 20:
+        (here / "frozen").touch()
+        while not (here / "go").exists():
+            time.sleep(0.05)
+        gate._looked = None  # it was away for longer than any look is trusted
+    return is_open(gate)
+
+def sweep(run_uri, options, runner):
+    Gate.is_open = frozen
+    steps.bulk_delete(steps.Run.open(run_uri, options), LocalRunner())
+
+def serve(jobs, address):
+    with Listener(address, "AF_UNIX", backlog=8) as listener:
+        Application(jobs, Future()).serve(listener)
+
+job_main({"bulk_delete": Job(sweep)}, serve=serve)
 """
 
 
@@ -112,6 +150,15 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.fixture(autouse=True)
+def _own_sockets(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # while temporary files are where they always are
+    with tempfile.TemporaryDirectory(prefix="dredge-") as short:
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        yield
+        monkeypatch.undo()
+
+
 @pytest.fixture
 def beats(tmp_path: Path) -> Beats:
     return Beats(tmp_path)
@@ -136,10 +183,11 @@ def test_killed_task_leaves_no_process_behind(beats: Beats) -> None:
     with connections(spark_default={"conn_type": "spark", "host": "local[2]"}):
         thread, errors = in_background(lambda: operator.submit({}, {}))  # type: ignore[arg-type]
         beats.wait_for_both()
-        assert operator._hook is not None
-        submitted = operator._hook._submit_sp
-        assert submitted is not None
-        processes = descendants(submitted.pid) | {submitted.pid}
+        application = operator._application_of_run
+        assert application is not None
+        assert application._process is not None
+        submitted = application._process.pid
+        processes = descendants(submitted) | {submitted}
         assert len(processes) >= 4  # JVM, driver, daemon, workers
         operator.on_kill()
         thread.join(30)
@@ -211,6 +259,33 @@ def waiting_run(tmp_path: Path) -> Iterator[tuple[PlantedLake, str, dict[str, st
         steps.subtract(context, runner)
         steps.check_limits(context)
         yield planted, plan.run_uri, client.to_env()
+
+
+def test_a_try_that_was_given_up_deletes_no_more_though_its_application_lives(
+    waiting_run: tuple[PlantedLake, str, dict[str, str]], tmp_path: Path
+) -> None:
+    """Its task may hang without hanging up: then only the gate stands between it and what came to life again."""
+    planted, run_uri, env = waiting_run
+    script = tmp_path / "sweep.py"
+    script.write_text(FROZEN_SWEEP)
+    given_up = SparkApplication(run_uri, [sys.executable, str(script)], {"PYTHONPATH": str(ROOT)})
+    answers: list[tuple[int | None, str]] = []
+    thread = threading.Thread(target=lambda: answers.append(given_up.do("bulk_delete", env)))
+    thread.start()
+    wait_until((tmp_path / "frozen").exists, 60)
+    with environment(env):
+        steps.bulk_delete(steps.Run.open(run_uri), LocalRunner())
+    planted.assert_swept()
+    again = sorted(planted.garbage)
+    for key in again:
+        planted.lake.store.put(key, b"somebody has it again")
+    (tmp_path / "go").touch()
+    thread.join(60)
+    ((code, said),) = answers
+    assert code == OvertakenError.exit_code
+    assert "overtaken" in said
+    assert set(again) <= planted.present()
+    assert planted.live <= planted.present()
 
 
 def start_bulk_delete(run_uri: str, env: dict[str, str]) -> subprocess.Popen[str]:

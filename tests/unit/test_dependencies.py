@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OURS = {"benchmarks", "dags", "demo", "dredge", "operators", "plugins", "spark_jobs", "tests"}
-SERVER = ("dredge/auth", "dredge/gateway", "dredge/pages", "dredge/server")
+SERVER = ("dredge/auth", "dredge/gateway", "dredge/graveler/actions/lua", "dredge/pages", "dredge/server")
 
 # The distribution of a module whose name is another's, or that comes with a declared one.
 DISTRIBUTIONS = {
@@ -33,6 +33,7 @@ DISTRIBUTIONS = {
     "psycopg": "apache-airflow-providers-postgres",
     "psycopg2": "apache-airflow-providers-postgres",
     "python_multipart": "python-multipart",
+    "re2": "google-re2",
     "urllib3": "boto3",
     "werkzeug": "moto",
     "yaml": "pyyaml",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 log = logging.getLogger(__name__)
@@ -22,7 +24,7 @@ class Background:
         self._lock = threading.Lock()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Start work; in the background an error is logged."""
+        """Start work; in the background an error is logged. The work keeps the caller's context variables."""
         if not self._enabled:
             work()
             return
@@ -36,14 +38,24 @@ class Background:
                 with self._lock:
                     self._threads.discard(threading.current_thread())
 
-        thread = threading.Thread(target=run, name="catalog-task", daemon=True)
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(run,), name="catalog-task", daemon=True)
         with self._lock:
             self._threads.add(thread)
         thread.start()
 
-    def join(self) -> None:
-        """Wait for the work that has been started so far."""
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the work that has been started so far.
+
+        Args:
+            seconds: how long to wait in all; None waits until it is done.
+
+        Returns:
+            Whether it is done.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
         with self._lock:
             threads = list(self._threads)
         for thread in threads:
-            thread.join()
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)

@@ -9,12 +9,13 @@ from typing import Literal
 
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.diffs import diff_page, staged_diffs
-from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
+from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs, Staging
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Diff, Page
 from dredge.graveler.errors import (
     BranchExistsError,
+    BranchNotFoundError,
     DefaultBranchError,
     DirtyBranchError,
     InvalidValueError,
@@ -22,7 +23,7 @@ from dredge.graveler.errors import (
     described,
 )
 from dredge.graveler.refs.names import check_branch, check_path
-from dredge.graveler.refs.records import Branch, new_staging_token
+from dredge.graveler.refs.records import Branch, Repository, new_staging_token
 from dredge.graveler.staging.flows import read_branch
 from dredge.graveler.staging.reset import Resets
 
@@ -87,14 +88,24 @@ class BranchService:
             pass
         else:
             raise BranchExistsError
+        self._require_new(found, branch)
         token = new_staging_token(repository, branch)
-        event = Event(ChangeKind.CREATE_BRANCH, found, branch, commit_id)
+        event = Event(EventType.PRE_CREATE_BRANCH, found, source, branch, commit_id=commit_id)
+        change = HookedChange(self._hooks, event)
         if self._refs.commits.exists(found, commit_id):
-            self._hooks.before(event)
+            change.before()
         self._refs.branches.create(found, Branch(branch, commit_id, token, hidden=hidden))
-        self._hooks.after(event)
+        change.after()
         # Only the defect `cherry_pick_cache` makes a branch whose head does not exist, and then it is there.
         return self._refs.commits.get(found, commit_id).id
+
+    def _require_new(self, repository: Repository, branch: str) -> None:
+        """Refuse an existing branch before a hook is asked; creating it looks again."""
+        try:
+            self._refs.branches.current(repository, branch)
+        except BranchNotFoundError:
+            return
+        raise BranchExistsError
 
     def get_branch(self, repository: str, branch: str) -> Branch:
         """Look up a branch.
@@ -135,12 +146,13 @@ class BranchService:
         if branch == found.default_branch:
             raise DefaultBranchError
         present = self._refs.branches.current(found, branch).branch
-        event = Event(ChangeKind.DELETE_BRANCH, found, branch, present.commit_id)
+        event = Event(EventType.PRE_DELETE_BRANCH, found, present.commit_id, branch)
+        change = HookedChange(self._hooks, event)
         if self._refs.commits.exists(found, present.commit_id):
-            self._hooks.before(event)
+            change.before()
         self._refs.branches.delete(found, branch)
         self._staging.dropper.queue(present.tokens)
-        self._hooks.after(event)
+        change.after()
 
     def reset_branch(
         self,

@@ -14,6 +14,7 @@
            .imports        make a commit of objects that lie elsewhere               imports.py
            .garbage        rules, active commits, uncommitted addresses              garbage.py
            .dumps          dump and restore refs                                     dumps.py
+           .actions        hooks of repositories, and their runs                     ../actions
 
 A method has the name of its API call, so a handler of the server reads `catalog.branches.create_branch(…)`.
 
@@ -27,7 +28,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from dredge.errors import DredgeError
 from dredge.graveler.catalog.addresses import AddressService
@@ -38,7 +40,6 @@ from dredge.graveler.catalog.commits import CommitService
 from dredge.graveler.catalog.contents import Contents
 from dredge.graveler.catalog.copies import Copies
 from dredge.graveler.catalog.dumps import DumpService
-from dredge.graveler.catalog.events import Hooks, NoHooks, RefusingHooks
 from dredge.graveler.catalog.garbage import GarbageService
 from dredge.graveler.catalog.handed_out import HandedOut
 from dredge.graveler.catalog.imports import ImportService
@@ -66,6 +67,9 @@ from dredge.storage import ObjectWriter
 
 log = logging.getLogger(__name__)
 
+HOOKS_STOP_SECONDS = 10
+"""How long closing waits for hooks that run after changes: one may wait for a DAG."""
+
 
 class Catalog:
     """lakeFS's data model on a key-value store and object storage.
@@ -79,6 +83,7 @@ class Catalog:
         clock: the time, aware UTC.
         settings: see Settings.
         sleep: waits that many seconds between tries of a commit.
+        environ: environment variables; hooks may use some of them.
     """
 
     def __init__(
@@ -89,12 +94,17 @@ class Catalog:
         settings: Settings | None = None,
         *,
         sleep: Callable[[float], None] = time.sleep,
+        environ: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        # Imported here: actions are built of this package's modules, and may be imported before it.
+        from dredge.graveler.actions import Actions, HookSettings
+
         self.settings = settings = settings or Settings()
         self.clock = clock
         self.refs = refs = Refs.open(kv, clock, settings)
         self.staging = staging = Staging.open(kv, refs, settings, sleep)
         self._background = Background(enabled=settings.background)
+        self._hook_runs = Background(enabled=settings.background)
         self._handed_out, self._copies = HandedOut(kv), Copies(kv)
 
         namespaces = Namespaces(open_namespace)
@@ -102,9 +112,17 @@ class Catalog:
         paths = PathProvider(clock, settings.slice_names_max, settings.slice_age_max)
         contents = Contents(refs, staging.areas, namespaces)
         object_bytes = ObjectBytes(namespaces)
-        hooks: Hooks = NoHooks()
-        if settings.actions:
-            hooks = RefusingHooks(refs.branches, contents, object_bytes)
+        self.actions = hooks = Actions(
+            kv,
+            refs,
+            contents,
+            object_bytes,
+            namespaces,
+            self._hook_runs,
+            clock,
+            enabled=settings.actions,
+            settings=HookSettings(environ, lua_net_http=settings.lua_net_http),
+        )
         signed_urls = SignedUrls(namespaces, object_bytes, clock, settings)
         writes = StagedWrites(refs.branches, staging.areas, contents, settings.write_tries)
         commit_writer = CommitWriter(refs.commits, staging, contents, clock)
@@ -154,6 +172,8 @@ class Catalog:
         return ExpiredRecords(addresses, copies)
 
     def close(self) -> None:
-        """Wait for background work; the stores stay open."""
+        """Wait for background work, for hooks after changes a few seconds only; the stores stay open."""
         self._background.join()
+        if not self._hook_runs.join(HOOKS_STOP_SECONDS):
+            log.warning("hooks are still running after %d s; their results are lost", HOOKS_STOP_SECONDS)
         self.staging.dropper.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dredge.graveler.catalog.contents import Contents
@@ -46,11 +46,13 @@ class CommitWriter:
         self._contents = contents
         self._clock = clock
 
-    def add(
-        self, repository: Repository, info: CommitInfo, metarange_id: str, parents: Sequence[Commit]
-    ) -> Commit:
-        """Write a commit's record; everything it names must have been written before."""
-        commit = new_commit(
+    def dated(self, info: CommitInfo) -> CommitInfo:
+        """Give a commit without a date of its own the time of this call."""
+        return info if info.date else replace(info, date=self._clock())
+
+    def make(self, info: CommitInfo, metarange_id: str, parents: Sequence[Commit]) -> Commit:
+        """Make a commit, and write nothing."""
+        return new_commit(
             committer=info.committer,
             message=info.message,
             creation_date=info.date or self._clock(),
@@ -58,6 +60,9 @@ class CommitWriter:
             metadata=info.metadata,
             parents=parents,
         )
+
+    def write(self, repository: Repository, commit: Commit) -> Commit:
+        """Write a commit's record; everything it names must have been written before."""
         self._commits.add(repository, commit)
         return commit
 

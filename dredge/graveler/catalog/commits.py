@@ -9,7 +9,7 @@ from functools import partial
 from dredge.errors import FormatError, NotFoundError
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
-from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
+from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.paging import take_page
 from dredge.graveler.catalog.results import Page
@@ -89,20 +89,23 @@ class CommitService:
         """
         found = self._refs.repositories.writable(repository, force)
         self._refs.protection.require_committable(found, branch)
-        info = CommitInfo(committer, message, metadata or {}, date)
-        event = Event(ChangeKind.COMMIT, found, branch)
-        self._hooks.before(event)
+        info = self._commit_writer.dated(CommitInfo(committer, message, metadata or {}, date))
+        planned = self._commit_writer.make(info, "", ())
+        HookedChange(self._hooks, Event(EventType.PREPARE_COMMIT, found, branch, branch)).before(planned)
+        change = HookedChange(self._hooks, Event(EventType.PRE_COMMIT, found, branch, branch))
         if source_metarange is None:
             made = self._commit_writer.commit_staged(
                 found,
                 branch,
-                lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty),
+                lambda head, tokens: self._commit_tokens(found, head, tokens, info, allow_empty, change),
             )
         else:
             made = self._commit_writer.commit_tree(
-                found, branch, lambda head: self._commit_metarange(found, head, source_metarange, info)
+                found,
+                branch,
+                lambda head: self._commit_metarange(found, head, source_metarange, info, change),
             )
-        self._hooks.after(event)
+        change.after(made)
         return made
 
     def get_commit(self, repository: str, ref: str) -> Commit:
@@ -180,25 +183,33 @@ class CommitService:
             raise DataNotFoundError from None
 
     def _commit_tokens(
-        self, repository: Repository, head: str, tokens: Sequence[str], info: CommitInfo, allow_empty: bool
+        self,
+        repository: Repository,
+        head: str,
+        tokens: Sequence[str],
+        info: CommitInfo,
+        allow_empty: bool,
+        change: HookedChange,
     ) -> Commit:
         parent = self._refs.commits.get(repository, head)
+        change.before(self._commit_writer.make(info, "", (parent,)))
         changes = (Change(staged.path, staged.value) for staged in staged_changes(self._areas, tokens))
         applied = apply(self._namespaces.of(repository).ranges, parent.metarange_id, changes, self._rule)
         if not applied.anything and not allow_empty:
             raise NoChangesError("commit: no changes")
-        return self._commit_writer.add(repository, info, applied.metarange_id, (parent,))
+        made = self._commit_writer.make(info, applied.metarange_id, (parent,))
+        return self._commit_writer.write(repository, made)
 
     def _commit_metarange(
-        self, repository: Repository, head: str, metarange_id: str, info: CommitInfo
+        self, repository: Repository, head: str, metarange_id: str, info: CommitInfo, change: HookedChange
     ) -> Commit:
+        parent = self._refs.commits.get(repository, head)
+        change.before(self._commit_writer.make(info, "", (parent,)))
         try:
             self._namespaces.of(repository).ranges.get_metarange(metarange_id)
         except NotFoundError:
             raise MissingError("metarange not found") from None
-        return self._commit_writer.add(
-            repository, info, metarange_id, (self._refs.commits.get(repository, head),)
-        )
+        return self._commit_writer.write(repository, self._commit_writer.make(info, metarange_id, (parent,)))
 
     def _walk(
         self,

@@ -1,145 +1,151 @@
-"""Events that a repository's own hooks run on, and what this server does about them: it refuses.
+"""Events that a repository's own hooks run on.
 
-A repository asks for hooks by files in it (`_lakefs_actions/*.yaml`), each with the events that it is for. This server
-runs no hooks. A change that a hook would have had to approve is therefore refused with 501: to let it pass would say
-that the hook had approved it. `Hooks` is the seam for an implementation: services call it before and after each change.
+A repository asks for hooks by files in it (`_lakefs_actions/…`), each with the events that it is for:
 
     name: checks
     on:
       pre-merge: {branches: [main]}
     hooks: [...]
 
-Source: lakeFS pkg/graveler/hooks_handler.go, pkg/actions (behaviour only).
+Services announce each change twice, before and after it, through `HookedChange`. Who listens is a `Hooks`:
+`dredge.graveler.actions.Actions`.
+
+Source: lakeFS pkg/graveler/hooks_handler.go, pkg/graveler/graveler.go.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-import yaml
-
-from dredge.graveler.catalog.contents import Contents
-from dredge.graveler.catalog.entries import decode_entry, path_text
-from dredge.graveler.catalog.object_bytes import ObjectBytes
-from dredge.graveler.committed import Value
-from dredge.graveler.errors import UnsupportedError
-from dredge.graveler.refs.branches import Branches
-from dredge.graveler.refs.records import Repository
-
-FOLDER = b"_lakefs_actions/"
-_ENDINGS = (b".yaml", b".yml")
+from dredge.graveler.refs.records import Commit, Repository
 
 
-class ChangeKind(StrEnum):
-    """What is about to happen, or has happened; the second half of an event's name in action files."""
+class EventType(StrEnum):
+    """Names of events as action files have them."""
 
-    COMMIT = "commit"
-    MERGE = "merge"
-    REVERT = "revert"
-    CHERRY_PICK = "cherry-pick"
-    CREATE_BRANCH = "create-branch"
-    DELETE_BRANCH = "delete-branch"
-    CREATE_TAG = "create-tag"
-    DELETE_TAG = "delete-tag"
+    PREPARE_COMMIT = "prepare-commit"
+    PRE_COMMIT = "pre-commit"
+    POST_COMMIT = "post-commit"
+    PRE_MERGE = "pre-merge"
+    POST_MERGE = "post-merge"
+    PRE_CREATE_TAG = "pre-create-tag"
+    POST_CREATE_TAG = "post-create-tag"
+    PRE_DELETE_TAG = "pre-delete-tag"
+    POST_DELETE_TAG = "post-delete-tag"
+    PRE_CREATE_BRANCH = "pre-create-branch"
+    POST_CREATE_BRANCH = "post-create-branch"
+    PRE_DELETE_BRANCH = "pre-delete-branch"
+    POST_DELETE_BRANCH = "post-delete-branch"
+    PRE_REVERT = "pre-revert"
+    POST_REVERT = "post-revert"
+    PRE_CHERRY_PICK = "pre-cherry-pick"
+    POST_CHERRY_PICK = "post-cherry-pick"
+
+    @property
+    def afterwards(self) -> EventType:
+        """The event after the change, of one before it."""
+        return _AFTERWARDS[self]
+
+    @property
+    def concerns_tag(self) -> bool:
+        """Whether it is about a tag, not about a branch."""
+        return self.endswith("-tag")
+
+
+_AFTERWARDS = {
+    EventType.PRE_COMMIT: EventType.POST_COMMIT,
+    EventType.PRE_MERGE: EventType.POST_MERGE,
+    EventType.PRE_CREATE_TAG: EventType.POST_CREATE_TAG,
+    EventType.PRE_DELETE_TAG: EventType.POST_DELETE_TAG,
+    EventType.PRE_CREATE_BRANCH: EventType.POST_CREATE_BRANCH,
+    EventType.PRE_DELETE_BRANCH: EventType.POST_DELETE_BRANCH,
+    EventType.PRE_REVERT: EventType.POST_REVERT,
+    EventType.PRE_CHERRY_PICK: EventType.POST_CHERRY_PICK,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change.
+    """What is about to happen, or has happened.
 
     Attributes:
-        change: its kind.
+        type: its name.
         repository: the repository.
-        ref: name of the branch or tag that changes.
-        commit_id: commit whose action files count; "" for those of the branch itself, staged ones too.
+        source: ref expression; the action files of this ref count, staged ones too where it is a branch.
+        branch: name of the branch that changes; for a merge that is the destination.
+        tag: name of the tag that is created or deleted.
+        commit: the new commit as far as it is known; before a commit it has neither content nor id.
+        commit_id: id of the commit that the event is about; "" where there is none yet.
+        merge_source: what is merged, as the caller named it.
     """
 
-    change: ChangeKind
+    type: EventType
     repository: Repository
-    ref: str
+    source: str
+    branch: str = ""
+    tag: str = ""
+    commit: Commit | None = None
     commit_id: str = ""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names under which action files ask for it."""
-        names = {f"pre-{self.change}", f"post-{self.change}"}
-        return frozenset(names | {"prepare-commit"} if self.change is ChangeKind.COMMIT else names)
+    merge_source: str = ""
 
 
 class Hooks(Protocol):
     """Runs hooks."""
 
-    def before(self, event: Event) -> None:
-        """Run those that must approve a change; raises to refuse it, and nothing has been changed."""
+    def before(self, event: Event) -> str:
+        """Run those that must approve a change; raises to refuse it, and then nothing is changed.
 
-    def after(self, event: Event) -> None:
-        """Run those that want to know of a change. Must not raise: it has happened."""
+        Returns:
+            Id of the run.
+        """
+
+    def after(self, event: Event, run_before: str) -> None:
+        """Run those that want to know of a change. Must not raise: it has happened.
+
+        Args:
+            event: the change.
+            run_before: id of the run that approved it.
+        """
 
 
-class NoHooks:
-    """Ignores action files."""
-
-    def before(self, event: Event) -> None:
-        """Do nothing."""
-
-    def after(self, event: Event) -> None:
-        """Do nothing."""
-
-
-class RefusingHooks:
-    """Refuses every change that a repository has a hook for.
+class HookedChange:
+    """One change and its hooks.
 
     Args:
-        branches: branch records.
-        contents: what paths hold.
-        object_bytes: reads action files.
+        hooks: runs them.
+        event: the event before the change.
     """
 
-    def __init__(self, branches: Branches, contents: Contents, object_bytes: ObjectBytes) -> None:
-        self._branches = branches
-        self._contents = contents
-        self._bytes = object_bytes
+    def __init__(self, hooks: Hooks, event: Event) -> None:
+        self._hooks = hooks
+        self._event = event
+        self._run_before = ""
 
-    def before(self, event: Event) -> None:
-        """Refuse the change if an action file asks for it.
+    def before(self, commit: Commit | None = None, *, with_id: bool = False) -> None:
+        """Ask whether the change may be made. A change that is tried again asks again.
+
+        Args:
+            commit: the commit that will be made.
+            with_id: its record has been written, so its id may be told.
 
         Raises:
-            UnsupportedError: 501.
+            HookAbortedError: 412, a hook failed.
+            ActionFileError: 500, an action file cannot be used.
         """
-        if event.repository.read_only:
-            return  # a real server runs no hooks there either
-        for path, value in self._action_files(event):
-            if self._asks_for(event, path, value):
-                raise UnsupportedError(
-                    f"{path_text(path)} asks for a hook on {event.change}, and hooks are not implemented. "
-                    "Nothing was changed. Remove the file, or use a server that runs hooks"
-                )
+        event = self._event
+        if commit is not None:
+            event = replace(event, commit=commit, commit_id=commit.id if with_id else "")
+        self._run_before = self._hooks.before(event)
 
-    def after(self, event: Event) -> None:
-        """Do nothing: whatever a hook is asked for has been refused."""
+    def after(self, commit: Commit | None = None) -> None:
+        """Tell that the change has been made.
 
-    def _action_files(self, event: Event) -> list[tuple[bytes, Value]]:
-        if event.commit_id:
-            listed = self._contents.list_committed(event.repository, event.commit_id, FOLDER)
-        else:
-            branch = self._branches.current(event.repository, event.ref).branch
-            listed = self._contents.list_branch(event.repository, branch, FOLDER)
-        found = []
-        for path, value in listed:
-            if not path.startswith(FOLDER):
-                break
-            if path.endswith(_ENDINGS):
-                found.append((path, value))
-        return found
-
-    def _asks_for(self, event: Event, path: bytes, value: Value) -> bool:
-        """Whether an action file names an event; one that cannot be read counts as if it did."""
-        objects, key = self._bytes.locate(event.repository, decode_entry(path, value))
-        try:
-            action = yaml.safe_load(objects.get(key))
-            events = action.get("on", action.get(True))  # YAML reads a bare `on` as true
-            return not event.names.isdisjoint(events)
-        except (yaml.YAMLError, AttributeError, TypeError, UnicodeDecodeError):
-            return True
+        Args:
+            commit: the commit that was made; its action files count.
+        """
+        event = replace(self._event, type=self._event.type.afterwards)
+        if commit is not None:
+            event = replace(event, source=commit.id, commit=commit, commit_id=commit.id)
+        self._hooks.after(event, self._run_before)

@@ -22,7 +22,7 @@ from dredge.graveler.addresses import AddressType
 from dredge.graveler.catalog.background import Background
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.entries import path_bytes
-from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
+from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.merges import STRATEGY_KEY
 from dredge.graveler.catalog.model import Clock, Namespaces, Refs
 from dredge.graveler.catalog.repositories import RepositoryService
@@ -33,6 +33,7 @@ from dredge.graveler.errors import (
     MergeConflictError,
     NotUniqueError,
     TaskNotFoundError,
+    described,
 )
 from dredge.graveler.refs.records import Commit, Repository
 from dredge.graveler.xid import new_xid
@@ -255,12 +256,14 @@ class ImportService:
             ranges = self._namespaces.of(repository).ranges
             made = replace_below(ranges, parent.metarange_id, replaced, ordered, self._rule)
             self._record_progress(repository, status, len(ordered))
-            return self._commit_writer.add(repository, info, made.id, (parent,))
+            commit = self._commit_writer.make(info, made.id, (parent,))
+            with described(f"update branch {branch}"):
+                change.before(commit)
+            return self._commit_writer.write(repository, commit)
 
-        event = Event(ChangeKind.COMMIT, repository, branch)
-        self._hooks.before(event)
+        change = HookedChange(self._hooks, Event(EventType.PRE_COMMIT, repository, branch, branch))
         commit = self._commit_writer.commit_tree(repository, branch, build)
-        self._hooks.after(event)
+        change.after(commit)
         last = str(int(commit.creation_date.timestamp()))
         self._repositories.update_repository_metadata(repository.name, put={LAST_IMPORT_KEY: last})
         status.completed = True

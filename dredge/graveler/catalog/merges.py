@@ -9,7 +9,7 @@ from functools import partial
 from dredge.graveler import committed
 from dredge.graveler.catalog.commit_writer import CommitInfo, CommitWriter
 from dredge.graveler.catalog.diffs import Changed, committed_diffs, diff_page
-from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
+from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Namespaces, Refs
 from dredge.graveler.catalog.results import CommitOverrides, Diff, MergeBase, Page
 from dredge.graveler.committed import SplitRule, Strategy
@@ -112,9 +112,15 @@ class MergeService:
                 merged = self._merge_trees(
                     found, base.metarange_id, head.metarange_id, target.metarange_id, chosen
                 )
-            return self._commit_writer.add(found, info, merged, (target,) if squash else (target, head))
+            parents = (target,) if squash else (target, head)
+            made = self._commit_writer.write(found, self._commit_writer.make(info, merged, parents))
+            with described(doing):
+                change.before(made, with_id=True)
+            return made
 
-        return self._commit(Event(ChangeKind.MERGE, found, destination, head.id), build)
+        event = Event(EventType.PRE_MERGE, found, head.id, destination, merge_source=source)
+        change = HookedChange(self._hooks, event)
+        return self._commit(found, destination, build, change)
 
     def find_merge_base(self, repository: str, source: str, destination: str) -> MergeBase:
         """The merge base of a source ref and a destination branch."""
@@ -167,9 +173,12 @@ class MergeService:
                 )
                 if reverted == target.metarange_id and not allow_empty:
                     raise NoChangesError
-            return self._commit_writer.add(found, info, reverted, (target,))
+                made = self._commit_writer.make(info, reverted, (target,))
+                change.before(made)
+            return self._commit_writer.write(found, made)
 
-        return self._commit(Event(ChangeKind.REVERT, found, branch), build)
+        change = HookedChange(self._hooks, Event(EventType.PRE_REVERT, found, branch, branch))
+        return self._commit(found, branch, build, change)
 
     def cherry_pick(
         self,
@@ -207,9 +216,12 @@ class MergeService:
                 picked = self._merge_trees(
                     found, parent.metarange_id, commit.metarange_id, target.metarange_id
                 )
-            return self._commit_writer.add(found, info, picked, (target,))
+                made = self._commit_writer.make(info, picked, (target,))
+                change.before(made)
+            return self._commit_writer.write(found, made)
 
-        made = self._commit(Event(ChangeKind.CHERRY_PICK, found, branch), build)
+        change = HookedChange(self._hooks, Event(EventType.PRE_CHERRY_PICK, found, branch, branch))
+        made = self._commit(found, branch, build, change)
         self._refs.mistaken_ids.picked(found, commit, origin)
         return made
 
@@ -255,10 +267,11 @@ class MergeService:
 
         return diff_page(seek, prefix, delimiter, after, amount)
 
-    def _commit(self, event: Event, build: Callable[[str], Commit]) -> Commit:
-        self._hooks.before(event)
-        made = self._commit_writer.commit_tree(event.repository, event.ref, build)
-        self._hooks.after(event)
+    def _commit(
+        self, repository: Repository, branch: str, build: Callable[[str], Commit], change: HookedChange
+    ) -> Commit:
+        made = self._commit_writer.commit_tree(repository, branch, build)
+        change.after(made)
         return made
 
     def _commit_of(self, repository: Repository, ref: str) -> Commit:

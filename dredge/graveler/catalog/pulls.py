@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 from dredge.graveler import messages
@@ -24,12 +24,11 @@ from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
 from dredge.graveler.errors import BadRequestError, InvalidValueError, MissingError, NotUniqueError
 from dredge.graveler.refs.records import Commit, Repository
-from dredge.graveler.xid import new_xid
+from dredge.graveler.xid import new_countdown_xid
 from dredge.kv import KeyNotFoundError, PredicateFailedError, Store
 
 PREFIX = b"pulls/"
 INDEX_PARTITION = b"pulls"
-_ID_EPOCH = 32_500_915_200  # ids contain the seconds left until then, so newer ones sort first
 
 PullStatus = Literal["open", "closed", "merged"]
 _STATUSES: dict[messages.PullRequestStatus, PullStatus] = {
@@ -140,7 +139,7 @@ class PullService:
             self._refs.branches.current(found, branch)
         now = self._clock()
         record = messages.PullRequestData(
-            id=new_xid(datetime.fromtimestamp(_ID_EPOCH - int(now.timestamp()), UTC)),
+            id=new_countdown_xid(now),
             status=messages.PullRequestStatus.OPEN,
             created_at=messages.to_timestamp(now),
             title=title,

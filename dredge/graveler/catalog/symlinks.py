@@ -51,7 +51,7 @@ class SymlinkService:
         listed = self._objects(found, ref, location)
         for folder, members in groupby(listed, key=lambda each: each.path.rpartition("/")[0]):
             text = "\n".join(each.physical_address for each in members)
-            objects.put(f"{FOLDER}/{repository}/{ref}/{folder}/symlink.txt", text.encode())
+            objects.put(_key(found, ref, folder), text.encode())
         return f"{found.storage_namespace}/{FOLDER}"
 
     def _objects(self, repository: Repository, ref: str, prefix: str) -> Iterator[ObjectStats]:
@@ -60,3 +60,9 @@ class SymlinkService:
             page = self._reading.list_entries(repository.name, ref, prefix=prefix, after=after, amount=1000)
             yield from page.results
             after, more = page.next_offset, page.has_more
+
+
+def _key(repository: Repository, ref: str, folder: str) -> str:
+    """Key of a folder's file. That of the root has two slashes on a real server, which a file's path loses."""
+    key = f"{FOLDER}/{repository.name}/{ref}/{folder}/symlink.txt"
+    return key.replace("//", "/") if repository.storage_namespace.startswith("local://") else key

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dredge.graveler.catalog.events import ChangeKind, Event, Hooks
+from dredge.graveler.catalog.events import Event, EventType, HookedChange, Hooks
 from dredge.graveler.catalog.model import Refs
 from dredge.graveler.catalog.paging import named_page
 from dredge.graveler.catalog.results import Page
-from dredge.graveler.errors import BranchNotFoundError, TagExistsError
+from dredge.graveler.errors import BranchNotFoundError, TagExistsError, TagNotFoundError
 from dredge.graveler.refs.names import check_tag
-from dredge.graveler.refs.records import Tag
+from dredge.graveler.refs.records import Repository, Tag
 
 
 class TagService:
@@ -40,12 +40,22 @@ class TagService:
             pass
         else:
             raise TagExistsError
+        self._require_new(found, tag)
         made = Tag(tag, commit.id)
-        event = Event(ChangeKind.CREATE_TAG, found, tag, commit.id)
-        self._hooks.before(event)
+        event = Event(EventType.PRE_CREATE_TAG, found, commit.id, tag=tag, commit_id=commit.id)
+        change = HookedChange(self._hooks, event)
+        change.before()
         self._refs.tags.create(found, made)
-        self._hooks.after(event)
+        change.after()
         return made
+
+    def _require_new(self, repository: Repository, tag: str) -> None:
+        """Refuse an existing tag before a hook is asked; creating it looks again."""
+        try:
+            self._refs.tags.get(repository, tag)
+        except TagNotFoundError:
+            return
+        raise TagExistsError
 
     def get_tag(self, repository: str, tag: str) -> Tag:
         """Look up a tag.
@@ -71,7 +81,10 @@ class TagService:
             TagNotFoundError: 404.
         """
         found = self._refs.repositories.writable(repository, force)
-        event = Event(ChangeKind.DELETE_TAG, found, tag, self._refs.tags.get(found, tag).commit_id)
-        self._hooks.before(event)
+        commit_id = self._refs.tags.get(found, tag).commit_id
+        change = HookedChange(
+            self._hooks, Event(EventType.PRE_DELETE_TAG, found, commit_id, tag=tag, commit_id=commit_id)
+        )
+        change.before()
         self._refs.tags.delete(found, tag)
-        self._hooks.after(event)
+        change.after()

@@ -24,10 +24,11 @@ does not implement answers 501 with lakeFS's message (`UNIMPLEMENTED`); a call t
 from __future__ import annotations
 
 from dredge.server.operations import Operation
+from dredge.server.routes.actions import ACTIONS
 from dredge.server.routes.auth import AUTH
 from dredge.server.routes.garbage_collection import GARBAGE_COLLECTION
 from dredge.server.routes.objects import OBJECTS
-from dredge.server.routes.paths import GROUP, REPOSITORY, USER
+from dredge.server.routes.paths import GROUP, USER
 from dredge.server.routes.pull_requests import PULL_REQUESTS
 from dredge.server.routes.refs import REFS
 from dredge.server.routes.repositories import REPOSITORIES
@@ -40,16 +41,13 @@ OPERATIONS: tuple[Operation, ...] = (
     *REFS,
     *GARBAGE_COLLECTION,
     *PULL_REQUESTS,
+    *ACTIONS,
     *REPOSITORIES,
     *AUTH,
     *SERVER_INFO,
 )
 
 UNIMPLEMENTED: tuple[tuple[str, str], ...] = (
-    ("GET", REPOSITORY + "/actions/runs"),
-    ("GET", REPOSITORY + "/actions/runs/{run}"),
-    ("GET", REPOSITORY + "/actions/runs/{run}/hooks"),
-    ("GET", REPOSITORY + "/actions/runs/{run}/hooks/{hook_run}/output"),
     ("POST", "/setup_comm_prefs"),
     ("POST", "/sts/login"),
     ("POST", "/auth/external/principal/login"),

@@ -76,9 +76,16 @@ def submit(monkeypatch: pytest.MonkeyPatch) -> FakeSubmit:
     return fake
 
 
+class Alone(LakeFSSliceListingOperator):
+    """Its step has an application of its own, as Icechunk's has and every step in cluster mode."""
+
+    step = "slice_listing"
+    shares_application = False
+
+
 @pytest.fixture
 def operator() -> LakeFSSliceListingOperator:
-    return LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run")
+    return Alone(task_id="slice_listing", run_uri="s3://bucket/run")
 
 
 def run_submit(operator: LakeFSSliceListingOperator) -> None:

@@ -108,7 +108,7 @@ def test_an_empty_name_in_a_path_is_400(shared_lake: Lake, path: str, name: str)
 def test_what_is_deliberately_not_done_is_one_line_in_the_log(
     shared_lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert_error(shared_lake.http("GET", "/repositories/lake/actions/runs"), 501)
+    assert_error(shared_lake.http("GET", "/auth/external/principals"), 501)
     [record] = [each for each in caplog.records if each.name == "dredge.server.errors"]
     assert (record.getMessage(), record.exc_info) == ("not implemented: Not Implemented", None)
 

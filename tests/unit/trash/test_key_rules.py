@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dredge.graveler import messages
+from dredge.graveler.actions.results import HookResult, Results, RunResult
+from dredge.graveler.actions.text import NEVER
+from dredge.graveler.xid import new_countdown_xid
 from tests.support.kv_world import DAY, START, World
 from tests.support.trash import Watcher
 
@@ -85,6 +88,25 @@ def test_action_runs_are_told_apart_by_time_not_by_name(world: World, watcher: W
     assert {kinds[k] for k in kinds if before in k} == {"actions-of-previous-instance"}
     assert {kinds[k] for k in kinds if torn in k} == {"actions-of-missing-run"}
     assert not [k for k in kinds if margin in k or after in k]
+
+
+def test_results_that_the_embedded_server_keeps_stay_also_of_a_run_that_skipped_every_hook(
+    world: World, watcher: Watcher
+) -> None:
+    world.store.now = START
+    world.repository("lake")
+    results = Results(world.kv)
+    skipped = HookResult("0000_0000", "h1", "checks", NEVER, NEVER, passed=False)
+    for repository in ("lake", "gone"):
+        run_id = new_countdown_xid(START + timedelta(seconds=5))
+        run = RunResult(run_id, "pre-commit", "main", "main", "", NEVER, NEVER, passed=True)
+        results.save(repository, run, [skipped])
+        results.add_commit(repository, run_id, "c1")  # an index that comes later
+    watcher.look(9 * DAY)
+    found = watcher.look(9 * DAY)
+    trash = [(f.key or b"").decode() for f in found.values() if f.verdict == "trash"]
+    assert len(trash) == 4
+    assert all(key.startswith("repos/gone/") for key in trash)
 
 
 def test_a_young_action_run_without_its_record_may_be_under_way(world: World, watcher: Watcher) -> None:

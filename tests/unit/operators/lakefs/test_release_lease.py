@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
 from dredge.errors import ConfigError
+from operators.lakefs import release_lease
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import acquire, namespace_in, release
 
@@ -31,3 +32,20 @@ def test_late_release_leaves_the_lease_of_the_next_run_alone(namespace: str) -> 
 def test_release_without_a_lease_says_so(namespace: str) -> None:
     with pytest.raises(ConfigError, match="no lease was taken"):
         release(namespace, None)
+
+
+def test_the_spark_application_of_the_run_ends_before_the_lease(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant = acquire(namespace, "manual__1")
+    ended: list[str] = []
+
+    def end(run_uri: str) -> None:
+        ended.append(run_uri)
+        with pytest.raises(AirflowRescheduleException):  # it still has it
+            acquire(namespace, "manual__2")
+
+    monkeypatch.setattr(release_lease, "end_applications", end)
+    release(namespace, grant, run_uri="file:///nowhere/run")
+    assert ended == ["file:///nowhere/run"]
+    acquire(namespace, "manual__2")

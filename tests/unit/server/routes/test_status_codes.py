@@ -126,6 +126,7 @@ ELSEWHERE = (
     "/restore",
     "/staging/pmpu",
     "/pulls",
+    "/actions/",
 )
 
 

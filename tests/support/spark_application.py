@@ -1,0 +1,122 @@
+"""A run's Spark application without Spark: the real program, with steps that need no session."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from unittest import mock
+
+from operators.application import SparkApplication, end_applications
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RUN_URI = "file:///nowhere/run"
+
+PROGRAM = """
+import os, time
+from concurrent.futures import Future
+from multiprocessing.connection import Listener
+from pathlib import Path
+
+from dredge.errors import RefusedError
+from spark_jobs.application import Application
+from spark_jobs.job import Job, job_main
+
+here = Path(__file__).parent
+
+def beat(run_uri, options, runner):
+    for number in range(600):
+        (here / "beats" / str(number)).touch()
+        time.sleep(0.05)
+
+def see(run_uri, options, runner):
+    seen = f"{os.getpid()} {os.environ.get('SECRET')} {options.secret_access_key}"
+    (here / "seen").write_text(seen)
+    print("it did see", flush=True)
+
+def refuse(run_uri, options, runner):
+    raise RefusedError("head of main is new. Nothing was deleted.")
+
+def crash(run_uri, options, runner):
+    os._exit(3)
+
+def serve(jobs, address):
+    with Listener(address, "AF_UNIX", backlog=8) as listener:
+        Application(jobs, Future(), float(os.environ.get("IDLE", "60"))).serve(listener)
+
+steps = {"beat": Job(beat), "see": Job(see), "refuse": Job(refuse), "crash": Job(crash)}
+job_main(steps | {"last": Job(see).ending()}, serve=serve)
+"""
+
+
+class Program:
+    """The program in a folder, and what it does there.
+
+    Args:
+        folder: an empty one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.script = folder / "program.py"
+        self.script.write_text(PROGRAM)
+        (folder / "beats").mkdir()
+
+    def application(self, run_uri: str = RUN_URI, **env: str) -> SparkApplication:
+        """A task's view of the application of a run; `env` is how the program is started."""
+        return SparkApplication(run_uri, self.command, {"PYTHONPATH": str(ROOT), **env})
+
+    @property
+    def command(self) -> list[str]:
+        """Starts the program below another process, as spark-submit does, which lives on when a task is gone."""
+        return ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, str(self.script)]
+
+    @property
+    def seen(self) -> tuple[int, str, str]:
+        """What the step `see` saw last: its process, a secret, and the store's."""
+        pid, secret, store_secret = (self.folder / "seen").read_text().split()
+        return int(pid), secret, store_secret
+
+    def beats(self) -> int:
+        """How often the step `beat` has left a mark."""
+        return len(list((self.folder / "beats").iterdir()))
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody asked about does not."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait, and fail when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+@contextmanager
+def programs(folder: Path) -> Iterator[Program]:
+    """A program, whose sockets are in a folder that nobody else has; what was started ends with the block.
+
+    Args:
+        folder: an empty one.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="dredge-") as short,
+        mock.patch.object(tempfile, "tempdir", short),
+    ):
+        yield Program(folder)
+        for lock in Path(short).rglob("*.lock"):
+            wait_until(lambda path=lock: is_over(path))
+
+
+def is_over(lock: Path) -> bool:
+    """End what holds a lock; gives whether nothing does any more."""
+    end_applications(RUN_URI)
+    return not lock.exists()

@@ -1,0 +1,39 @@
+"""The steps under one roof: each is there, and none is loaded before it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dredge.gc import steps
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("name", steps.__all__)
+def test_every_name_is_there(name: str) -> None:
+    assert getattr(steps, name).__name__ == name
+    assert getattr(steps, name).__module__.startswith("dredge.gc.")
+
+
+@pytest.mark.parametrize("name", ["purge", "StepSummary"])
+def test_another_name_is_not(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(steps, name)
+
+
+def test_a_dag_file_and_a_task_load_no_step_but_their_own() -> None:
+    script = (
+        "import sys\n"
+        "from dredge.gc import steps\n"
+        "print('pyarrow' in sys.modules, 'dredge.gc.run' in sys.modules)\n"
+        "steps.slice_listing\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('dredge.gc.') and name.endswith('.step')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["False False", "dredge.gc.slice_listing.step"]

@@ -1,0 +1,155 @@
+"""A step of a lakeFS collection is done in the Spark application of its run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, RefusedError, UnavailableError
+from operators import spark
+from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from operators.lakefs.spark import LakeFSSparkOperator
+from operators.spark import job_file
+from tests.support.airflow import FILTERS, connections
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+SECRETS = {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "lakefs-hunter2", "AWS_SECRET_ACCESS_KEY": "aws-hunter2"}
+MASTER = {"conn_type": "spark", "host": "local[2]"}
+
+
+class FakeApplication:
+    """Stands in for the application of a run."""
+
+    def __init__(self) -> None:
+        self.answer: tuple[int | None, str] = (0, "")
+        self.started: list[tuple[str, list[str], dict[str, str]]] = []
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.killed = False
+
+    def __call__(self, run_uri: str, command: Sequence[str], env: Mapping[str, str]) -> FakeApplication:
+        self.started.append((run_uri, list(command), dict(env)))
+        return self
+
+    def do(self, step: str, secrets: Mapping[str, str]) -> tuple[int | None, str]:
+        self.asked.append((step, dict(secrets)))
+        return self.answer
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+@pytest.fixture
+def application(monkeypatch: pytest.MonkeyPatch) -> FakeApplication:
+    fake = FakeApplication()
+    monkeypatch.setattr(spark, "SparkApplication", fake)
+    monkeypatch.setattr(spark, "submit_conf", lambda: {"spark.ui.enabled": "false"})
+    return fake
+
+
+def submit(operator_type: type[LakeFSSparkOperator] = LakeFSSliceListingOperator, **settings: Any) -> Any:
+    operator = operator_type(task_id=operator_type.step, run_uri="s3://bucket/runs/d4", **settings)
+    with connections(spark_default=MASTER):
+        operator.submit({}, SECRETS)  # type: ignore[arg-type]
+    return operator
+
+
+def test_steps_of_a_run_start_spark_in_the_same_way_and_ask_for_themselves(
+    application: FakeApplication,
+) -> None:
+    submit()
+    submit(LakeFSBulkDeleteOperator)
+    first, second = application.started
+    assert first == second
+    run_uri, command, _ = first
+    assert run_uri == "s3://bucket/runs/d4"
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert command[-1] == str(job_file())
+    assert command[command.index("--name") + 1] == "dredge d4"
+    assert [step for step, _ in application.asked] == ["slice_listing", "bulk_delete"]
+
+
+def test_secrets_are_handed_to_the_step_only(
+    application: FakeApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        operator = submit()
+    assert application.asked == [("slice_listing", SECRETS)]
+    assert "hunter2" not in repr(application.started)
+    assert "hunter2" not in caplog.text
+    for field in operator.template_fields:
+        assert "hunter2" not in repr(getattr(operator, field)), field
+
+
+def test_the_application_gets_this_python_a_spark_submit_and_the_users_settings(
+    application: FakeApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    submit(conf={"spark.executor.memory": "2g"}, env_vars={"HADOOP_CONF_DIR": "/etc/hadoop"})
+    _, command, env = application.started[0]
+    assert env["PYSPARK_PYTHON"] == sys.executable
+    assert str(Path(sys.executable).parent) in env["PATH"].split(os.pathsep)
+    assert env["HADOOP_CONF_DIR"] == "/etc/hadoop"
+    assert "spark.executor.memory=2g" in command
+    assert "spark.ui.enabled=false" in command
+
+
+@pytest.mark.parametrize(
+    ("answer", "family", "text"),
+    [
+        ((3, "dredge: refused: head of main is new."), RefusedError, "slice_listing: head of main is new."),
+        ((None, ""), UnavailableError, "slice_listing ended and did not say why"),
+        ((143, "dredge: stopped: it was asked to"), UnavailableError, "ended with code 143"),
+    ],
+)
+def test_error_of_the_step_comes_back_with_its_family(
+    application: FakeApplication, answer: tuple[int | None, str], family: type[Exception], text: str
+) -> None:
+    application.answer = answer
+    with pytest.raises(family, match=text) as caught:
+        submit()
+    assert type(caught.value) is family
+
+
+def test_missing_spark_connection_starts_nothing(application: FakeApplication) -> None:
+    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run")
+    with connections(spark_default=None), pytest.raises(ConfigError, match="AIRFLOW_CONN_SPARK_DEFAULT"):
+        operator.submit({}, SECRETS)  # type: ignore[arg-type]
+    assert application.started == []
+
+
+def test_killing_the_task_ends_its_step(application: FakeApplication) -> None:
+    submit().on_kill()
+    assert application.killed
+
+
+@pytest.mark.parametrize(
+    ("extra", "conf"), [({"deploy-mode": "cluster"}, {}), ({}, {"spark.submit.deployMode": "cluster"})]
+)
+def test_a_driver_elsewhere_is_started_for_its_step_and_no_secret_goes_there(
+    application: FakeApplication,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: dict[str, str],
+    conf: dict[str, str],
+) -> None:
+    begun = []
+
+    def execute(operator: LakeFSSparkOperator, context: Any) -> None:
+        assert operator._hook is not None
+        begun.append(operator._hook._build_spark_submit_command(operator.application))
+        assert not operator._hook._env
+
+    monkeypatch.setattr("operators.spark.SparkSubmitOperator.execute", execute)
+    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", conf=conf)
+    with connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}):
+        operator.submit({}, SECRETS)  # type: ignore[arg-type]
+    assert application.started == []
+    assert begun[0][-4:] == ["--step", "slice_listing", "--run", "s3://bucket/run"]
+    assert "hunter2" not in repr(begun)

@@ -1,0 +1,224 @@
+"""The application of a run, as its tasks see it: found, started, busy, lost, ended. Its steps need no Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Client
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, RefusedError, UnavailableError
+from operators import application
+from operators.application import SparkApplication, end_applications
+from operators.spark import job_error
+from tests.support.airflow import FILTERS
+from tests.support.spark_application import ROOT, RUN_URI, Program, alive, programs, wait_until
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "aws-hunter2"}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    with programs(tmp_path) as made:
+        yield made
+
+
+def sockets() -> list[Path]:
+    return sorted(Path(tempfile.gettempdir()).rglob("*.sock"))
+
+
+def beating(program: Program) -> tuple[SparkApplication, threading.Thread, list[int | None]]:
+    """A task whose step goes on and on."""
+    task, codes = program.application(), list[int | None]()
+    thread = threading.Thread(target=lambda: codes.append(task.do("beat", {})[0]))
+    thread.start()
+    wait_until(lambda: program.beats() > 0)
+    return task, thread, codes
+
+
+def test_steps_of_a_run_share_one_application_which_the_last_one_ends(program: Program) -> None:
+    pids = []
+    for step in ("see", "see", "last"):
+        assert program.application().do(step, {}) == (0, "")
+        pids.append(program.seen[0])
+    assert len(set(pids)) == 1
+    wait_until(lambda: not alive(pids[0]))
+    assert program.application().do("see", {}) == (0, "")  # a cleared step starts it again
+    assert program.seen[0] != pids[0]
+
+
+def test_secrets_come_over_the_socket_and_are_there_while_their_step_runs(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        program.application().do("see", KEYS | {"SECRET": "lakefs-hunter2"})
+        pid, secret, store_secret = program.seen
+        command = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        program.application().do("see", KEYS | {"SECRET": "another"})
+    assert (secret, store_secret) == ("lakefs-hunter2", "aws-hunter2")
+    assert program.seen == (pid, "another", "aws-hunter2")
+    assert b"hunter2" not in command
+    assert "hunter2" not in caplog.text
+    assert "it did see" in caplog.text
+    for path in Path(tempfile.gettempdir()).rglob("*.log"):
+        assert "hunter2" not in path.read_text()
+    program.application().do("see", {})
+    assert program.seen == (pid, "None", "None")
+
+
+def test_nobody_else_can_reach_the_application(program: Program) -> None:
+    program.application().do("see", {})
+    (address,) = sockets()
+    assert stat.S_IMODE(address.parent.stat().st_mode) == 0o700
+    address.parent.chmod(0o755)
+    with pytest.raises(ConfigError, match="nobody else can enter"):
+        program.application().do("see", {})
+    address.parent.chmod(0o700)
+
+
+def test_a_folder_that_is_somebodys_link_is_refused(program: Program, tmp_path: Path) -> None:
+    (Path(tempfile.gettempdir()) / f"dredge-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="nobody else can enter"):
+        program.application().do("see", {})
+    assert program.beats() == 0
+
+
+def test_error_of_a_step_comes_back_and_the_next_try_starts_afresh(program: Program) -> None:
+    program.application().do("see", {})
+    code, said = program.application().do("refuse", {})
+    error = job_error("subtract", code, [said])
+    assert type(error) is RefusedError
+    assert str(error) == "subtract: head of main is new. Nothing was deleted."
+    before = program.seen[0]
+    wait_until(lambda: not alive(before))
+    program.application().do("see", {})
+    assert program.seen[0] != before
+
+
+def test_an_application_that_dies_gives_no_code(program: Program) -> None:
+    assert program.application().do("crash", {}) == (None, "")
+
+
+def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
+    """A task whose worker was lost: nobody watches the step any more, so it must not go on deleting."""
+    asked = json.dumps(["beat", RUN_URI, program.command, str(ROOT), tempfile.gettempdir()])
+    script = (
+        "import json, sys, tempfile\n"
+        "from operators.application import SparkApplication\n"
+        f"step, run, command, root, tempfile.tempdir = json.loads({asked!r})\n"
+        "SparkApplication(run, command, {'PYTHONPATH': root}).do(step, {})\n"
+    )
+    task = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)})
+    wait_until(lambda: program.beats() > 0)
+    task.send_signal(signal.SIGKILL)
+    task.wait()
+    wait_until(lambda: sockets() == [], 10)
+    before = program.beats()
+    assert program.application().do("see", {}) == (0, "")  # in a new one
+    assert program.beats() == before
+
+
+def test_killing_a_task_ends_its_step_and_no_process_is_left(program: Program) -> None:
+    program.application().do("see", {})
+    pid = program.seen[0]
+    task, thread, codes = beating(program)
+    task.kill()
+    thread.join(20)
+    assert codes in ([None], [143])
+    assert not alive(pid)
+    task.kill()  # once more does nothing
+
+
+def test_a_killed_application_that_is_deaf_is_ended(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_KILL_AFTER_SECONDS", 0.3)
+    program.application().do("see", {})
+    pid = program.seen[0]
+    task, thread, codes = beating(program)
+    os.kill(pid, signal.SIGSTOP)
+    task.kill()
+    thread.join(20)
+    assert codes == [None]
+    wait_until(lambda: not alive(pid))
+
+
+def test_a_second_try_has_an_application_of_its_own_while_the_first_is_at_work(program: Program) -> None:
+    program.application().do("see", {})
+    first = program.seen[0]
+    task, thread, _ = beating(program)
+    assert program.application().do("see", {}) == (0, "")
+    second = program.seen[0]
+    assert second != first
+    end_applications(RUN_URI)  # takes the idle one
+    wait_until(lambda: not alive(second))
+    assert alive(first)
+    task.kill()
+    thread.join(20)
+
+
+def test_runs_share_nothing_and_neither_do_other_settings(program: Program) -> None:
+    pids = set()
+    for task in (
+        program.application(),
+        program.application("file:///nowhere/another"),
+        program.application(HADOOP_CONF_DIR="/etc/hadoop"),
+    ):
+        task.do("see", {})
+        pids.add(program.seen[0])
+    assert len(pids) == 3
+    end_applications("file:///nowhere/another")
+    wait_until(lambda: len(sockets()) == 2)
+
+
+def test_who_only_looks_ends_nothing(program: Program) -> None:
+    program.application().do("see", {})
+    (address,) = sockets()
+    pid = program.seen[0]
+    with Client(str(address), "AF_UNIX") as line:
+        assert json.loads(line.recv_bytes()) == {"free": True, "group": os.getpgid(pid)}
+    time.sleep(1)  # until it has noticed
+    program.application().do("see", {})
+    assert program.seen[0] == pid
+
+
+def test_an_application_without_work_ends_itself(program: Program) -> None:
+    program.application(IDLE="0.3").do("see", {})
+    wait_until(lambda: not alive(program.seen[0]), 10)
+    assert sockets() == []
+
+
+def test_what_an_application_leaves_is_cleared_up(program: Program) -> None:
+    program.application().do("see", {})
+    end_applications(RUN_URI)
+    wait_until(lambda: not alive(program.seen[0]))
+    assert [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()] == []
+    end_applications(RUN_URI)  # nothing is left to end
+
+
+def test_an_application_that_was_killed_is_replaced(program: Program) -> None:
+    program.application().do("see", {})
+    os.kill(program.seen[0], signal.SIGKILL)
+    assert program.application().do("see", {}) == (0, "")
+
+
+def test_a_program_that_does_not_start_says_why_in_the_log(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    program.script.write_text("import sys; print('no such master'); sys.exit(7)")
+    with caplog.at_level(logging.INFO), pytest.raises(UnavailableError, match="ended with code 7 before"):
+        program.application().do("see", {})
+    assert "no such master" in caplog.text
