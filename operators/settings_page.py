@@ -32,6 +32,16 @@ message names the setting and what is allowed.
 
 {lakefs}
 
+### Taking deletions back (`lakefs_gc_restore`, `dredge gc restore`)
+
+{restore}
+
+### Making them final (`lakefs_gc_purge`, `dredge gc purge`)
+
+`dredge gc purge` has `--apply` instead of `dry_run`.
+
+{purge}
+
 ## Icechunk expiration and collection (`icechunk_expiration`)
 
 {icechunk}
@@ -44,7 +54,13 @@ message names the setting and what is allowed.
 
 def page() -> str:
     """Return the text of the page."""
-    return _PAGE.format(lakefs=table_of(lakefs.FORM), icechunk=table_of(icechunk.FORM), kv=table_of(kv.FORM))
+    return _PAGE.format(
+        lakefs=table_of(lakefs.FORM),
+        restore=table_of(lakefs.RESTORE_FORM),
+        purge=table_of(lakefs.PURGE_FORM),
+        icechunk=table_of(icechunk.FORM),
+        kv=table_of(kv.FORM),
+    )
 
 
 def main() -> None:

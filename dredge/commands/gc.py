@@ -11,6 +11,7 @@ import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
 from dredge.commands.gc_approve import approve_command, reject_command
+from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
@@ -21,11 +22,20 @@ if TYPE_CHECKING:
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Collect a repository, approve what waits for it, read the runs and reports of collections, and look after the
-    index. Nothing is deleted without `run --apply`."""
+    """Collect a repository, approve what waits for it, take deletions back, read the runs and reports of collections,
+    and look after the index. Nothing is deleted without `--apply`."""
 
 
-for _added in (why_command, cost_command, plan_command, approve_command, reject_command):
+for _added in (
+    why_command,
+    cost_command,
+    plan_command,
+    approve_command,
+    reject_command,
+    restore_command,
+    purge_command,
+    pins_command,
+):
     command.add_command(_added)
 
 

@@ -38,6 +38,7 @@ MARK_AGE_HOURS = 12.0
 _LIMIT = (
     "than this wait for a person's approval; where `approval` is `never`, they stop the run. Empty: no limit."
 )
+UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE = "off", "versions", "quarantine"
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
 
@@ -182,6 +183,14 @@ class GCConfig:
         default=None,
         minimum=0,
         maximum=SECONDS_MAX,
+    )
+    undo: str = setting(
+        "Undo",
+        "How deletions can be taken back (`dredge gc restore`). `versions`: the bucket keeps versions, and the ledger"
+        " says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at, before the"
+        " object goes; that takes three more requests for each. `auto`: versions where the bucket has them, else off.",
+        default=AUTO,
+        choices=(AUTO, UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE),
     )
     clean_every_days: float = setting(
         "Days between clean runs",

@@ -11,6 +11,7 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.state.coverage import BEGINNING, END, Coverage
 from dredge.gc.state.version import Version
+from dredge.gc.undo.ways import UndoWay
 from dredge.runs.lease import LeaseGrant
 
 PLAN = "plan.json"
@@ -48,6 +49,7 @@ class Plan:
         state_etag: ETag of the pointer to it; None when there is none.
         covered: intervals of slices that are not listed.
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
+        undo: how what it deletes can be taken back.
     """
 
     run_id: str
@@ -67,6 +69,7 @@ class Plan:
     state_etag: str | None = None
     covered: Coverage = field(default_factory=Coverage)
     namespaces: Mapping[str, str] = field(default_factory=dict)
+    undo: UndoWay = field(default_factory=UndoWay)
 
     @property
     def store_uri(self) -> str:
@@ -115,6 +118,7 @@ class Plan:
             "config": self.config.to_json(),
             "default_branch": self.default_branch,
             "namespaces": dict(self.namespaces),
+            "undo": self.undo.to_json(),
         }
 
     @classmethod
@@ -154,4 +158,5 @@ class Plan:
             state_etag=value["state_etag"],
             covered=Coverage.from_json(value["covered"]),
             namespaces=value["namespaces"],
+            undo=UndoWay.from_json(value.get("undo")),
         )

@@ -18,6 +18,7 @@ from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import Current, StateStore
+from dredge.gc.undo import choose_way
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, utc_now
@@ -125,6 +126,8 @@ def plan_run(
     clocks = _compare_clocks(server, state, clock, config.safety.clock_skew_seconds_max)
     now = clocks.now
     run_id = new_descending_xid(now)
+    undo = choose_way(config.undo, repository.namespace, f"{root}/{run_id}", options)
+    log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = StateStore(state, options).current(repository.name, repository.namespace)
     mode, why = choose_mode(config, current, now)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
@@ -148,6 +151,7 @@ def plan_run(
         state_etag=current.etag,
         covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
         namespaces=namespaces,
+        undo=undo,
     )
     try:
         data = json.dumps(plan.to_json(), indent=1, sort_keys=True).encode()
@@ -159,7 +163,7 @@ def plan_run(
         raise
     expect = forecast(plan, RunFolder(open_writer(plan.run_uri, options), run_id), options)
     if expect is not None:
-        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:2]))
+        log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
 

@@ -18,6 +18,8 @@ The end writes the report of failed runs too; only a complete run moves the stat
 returns its stored summary when it is complete and what it read has not changed. It raises an error of
 `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
 
+`restore` takes deletions of a run back, and `purge` makes them final: each is a whole run of its own, with its lease.
+
 A name is loaded when it is first used: a DAG file loads no step, and a task its own.
 """
 
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from dredge.gc.mark_uncommitted.step import mark_uncommitted
     from dredge.gc.plan import Plan
     from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
+    from dredge.gc.purge.config import PurgeConfig
+    from dredge.gc.purge.step import purge
+    from dredge.gc.restore.config import RestoreConfig
+    from dredge.gc.restore.step import restore
     from dredge.gc.resuming import is_local
     from dredge.gc.run import Run
     from dredge.gc.save_report.step import save_report
@@ -58,7 +64,9 @@ __all__ = [
     "GCConfig",
     "KVAccess",
     "Plan",
+    "PurgeConfig",
     "Question",
+    "RestoreConfig",
     "Run",
     "acquire_lease",
     "answer",
@@ -70,10 +78,12 @@ __all__ = [
     "list_committed",
     "mark_uncommitted",
     "plan_run",
+    "purge",
     "put_question",
     "read_report",
     "release_grant",
     "release_lease",
+    "restore",
     "resume",
     "resume_run",
     "rows_of",
@@ -92,6 +102,8 @@ _PLACES = {
     "KVAccess": "mark_uncommitted.kv_access",
     "Plan": "plan",
     "Question": "approve.question",
+    "PurgeConfig": "purge.config",
+    "RestoreConfig": "restore.config",
     "Run": "run",
     "acquire_lease": "planning",
     "answer": "approve.step",
@@ -102,8 +114,10 @@ _PLACES = {
     "list_committed": "list_committed.step",
     "mark_uncommitted": "mark_uncommitted.step",
     "plan_run": "planning",
+    "purge": "purge.step",
     "release_grant": "planning",
     "release_lease": "planning",
+    "restore": "restore.step",
     "resume_run": "planning",
     "rows_of": "workload",
     "save_report": "save_report.step",

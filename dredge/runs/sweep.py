@@ -3,13 +3,14 @@ nothing deleted without the gate and a row in the ledger.
 
     driver   refuse_old_mark → sweep_then_settle ┬ sweep   re-check, then tasks that delete
                                                  └ settle  one row for each object, and figures
-    task     DeletingTask    undone → keep, delete group by group
+    task     DeletingTask    undone → keep, protect and delete group by group
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -24,9 +25,30 @@ from dredge.runs.partition import WorkerRun
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.words import duration_text
-from dredge.storage import ObjectDeleter
+from dredge.storage import NOT_SENT, ObjectDeleter
+from dredge.storage.model import MaySend
 
 log = logging.getLogger("dredge")
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Whether an object may be deleted.
+
+    Attributes:
+        outcome: "" when it may; else what the ledger says became of it.
+        code: of what kept it, or of the store's error.
+        message: the store's words.
+    """
+
+    outcome: str = ""
+    code: str | None = None
+    message: str | None = None
+
+
+type Protect = Callable[[pa.Table, MaySend], list[Protected]]
+"""Makes sure that the deletion of a group of candidates can be taken back, right before it; says of each row whether it
+may be deleted. What was not let through has the outcome "failed" and the code `NOT_SENT`."""
 
 
 def refuse_old_mark(run_id: str, planned_at: datetime, now: datetime, age_max: timedelta) -> None:
@@ -112,12 +134,20 @@ class DeletingTask:
         deleter: on what is collected.
         gate: what must hold before each request.
         turn: round between two re-checks; makes the names of the ledger's raw files.
+        protect: what comes before each group is deleted; None for nothing.
 
     Attributes:
         failed: objects that could not be deleted.
     """
 
-    def __init__(self, run: WorkerRun, deleter: ObjectDeleter, gate: GateConfig, turn: int = 0) -> None:
+    def __init__(
+        self,
+        run: WorkerRun,
+        deleter: ObjectDeleter,
+        gate: GateConfig,
+        turn: int = 0,
+        protect: Protect | None = None,
+    ) -> None:
         self.failed = 0
         self._run = run
         self._deleter = deleter
@@ -125,6 +155,7 @@ class DeletingTask:
         self._attempt = self._gate.attempt.number
         self._fencing = gate.lease.fencing
         self._turn = turn
+        self._protect = protect
 
     def undone(self, part: PartInfo, folder: str) -> pa.Table:
         """Read the candidates of a part that have no final outcome yet.
@@ -170,16 +201,37 @@ class DeletingTask:
             LeaseHeldError: the right to delete is lost.
             OvertakenError: the sweep is being tried again elsewhere.
         """
-        for number, group in enumerate(groups, 1):
+        for number, candidates in enumerate(groups, 1):
             if not self._gate.is_open():
                 return False
-            outcomes = self._deleter.delete(group["address"].to_pylist(), self._gate.lets_through)
-            self.failed += sum(item.outcome == ledger.FAILED for item in outcomes)
-            self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
+            group = candidates if self._protect is None else self._protected(part, number, candidates)
+            if group.num_rows:
+                outcomes = self._deleter.delete(group["address"].to_pylist(), self._gate.lets_through)
+                self.failed += sum(item.outcome == ledger.FAILED for item in outcomes)
+                self._write(part, number, ledger.outcome_rows(group, outcomes, self._attempt, self._fencing))
             if self._gate.has_shut:
                 self._gate.is_open()  # raises what is wrong
                 return False
         return True
+
+    def _protected(self, part: PartInfo, number: int, group: pa.Table) -> pa.Table:
+        """The rows of a group that may be deleted; what became of the others goes to the ledger."""
+        assert self._protect is not None
+        found = self._protect(group, self._gate.lets_through)
+        told = [bool(item.outcome) and item.code != NOT_SENT for item in found]
+        items = [item for item, is_told in zip(found, told, strict=True) if is_told]
+        if items:
+            self.failed += sum(item.outcome == ledger.FAILED for item in items)
+            rows = ledger.rows_of(
+                group.filter(pa.array(told, pa.bool_())),
+                [item.outcome for item in items],
+                self._attempt,
+                self._fencing,
+                code=[item.code for item in items],
+                message=[item.message for item in items],
+            )
+            self._write(part, number, rows)
+        return group.filter(pa.array([not item.outcome for item in found], pa.bool_()))
 
     def _write(self, part: PartInfo, number: int, rows: pa.Table) -> None:
         name = ledger.stem_of(part)

@@ -19,8 +19,17 @@ from dredge.storage.model import (
     ObjectStream,
     ObjectWriter,
 )
-from dredge.storage.opening import open_deleter, open_reader, open_writer
+from dredge.storage.opening import (
+    open_copier,
+    open_deleter,
+    open_marker_remover,
+    open_old_version_deleter,
+    open_reader,
+    open_versions,
+    open_writer,
+)
 from dredge.storage.options import StorageOptions
+from dredge.storage.undo import ObjectCopier, ObjectVersion, VersionReader
 
 __all__ = [
     "LISTING_SCHEMA",
@@ -28,16 +37,23 @@ __all__ = [
     "DeleteOutcome",
     "Level",
     "MemoryStore",
+    "ObjectCopier",
     "ObjectDeleter",
     "ObjectInfo",
     "ObjectReader",
     "ObjectStream",
+    "ObjectVersion",
     "ObjectWriter",
     "StorageOptions",
+    "VersionReader",
     "forget_memory_store",
     "memory_store",
+    "open_copier",
     "open_deleter",
+    "open_marker_remover",
+    "open_old_version_deleter",
     "open_reader",
+    "open_versions",
     "open_writer",
     "store_clock",
 ]

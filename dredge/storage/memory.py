@@ -16,6 +16,7 @@ from dredge.errors import ConfigError, ConflictError, NotFoundError
 from dredge.storage.keys import in_range, is_text
 from dredge.storage.location import Location
 from dredge.storage.memory_uploads import MemoryUploads
+from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.model import (
     LISTING_SCHEMA,
     NOT_SENT,
@@ -26,6 +27,7 @@ from dredge.storage.model import (
     SkippedName,
     always,
 )
+from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Uploads
 
 BATCH_ROWS = 8192
@@ -39,16 +41,37 @@ class MemoryStore:
     Attributes:
         objects: key to (content, time).
         clock: gives the time of each write; tests set it.
+        older: where the store keeps what is deleted or replaced: its earlier versions, by key.
     """
 
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    older: OlderVersions | None = None
 
     def write(self, key: str, data: bytes, last_modified: datetime | None = None) -> None:
         """Put an object, if wanted with a time of the caller's choice."""
         with self.lock:
+            if self.older is not None and key in self.objects:
+                self.older.supersede(key, *self.objects[key])
             self.objects[key] = (bytes(data), last_modified or self.clock())
+
+    def remove(self, key: str) -> str | None:
+        """Take an object away.
+
+        Returns:
+            The id of the delete marker, where the store keeps versions.
+
+        Raises:
+            KeyError: there is none, and the store keeps no versions.
+        """
+        with self.lock:
+            if self.older is None:
+                del self.objects[key]
+                return None
+            if key in self.objects:
+                self.older.supersede(key, *self.objects.pop(key))
+            return self.older.mark(key, self.clock())
 
 
 _stores: dict[str, MemoryStore] = {}
@@ -257,8 +280,54 @@ class MemoryDeleter:
             for key in dict.fromkeys(keys):
                 if not key or not is_text(key):
                     outcomes[key] = DeleteOutcome(key, "not_addressable")
-                elif store.objects.pop(self._root + key, None) is None:
+                    continue
+                try:
+                    marker = store.remove(self._root + key)
+                except KeyError:
                     outcomes[key] = DeleteOutcome(key, "missing")
                 else:
-                    outcomes[key] = DeleteOutcome(key, "deleted")
+                    outcomes[key] = DeleteOutcome(key, "deleted", version_id=marker)
         return [outcomes[key] for key in keys]
+
+
+class MemoryVersions:
+    """Looks at the versions of a memory store; see `dredge.storage.undo.VersionReader`."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._root = location.root + "/" if location.root else ""
+
+    def versioning(self) -> Versioning:
+        """Whether the store keeps what is deleted."""
+        return "off" if memory_store(self._location.bucket).older is None else "enabled"
+
+    def versions(self, key: str) -> list[ObjectVersion]:
+        """Every version and marker of a key, the newest first."""
+        store, name = memory_store(self._location.bucket), self._root + key
+        with store.lock:
+            return [] if store.older is None else store.older.versions(name, store.objects.get(name))
+
+
+class MemoryVersionDeleter:
+    """Deletes versions of a memory store; see `dredge.storage.undo.VersionDeleter`."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._root = location.root + "/" if location.root else ""
+
+    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """Delete versions for good."""
+        if not may_send():
+            return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in wanted]
+        return [self._delete(key, version_id) for key, version_id in wanted]
+
+    def _delete(self, key: str, version_id: str) -> DeleteOutcome:
+        store, name = memory_store(self._location.bucket), self._root + key
+        with store.lock:
+            if store.older is None:
+                return DeleteOutcome(key, "missing")
+            store.older.delete(name, version_id)
+            revived = None if name in store.objects else store.older.revived(name)
+            if revived is not None and revived.data is not None:
+                store.objects[name] = (revived.data, revived.last_modified)
+            return DeleteOutcome(key, "deleted", version_id=version_id)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from dredge.storage.location import parse_uri
+from dredge.errors import ConfigError
+from dredge.storage.location import Location, parse_uri
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
+from dredge.storage.streamed_copy import StreamedCopier
+from dredge.storage.undo import (
+    MarkerRemover,
+    NoVersions,
+    ObjectCopier,
+    OldVersionDeleter,
+    VersionDeleter,
+    VersionReader,
+)
 
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
@@ -76,3 +86,76 @@ def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDelet
     from dredge.storage.remote import RemoteDeleter
 
     return RemoteDeleter(location)
+
+
+def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
+    """Open a way from one folder into another, for copies under the same key and nothing else.
+
+    Args:
+        source: URI of the folder that is copied from.
+        target: URI of the folder that is copied to.
+        options: None reads this process's environment.
+
+    Raises:
+        ConfigError: no copy leads from one to the other inside a store.
+    """
+    options = options or StorageOptions.from_env()
+    from_, to = parse_uri(source, options), parse_uri(target, options)
+    if from_.driver != to.driver or (from_.driver == "remote" and from_.bucket != to.bucket):
+        raise ConfigError(f"nothing can be copied from {from_.uri} to {to.uri} inside a store")
+    if from_.driver == "s3":
+        from dredge.storage.s3.copying import S3Copier
+
+        return S3Copier(from_, to, options)
+    if from_.driver == "remote":
+        from dredge.storage.remote import RemoteCopier
+
+        return RemoteCopier(from_, to)
+    return StreamedCopier(open_reader(source, options), open_writer(target, options))
+
+
+def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
+    """Open a store for looking at the versions that it keeps; arguments as for `open_reader`."""
+    options = options or StorageOptions.from_env()
+    location = parse_uri(uri, options)
+    if location.driver == "s3":
+        from dredge.storage.s3.versions import S3Versions
+
+        return S3Versions(location, options)
+    if location.driver == "memory":
+        from dredge.storage.memory import MemoryVersions
+
+        return MemoryVersions(location)
+    return NoVersions()
+
+
+def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
+    """Open a store for taking delete markers away and nothing else. Only the restore may call this.
+
+    Raises:
+        ConfigError: the store keeps no versions.
+    """
+    return MarkerRemover(_version_deleter(uri, options))
+
+
+def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
+    """Open a store for deleting versions that are not current and nothing else. Only the purge may call this.
+
+    Raises:
+        ConfigError: the store keeps no versions.
+    """
+    return OldVersionDeleter(_version_deleter(uri, options))
+
+
+def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:
+    options = options or StorageOptions.from_env()
+    location: Location = parse_uri(uri, options)
+    if location.driver == "s3":
+        from dredge.storage.s3.versions import S3VersionDeleter
+
+        return S3VersionDeleter(location, options)
+    if location.driver == "memory":
+        from dredge.storage.memory import MemoryVersionDeleter
+
+        return MemoryVersionDeleter(location)
+    raise ConfigError(f"{location.uri} keeps no versions that Dredge could delete")

@@ -333,3 +333,32 @@ def _info(key: str, meta: Any) -> ObjectInfo:
 
 def _bare(etag: str | None) -> str | None:
     return etag.strip('"') if etag else None
+
+
+class RemoteCopier:
+    """Copies inside a container; see `dredge.storage.undo.ObjectCopier`.
+
+    Args:
+        source: copied from.
+        target: copied to, in the same container.
+    """
+
+    def __init__(self, source: Location, target: Location) -> None:
+        self._source = RemoteReader(source)
+        self._target = RemoteReader(target)
+        self._location = target
+
+    def copy(self, key: str, if_absent: bool = False) -> ObjectInfo:
+        """Copy one object, and look at the copy."""
+        found = self._source.stat(key)
+        origin, name = _whole(self._source, key), _whole(self._target, key)
+        with translated_native(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
+            _store(self._location).copy(origin, name, overwrite=not if_absent)
+        copied = self._target.stat(key)
+        if copied.size != found.size:
+            raise FormatError(f"the copy of {key!r} has another size than its source")
+        return copied
+
+
+def _whole(reader: RemoteReader, key: str) -> str:
+    return reader._name(key)

@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from dredge.gc.config import GCConfig
+from dredge.gc.steps import PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 from operators.params import params_of, templates
 from operators.retry import RETRY_BY_FAMILY
@@ -37,6 +38,9 @@ class LakeFSTaskSettings(SparkSettings):
 #: The collector's settings that the form asks for. `kv_conn_id` says whether it reads the key-value store.
 COLLECTION = tuple(found for found in settings_of(GCConfig) if found.name != "read_kv")
 FORM = (*COLLECTION, *settings_of(LakeFSTaskSettings))
+#: What the forms of a restore and of a purge ask for.
+RESTORE_FORM = tuple(settings_of(RestoreConfig))
+PURGE_FORM = tuple(settings_of(PurgeConfig))
 
 #: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
 RUN_DEFAULTS: dict[str, Any] = {
@@ -46,6 +50,11 @@ RUN_DEFAULTS: dict[str, Any] = {
     "repository": "{{ params.repository }}",
     "run_uri": "{{ (ti.xcom_pull(task_ids='plan') or {}).get('run_uri', '') }}",
     **templates(settings_of(LakeFSTaskSettings)),
+}
+
+#: For the task of a restore or a purge, which is a whole run of its own.
+UNDO_DEFAULTS: dict[str, Any] = {
+    name: RUN_DEFAULTS[name] for name in ("retries", "retry_delay", "retry_policy")
 }
 
 #: The plan step's `config`, read from the Params.

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from tests.mutations.breakages.breakage import Breakage
-from tests.simulation.known_bugs import BY_NAME
+from tests.simulation.known_bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,7 +65,9 @@ def break_product(changes: Sequence[Breakage]) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Break what is named before `--`, then do what `./run simulate` does with the rest."""
     at = list(arguments).index("--")
-    break_product([change for name in arguments[:at] for change in BY_NAME[name].changes])
+    named = [bug for bug in BUGS if bug.name in arguments[:at]]
+    assert named, f"no known bug is called {arguments[:at]}"
+    break_product([change for bug in named for change in bug.changes])
     from tests.simulation.__main__ import main as simulate
 
     return simulate(arguments[at + 1 :])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 
@@ -50,13 +50,27 @@ class Coverage:
         self.moves.update(other.moves)
         self.triples.update(other.triples)
 
-    def gaps(self, steps: Iterable[str], kinds: Iterable[str], verbs: Iterable[str]) -> list[str]:
-        """Pairs that could have been seen and were not."""
+    def gaps(
+        self,
+        steps: Iterable[str],
+        kinds: Iterable[str],
+        verbs: Iterable[str],
+        never: Collection[tuple[str, str]] = (),
+    ) -> tuple[list[str], int]:
+        """Pairs that could have been seen and were not, and how many could.
+
+        Args:
+            steps: of the world.
+            kinds: of weather.
+            verbs: of moves.
+            never: pairs that cannot be.
+        """
         kinds, verbs = list(kinds), list(verbs)
-        return [
-            f"{step} × {name}"
+        pairs = [
+            (step, name, seen)
             for step in steps
             for names, seen in ((kinds, self.weathers), (verbs, self.moves))
             for name in names
-            if not seen[step, name]
+            if (step, name) not in never
         ]
+        return [f"{step} × {name}" for step, name, seen in pairs if not seen[step, name]], len(pairs)

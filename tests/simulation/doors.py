@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from dredge.errors import UnavailableError
 from tests.simulation.coverage import Coverage
 from tests.simulation.noise import mix, unit
-from tests.simulation.scheduler import Killed, Process, Scheduler
+from tests.simulation.scheduler import Actor, Killed, Process, Scheduler
 from tests.simulation.weather import Door, Weather
 
 SLOW = 40.0
 """How many times as long a slow call takes."""
+SLOWER = ("slow", "slow server")
+"""Kinds of weather in which a call is done, later."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,23 @@ class Accident:
     sleep_seconds: float = 0.0
 
 
+@dataclass
+class Trigger:
+    """Wakes somebody in the moment in which a call is about to be done.
+
+    Attributes:
+        role: of the process that calls; or the last word of the actor's name, which for servers is what they serve.
+        name: of the call.
+        left: calls until then, that one included.
+        actor: who is woken.
+    """
+
+    role: str
+    name: str
+    left: int
+    actor: Actor
+
+
 type Deed[T] = Callable[[], T]
 type Fault[T] = Callable[[Deed[T]], T]
 """Does what a kind of weather does to a deed: raises before it, after it, or answers something else."""
@@ -51,6 +70,7 @@ class Doors:
         weather: what strikes.
         pace: mean latency of a call in seconds, by the beginning of the name of its process.
         accidents: what was planned.
+        triggers: who waits for which call.
         coverage: what was seen.
         watch: is told of every call that is about to be done; may raise.
     """
@@ -60,6 +80,7 @@ class Doors:
     coverage: Coverage = field(default_factory=Coverage)
     pace: dict[str, float] = field(default_factory=dict)
     accidents: list[Accident] = field(default_factory=list)
+    triggers: list[Trigger] = field(default_factory=list)
     calls: int = 0
     kills: int = 0
     sleeps: int = 0
@@ -84,18 +105,45 @@ class Doors:
         process.calls += 1
         self.calls += 1
         draw = mix(process.hash, process.calls)
+        if self.triggers:
+            self._trigger((process.role, actor.name.rpartition(" ")[2].partition("#")[0]), name)
         self._accident(process)
-        struck = self.weather.strikes(door, name, scheduler.now, draw)
-        scheduler.wait(self._latency(process, draw) * (SLOW if struck == "slow" else 1))
+        struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
+        scheduler.wait(self._latency(process, draw) * (SLOW if struck in SLOWER else 1))
         scheduler.note(f"{process.name} {door} {name} {what}{f'  [{struck}]' if struck else ''}")
-        if not struck or struck == "slow":
+        if not struck:
             return deed()
         self.coverage.weather(process.role, struck)
-        return faults[struck](deed)
+        return deed() if struck in SLOWER else faults[struck](deed)
 
     def _latency(self, process: Process, draw: int) -> float:
         pace = next((pace for name, pace in self.pace.items() if process.name.startswith(name)), 0.01)
         return -math.log(1 - unit(mix(draw, 1))) * pace
+
+    def await_call(self, role: str, name: str, number: int, seconds: float) -> bool:
+        """Wait until the n-th such call from now on is about to be done (called by actors); says whether it came.
+
+        Args:
+            role: see `Trigger`.
+            name: of the call.
+            number: which, from 1.
+            seconds: how long at most.
+        """
+        assert self.scheduler.current is not None, "only actors wait"
+        trigger = Trigger(role, name, number, self.scheduler.current)
+        self.triggers.append(trigger)
+        self.scheduler.park(seconds)
+        if trigger in self.triggers:
+            self.triggers.remove(trigger)
+        return trigger.left <= 0
+
+    def _trigger(self, roles: tuple[str, ...], name: str) -> None:
+        for trigger in list(self.triggers):
+            if trigger.name == name and trigger.role in roles:
+                trigger.left -= 1
+                if trigger.left == 0:
+                    self.triggers.remove(trigger)
+                    self.scheduler.wake(trigger.actor)
 
     def _accident(self, process: Process) -> None:
         for accident in list(self.accidents):

@@ -15,16 +15,23 @@ import hashlib
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
+from unittest import mock
 
+from dredge.errors import DefectError
+from dredge.runs import defects
 from tests.simulation.coverage import Coverage
 from tests.simulation.doors import Accident, Doors
 from tests.simulation.machine import installed, real_seconds
 from tests.simulation.noise import chance_of
 from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.stores import Stores
+
+WHEN_SECONDS = 2 * 86_400.0
+"""So long a move waits for the moment that it was drawn for."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,9 @@ class Move:
 
     Attributes:
         at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
-        verb: what; "weather", "kill", "sleep" are the base's own, all others the world's.
-        args: of the verb.
+        verb: what; "weather", "kill", "sleep", "when" are the base's own, all others the world's.
+        args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
+            made in the moment in which that call is about to be done, the n-th from the move's own time on.
     """
 
     at: float
@@ -84,12 +92,14 @@ class World(Protocol):
         name: for the command line.
         steps: the steps whose coverage is measured.
         verbs: its moves.
+        never: pairs of a step with a kind of weather that cannot be.
         hours_max: virtual hours after which everything must have come to its end by itself.
     """
 
     name: str
     steps: Sequence[str]
     verbs: Sequence[str]
+    never: Collection[tuple[str, str]]
     hours_max: float
 
     def draw(self, chance: random.Random) -> list[Move]:
@@ -128,6 +138,20 @@ class Simulation:
         """Something was seen that must never be: the history ends here, whatever the product makes of errors."""
         self.scheduler.stop(Violation(rule, words))
         raise Killed(rule)
+
+    @contextmanager
+    def refusing_defects(self) -> Iterator[None]:
+        """No weather may bring about an error that the product did not foresee, also where it goes on all the same."""
+        real = defects.defect
+
+        def defect(what: str, error: BaseException, where: str = "") -> DefectError:
+            if isinstance(error, Exception) and self.scheduler.current is not None:
+                places = "".join(traceback.format_tb(error.__traceback__)[-4:])
+                self.violate("defect", f"{what} ends with {error!r}\n{places}")
+            return real(what, error, where)
+
+        with mock.patch.object(defects, "defect", defect):
+            yield
 
     def chance(self, *names: object) -> random.Random:
         """A stream of random numbers for a part of the setting."""
@@ -209,7 +233,7 @@ def play(world: World, seed: int, only: Collection[int] | None = None, keep_trac
                 del outcome.trace[:-keep_trace]
 
     simulation = Simulation.make(seed, trace)
-    with installed(simulation.scheduler, simulation.stores):
+    with installed(simulation.scheduler, simulation.stores), simulation.refusing_defects():
         try:
             _play(world, simulation, moves)
         except (Exception, Killed) as error:
@@ -272,12 +296,24 @@ def _base(doors: Doors, move: Move, at: float) -> bool:
 def _make(simulation: Simulation, scene: Scene, number: int, move: Move, at: float) -> None:
     scheduler = simulation.scheduler
 
-    def body() -> None:
-        scheduler.note(f"move {number}: {move}")
-        simulation.doors.coverage.move(move.verb)
-        scene.make(move)
+    due = move
+    if move.verb == "when":
+        due = Move(at, move.args[3], tuple(move.args[4:]))
 
-    scheduler.spawn(f"move {number} {move.verb}", body, scene.process_of(move), at)
+    def body() -> None:
+        if due is not move:
+            role, name, count, *_ = move.args
+            if not simulation.doors.await_call(role, name, count, WHEN_SECONDS):
+                return
+        scheduler.note(f"move {number}: {move}")
+        if due.verb == "weather":
+            kind, seconds, rate = due.args
+            simulation.doors.weather.add(kind, scheduler.now, seconds, rate)
+            return
+        simulation.doors.coverage.move(due.verb)
+        scene.make(due)
+
+    scheduler.spawn(f"move {number} {due.verb}", body, scene.process_of(due), at)
 
 
 def _run(scheduler: Scheduler, seconds: float) -> None:

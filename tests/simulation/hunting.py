@@ -68,8 +68,7 @@ class Hunted:
     def words(self, world: World) -> str:
         """Weather, states and coverage in lines of text."""
         kinds = [*(kind.name for kind in KINDS), "kill", "sleep"]
-        gaps = self.coverage.gaps(world.steps, kinds, world.verbs)
-        pairs = len(world.steps) * (len(kinds) + len(world.verbs))
+        gaps, pairs = self.coverage.gaps(world.steps, kinds, world.verbs, world.never)
         return "\n".join(
             [
                 "weather: " + ", ".join(f"{name} {count:,}" for name, count in self.struck.most_common()),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tests.mutations.breakages import guarding, reading, sweeping
 from tests.mutations.breakages.breakage import Breakage
+from tests.simulation.gc import known_bugs as gc
 from tests.simulation.icechunk import known_bugs as icechunk
 from tests.simulation.trash import known_bugs as trash
 
@@ -45,6 +46,7 @@ OF_THE_LIST = (
 """Breakages of the collector, from the list of mutations."""
 
 BUGS = (
+    *(KnownBug(name, changes) for name, changes in ({**gc.REVIEW, **gc.SERVERS}).items()),
     *(KnownBug(each.name, (each,)) for each in OF_THE_LIST if each.file.startswith("dredge/")),
     *(KnownBug(each.name, (each,), trash.WHY_NOT.get(each.name, ""), "trash") for each in trash.BUGS),
     *(
@@ -52,4 +54,4 @@ BUGS = (
         for each in icechunk.BUGS
     ),
 )
-BY_NAME = {bug.name: bug for bug in BUGS}
+BY_NAME = {(bug.world, bug.name): bug for bug in BUGS}

@@ -8,7 +8,7 @@ request is an actor in the server's process, so that it goes on when its client 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import format_datetime
 from functools import cache
 from typing import Any
@@ -33,7 +33,7 @@ from dredge.server.usage import Usage
 from dredge.storage import open_writer
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors
-from tests.simulation.kv import DoorKV
+from tests.simulation.kv import SCAN_OF_STAGING, DoorKV
 from tests.simulation.noise import mix
 from tests.simulation.scheduler import Process
 
@@ -139,11 +139,13 @@ class Balancer(Transport):
     Args:
         servers: behind it.
         doors: of the history.
+        kept: answers that a cache on the way has kept, each the first to its question.
     """
 
-    def __init__(self, servers: list[Server], doors: Doors) -> None:
+    def __init__(self, servers: list[Server], doors: Doors, kept: dict[str, Response]) -> None:
         self.servers = servers
         self._doors = doors
+        self._kept = kept
         self._connections = 0
         super().__init__("https://lakefs.simulated", OWNER[1], OWNER[2])
 
@@ -165,16 +167,26 @@ class Balancer(Transport):
         # Most balancers choose anew for every request.
         number = mix(client, self._doors.calls)
         server = self.servers[number % len(self.servers)]
+        self._note_look(operation, body)
         given = {name: (names or {})[found] for name, found in arguments.items()}
         pairs = [(name, str(value)) for name, value in (query or {}).items()]
 
         def deed() -> Response:
             return self._asked(server, operation, given, pairs, body, read_seconds)
 
-        found: Response = self._doors.call(
-            "lakefs", operation.name, deed, _faults(server, number, given), " ".join(given.values())
-        )
+        asked = f"{method} {operation.name} {given} {pairs}"
+        faults = _faults(server, number, given, self._kept.get(asked))
+        found: Response = self._doors.call("lakefs", operation.name, deed, faults, " ".join(given.values()))
+        if method == "GET" and found.status == 200:
+            self._kept.setdefault(asked, replace(found, age="3600"))
         return found
+
+    def _note_look(self, operation: Operation, body: Mapping[str, Any] | None) -> None:
+        """A sweep that begins to look at staging again must see all that is readable by then."""
+        current = self._doors.scheduler.current
+        begins = operation.name == SCAN_OF_STAGING and not (body or {}).get("continuation_token")
+        if begins and current is not None and current.process.role == "bulk_delete":
+            current.process.begun = self._doors.scheduler.now
 
     def _asked(
         self,
@@ -204,7 +216,7 @@ class Balancer(Transport):
         return actor.result
 
 
-def _faults(server: Server, number: int, path: Mapping[str, str]) -> dict[str, Any]:
+def _faults(server: Server, number: int, path: Mapping[str, str], kept: Response | None) -> dict[str, Any]:
     def page(choice: int) -> Any:
         return lambda _deed: Response(*PAGES[choice])
 
@@ -221,6 +233,8 @@ def _faults(server: Server, number: int, path: Mapping[str, str]) -> dict[str, A
         raise DroppedError("lakeFS dropped the connection")
 
     def cached(deed: Any) -> Any:
+        if kept is not None:
+            return kept
         found: Response = deed()
         return Response(found.status, found.text, found.date, age="3600")
 
@@ -260,8 +274,8 @@ def route(method: str, path: str) -> tuple[Operation, dict[str, str]]:
     raise NotFoundError(f"the embedded server has no {method} {path}")
 
 
-def make_client(servers: list[Server], doors: Doors) -> LakeFSClient:
-    """A collector's client of some servers."""
+def make_client(servers: list[Server], doors: Doors, kept: dict[str, Response]) -> LakeFSClient:
+    """A collector's client of some servers; `kept` is what a cache on the way has kept."""
     client = LakeFSClient("https://lakefs.simulated", OWNER[1], OWNER[2])
-    client._transport = Balancer(servers, doors)
+    client._transport = Balancer(servers, doors, kept)
     return client

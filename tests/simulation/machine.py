@@ -28,14 +28,26 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from dredge.gc.mark_uncommitted import kv_access
 from dredge.graveler import xid
 from dredge.lakefs import prepare
+from dredge.runs import folder
 from dredge.storage import memory
+from dredge.storage.options import StorageOptions
 from tests.simulation.clock import START
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.stores import SimDeleter, SimReader, SimWriter, Stores, using_stores
+from tests.simulation.stores import (
+    SimDeleter,
+    SimReader,
+    SimWriter,
+    Stores,
+    current_rows,
+    using_stores,
+)
+from tests.simulation.tables import read_table, table_bytes
 from tests.simulation.threads import Future, Pool, Threads, wait_all
 
+_OPTIONS = StorageOptions()
 real_seconds = time.perf_counter
 """The machine's own clock, for figures of the simulator itself."""
 _ROOMS = (
@@ -62,9 +74,13 @@ def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
             *_time(scheduler),
             *_chance(scheduler),
             *_threads(scheduler),
+            *_tables(),
+            (StorageOptions, "from_env", classmethod(lambda _class, _environ=None: _OPTIONS)),
             (memory, "MemoryReader", SimReader),
             (memory, "MemoryWriter", SimWriter),
             (memory, "MemoryDeleter", SimDeleter),
+            (kv_access.KVAccess, "from_env", lambda _environ=None: kv_access.KVAccess("memory://kv")),
+            (kv_access, "open_row_reader", current_rows),
         ):
             stack.enter_context(mock.patch.object(target, name, value))
         stack.enter_context(using_stores(stores))
@@ -166,6 +182,18 @@ def _threads(scheduler: Scheduler) -> Iterator[Patch]:
         for attribute, (real, simulated) in stand_ins.items():
             if module.__dict__.get(attribute) is real:
                 yield module, attribute, simulated
+
+
+def _tables() -> Iterator[Patch]:
+    stand_ins = {
+        "parquet_bytes": (folder.parquet_bytes, table_bytes),
+        "read_parquet": (folder.read_parquet, read_table),
+    }
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("dredge.") and isinstance(module, types.ModuleType):
+            for attribute, (real, simulated) in stand_ins.items():
+                if module.__dict__.get(attribute) is real:
+                    yield module, attribute, simulated
 
 
 class _FutureOf:

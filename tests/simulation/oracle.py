@@ -3,12 +3,16 @@
 live        an object that was readable when the sweep's last look began, and is now, is not deleted; nor one that a
             branch's head has named for a while
 young       nothing younger than the minimum age is deleted, by the store's clock
-foreign     nothing but data and old files of Dredge's own is deleted
+kept        what a run's retention policy keeps is not deleted by it
+foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
+            where another one has the same namespace
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, or named as held
 figures     the report's figures are those of the store
 secret      no file holds a secret
+defect      no task ends with an error that nobody foresaw (orchestrator.py)
+peace       in the end a run succeeds beside all that it must live with (world_gc.py)
 ends        every run ends by itself (history.py)
 """
 
@@ -21,13 +25,29 @@ from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import Run
 from dredge.runs import ledger
+from tests.simulation.gc.mishaps import INNER
 from tests.simulation.history import Simulation
 from tests.simulation.scheduler import Process
 from tests.simulation.stores import Bucket
-from tests.simulation.truth import Truth
+from tests.simulation.truth import Policy, Truth
 
 OWN = "_lakefs/retention/gc/"
 VERBS_NOT_PROMISED = ("stage", "copy")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked for, as far as it keeps more.
+
+    Attributes:
+        begun: when.
+        policy: the retention policy.
+        read_kv: whether it reads staging records.
+    """
+
+    begun: float
+    policy: Policy | None = None
+    read_kv: bool = False
 
 
 @dataclass
@@ -42,6 +62,8 @@ class Oracle:
         grace_seconds: so long an object may have been named by a head before every sweep must know.
         secrets: that no file may hold.
         deleted: addresses that went, with the time.
+        asked: what runs were asked for, by name.
+        shared_since: since when another repository has this namespace.
     """
 
     simulation: Simulation
@@ -54,6 +76,8 @@ class Oracle:
     deleted: dict[str, float] = field(default_factory=dict)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
+    shared_since: float | None = None
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""
@@ -66,10 +90,13 @@ class Oracle:
             return
         if address.startswith("_lakefs/"):
             self.simulation.violate("foreign", f"{address} is metadata")
+        if address.startswith(INNER):
+            self.simulation.violate("foreign", f"{address} is another repository's")
         process = self._process()
         self.simulation.states["deleted"] += 1
         self._judge_age(address, process)
         self._judge_life(address, process)
+        self._judge_request(address, process)
         self.deleted[address] = self.simulation.scheduler.now
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
 
@@ -96,6 +123,10 @@ class Oracle:
         elif key == f"{self.root}{OWN}rules/config.json":
             self.truth.rules_changed(data)
 
+    def note_twin(self, present: bool) -> None:
+        """Another repository has got the same namespace, or is gone."""
+        self.shared_since = self.simulation.scheduler.now if present else None
+
     def check_readable(self) -> None:
         """Look whether all that can be read is there."""
         for address in sorted(self.truth.readable()):
@@ -114,7 +145,11 @@ class Oracle:
         output = BulkDeleteOutput.of(_summary(run))
         rows = [row for part in output.settled for row in run.folder.read_part(part).to_pylist()]
         named = {row["address"] for row in rows if row["outcome"] != ledger.DELETED}
-        keep, cutoff = self.truth.readable() | named, run.plan.cutoff
+        asked = self.asked["rest"]
+        kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
+        if asked.read_kv:  # then whatever a record names counts as live
+            kept |= self.truth.by_all_tokens()
+        keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
             if not address.startswith("data/") or address in keep:
@@ -144,7 +179,9 @@ class Oracle:
         except NotFoundError:
             self.simulation.states["run without a report"] += 1
             return
-        if counts["deleted_objects"] != len(gone):
+        if "deleted_objects" not in counts:
+            self.simulation.states["report before the sweep was settled"] += 1
+        elif counts["deleted_objects"] != len(gone):
             self.simulation.violate(
                 "figures", f"deleted {counts['deleted_objects']}, the ledger has {len(gone)}"
             )
@@ -175,6 +212,19 @@ class Oracle:
             self.simulation.violate(
                 "live", f"{process.name} deletes {address}, in a head since {head - now:.0f} s"
             )
+
+    def _judge_request(self, address: str, process: Process) -> None:
+        """Look whether the run was to keep more than what is readable."""
+        asked = self.asked.get(process.name.partition(" ")[0])
+        if asked is None:
+            return
+        if self.shared_since is not None and self.shared_since < asked.begun:
+            self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
+        quiet = self.truth.moved < process.begun
+        if asked.policy is not None and quiet and address in self.truth.kept(asked.policy):
+            self.simulation.violate("kept", f"{process.name} deletes {address}, which its policy keeps")
+        if asked.read_kv and quiet and address in self.truth.by_all_tokens():
+            self.simulation.violate("live", f"{process.name} deletes {address}, which a staging record names")
 
     def _fate(self, address: str) -> str:
         if address not in self.deleted:

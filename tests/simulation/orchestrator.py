@@ -9,6 +9,7 @@ started twice.
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,6 @@ from dredge.errors import (
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.lakefs import LakeFSClient
-from dredge.runs.defects import defect
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.tasks import Json, PartitionFunction
 from tests.simulation.clock import Clock
@@ -139,6 +139,7 @@ class Orchestrated:
         name: begins the names of all its processes.
         config: of the run, as a user gives it.
         outcome: how it ended: of its report, or the first error's kind.
+        by_person: whether no orchestrator does it.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Orchestrated:
     outcome: str = ""
     errors: list[str] = field(default_factory=list)
     ended: bool = False
+    by_person: bool = False
 
 
 @dataclass
@@ -174,10 +176,22 @@ class Orchestrator:
         self._chain(run, TASKS)
         return run
 
+    def by_person(self, name: str, config: dict[str, Any]) -> Orchestrated:
+        """Do a run as `dredge gc run` does it: in one process, with a lease of its own, and nobody tries again."""
+        run = self.runs[name] = Orchestrated(name, config, by_person=True)
+        process = self._process(f"{name} person", "plan")
+        actor = self.simulation.scheduler.spawn(process.name, lambda: self._collect(run, process), process)
+        wait_unless_lost(self.simulation, actor)
+        self._refuse_unforeseen(process.role, actor)
+        if actor.error is not None:
+            run.errors.append(f"{process.role}: {type(actor.error).__name__}: {actor.error}")
+        self._ended(run)
+        return run
+
     def clear(self, name: str, task: str) -> None:
         """Do a DAG run again from a task on, as somebody does who clears it."""
         run = self.runs.get(name)
-        if run is None or not run.ended:
+        if run is None or not run.ended or run.by_person:
             return
         run.ended, run.errors, run.outcome = False, [], ""
         first = TASKS.index(task)
@@ -194,7 +208,10 @@ class Orchestrator:
             if error is not None:
                 run.errors.append(f"{task}: {type(error).__name__}: {error}")
                 failed = True
-        run.outcome = run.outcome or ("failed" if failed else "success")
+        self._ended(run)
+
+    def _ended(self, run: Orchestrated) -> None:
+        run.outcome = run.outcome or ("failed" if run.errors else "success")
         run.ended = True
         self.simulation.states[f"run {run.outcome}"] += 1
         if run.errors:
@@ -216,10 +233,9 @@ class Orchestrator:
     def _try(self, run: Orchestrated, task: str) -> BaseException | None:
         scheduler = self.simulation.scheduler
         name = f"{run.name} {task}"
-        number = stable_hash(self.simulation.seed, name, scheduler.now)
-        process = Process(name, scheduler, self.clocks[number % len(self.clocks)], role=task, may_fail=True)
+        process = self._process(name, task)
         # Only the newest try may say what became of the task.
-        actor = scheduler.spawn(name, lambda: self._work(run, task), process)
+        actor = scheduler.spawn(name, lambda: self._operator(run, task), process)
         process.name = actor.name
         coverage = self.simulation.doors.coverage
         coverage.begin(task)
@@ -231,6 +247,7 @@ class Orchestrator:
             return Killed("taken for lost")
         if actor.error is None:
             self._took(run, task, actor.result)
+        self._refuse_unforeseen(task, actor)
         return actor.error
 
     def _took(self, run: Orchestrated, task: str, result: Any) -> None:
@@ -242,15 +259,39 @@ class Orchestrator:
         elif task == "save_report":
             run.outcome = result
 
-    def _work(self, run: Orchestrated, task: str) -> Any:
-        """What the operator of a task does."""
+    def _process(self, name: str, role: str) -> Process:
+        """A process on some machine."""
+        scheduler = self.simulation.scheduler
+        number = stable_hash(self.simulation.seed, name, scheduler.now)
+        clock = self.clocks[number % len(self.clocks)]
+        return Process(name, scheduler, clock, role=role, may_fail=True)
+
+    def _refuse_unforeseen(self, task: str, actor: Actor) -> None:
+        error = actor.error
+        if isinstance(error, Exception) and not isinstance(error, DredgeError):
+            places = "".join(traceback.format_tb(error.__traceback__)[-4:])
+            self.simulation.violate("defect", f"{task} ends with {error!r}\n{places}")
+
+    def _collect(self, run: Orchestrated, process: Process) -> None:
+        """What `dredge gc run` does."""
+        coverage = self.simulation.doors.coverage
+        client, clock = self.make_client(), process.clock
         try:
-            return self._operator(run, task)
-        except DredgeError:
-            raise
-        except Exception as error:
-            self.simulation.states[f"defect {type(error).__name__} in {task}"] += 1
-            raise defect(f"task {task}", error) from error
+            plan = steps.plan_run(GCConfig.from_json(run.config), None, client, None, clock)
+            run.run_uri = plan.run_uri
+            opened = steps.Run.open(plan.run_uri, None, client, clock)
+            try:
+                for step in STEPS:
+                    process.role = step
+                    coverage.begin(step)
+                    getattr(steps, step)(opened, self.workers)
+                    coverage.end(step)
+            finally:
+                process.role = "save_report"
+                run.outcome = steps.save_report(opened).details["outcome"]
+                steps.release_lease(opened)
+        finally:
+            coverage.end(process.role)
 
     def _operator(self, run: Orchestrated, task: str) -> Any:
         client = self.make_client()

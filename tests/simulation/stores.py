@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from dredge.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
+from dredge.kv.rows import RowReader
 from dredge.storage.keys import is_text
 from dredge.storage.location import Location
 from dredge.storage.memory import MemoryStream, batch_of
@@ -55,6 +56,7 @@ class Bucket:
         page_keys: keys a page of a listing has.
         on_delete: called with a key right before its object goes; may raise.
         on_put: called with key and content of each write.
+        locked: calls that are denied for an object, by its key.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Bucket:
     page_keys: int = 1000
     on_delete: Callable[[str], None] = lambda _key: None
     on_put: Callable[[str, bytes], None] = lambda _key, _data: None
+    locked: dict[str, frozenset[str]] = field(default_factory=dict)
     objects: dict[str, Stored] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     writes: int = 0
@@ -88,17 +91,39 @@ class Bucket:
         if key not in self.objects:
             return False
         self.on_delete(key)
+        self.lose(key)
+        return True
+
+    def lose(self, key: str) -> None:
+        """An object goes without anybody's request."""
         del self.objects[key]
         del self.keys[bisect_left(self.keys, key)]
-        return True
+
+    def flip(self, key: str) -> None:
+        """A bit in the middle of an object turns over."""
+        stored = self.objects[key]
+        middle = len(stored.data) // 2
+        data = stored.data[:middle] + bytes([stored.data[middle] ^ 4]) + stored.data[middle + 1 :]
+        self.objects[key] = Stored(data, stored.modified, stored.etag)
+
+    def restore(self, key: str, stored: Stored) -> None:
+        """Put an object back as it was."""
+        if key not in self.objects:
+            insort(self.keys, key)
+        self.objects[key] = stored
 
 
 @dataclass
 class Stores:
-    """All buckets of a history."""
+    """All buckets of a history.
+
+    Attributes:
+        rows: the key-value store as a collector reads it; None where it has no way there.
+    """
 
     doors: Doors
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    rows: RowReader | None = None
 
     def bucket(self, name: str) -> Bucket:
         """A bucket by name."""
@@ -108,6 +133,13 @@ class Stores:
 
 
 _current: list[Stores] = []
+
+
+def current_rows(*_url: object, **_more: object) -> RowReader:
+    """The key-value store of the history that is played."""
+    rows = _current[-1].rows
+    assert rows is not None, "no run was given a way to the key-value store"
+    return rows
 
 
 @contextmanager
@@ -236,7 +268,11 @@ class SimReader:
             raise NotFoundError(f"no object {key!r} in {self.uri}") from None
 
     def _call[T](self, name: str, key: str, deed: Callable[[], T]) -> T:
-        found: T = _current[-1].doors.call("store", name, deed, FAULTS, f"{self._location.root} {key}")
+        stores = _current[-1]
+        locked = stores.bucket(self._location.bucket).locked
+        if locked and name in locked.get(self._root + key, ()) and stores.doors.scheduler.current is not None:
+            deed = partial(_denied, deed)
+        found: T = stores.doors.call("store", name, deed, FAULTS, f"{self._location.root} {key}")
         return found
 
 
@@ -284,7 +320,7 @@ class SimUploads(MemoryUploads):
         self._sim = writer
 
     def complete(self, key: str, upload_id: str, parts: Sequence[tuple[int, str]]) -> Completed:
-        begun = next(each.begun for each in self.open() if each.upload_id == upload_id)
+        begun = next((each.begun for each in self.open() if each.upload_id == upload_id), None)
         done = super().complete(key, upload_id, parts)
         bucket, name = self._sim._bucket, self._sim._root + key
         etag = done.etag if bucket.etags == "md5" else bucket.objects[name].etag

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.history import Simulation, play
+from tests.simulation.known_bugs import BUGS
 from tests.simulation.lakefs import route
 from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.shrink import reduce_list
@@ -71,6 +72,35 @@ def test_a_product_that_deletes_young_objects_is_found_out() -> None:
     )
     assert done.returncode == 1, done.stderr
     assert "young" in done.stdout
+
+
+def test_every_known_bug_can_be_put_into_the_code() -> None:
+    assert len({(bug.world, bug.name) for bug in BUGS}) == len(BUGS)
+    for bug in BUGS:
+        texts: dict[str, str] = {}
+        for change in bug.changes:
+            text = texts.setdefault(change.file, (ROOT / change.file).read_text())
+            assert text.count(change.old) == 1, f"{bug.name}: {change.file} has not {change.old!r} once"
+            texts[change.file] = text.replace(change.old, change.new)
+        for file, text in texts.items():
+            compile(text, file, "exec")
+
+
+def test_a_move_is_made_when_a_call_is_about_to_be_done() -> None:
+    simulation = Simulation.make(0)
+    scheduler, doors, seen = simulation.scheduler, simulation.doors, list[str]()
+
+    def calls() -> None:
+        for number in range(3):
+            doors.call("store", "get", lambda number=number: seen.append(f"call {number}"), {})  # type: ignore[misc]
+
+    def waits() -> None:
+        seen.append(f"woken: {doors.await_call('step', 'get', 2, 100)}")
+
+    scheduler.spawn("waiter", waits, Process("waiter", scheduler))
+    scheduler.spawn("caller", calls, Process("caller", scheduler, role="step"))
+    scheduler.run()
+    assert seen == ["call 0", "woken: True", "call 1", "call 2"]
 
 
 def test_a_failing_list_is_made_as_short_as_it_can_be() -> None:
@@ -140,8 +170,8 @@ def test_every_kind_of_weather_does_something_to_its_door() -> None:
         simulation.doors.weather.add(kind.name, 0, 10, 1.0)
         door = "kv" if kind.door == "any" else kind.door
         name = next(iter(sorted(kind.only)), "get")
-        assert simulation.doors.weather.strikes(door, name, 5, 1) == kind.name
-        assert not simulation.doors.weather.strikes(door, name, 10, 1)
+        assert simulation.doors.weather.strikes(door, name, 5, 1, kind.role) == kind.name
+        assert not simulation.doors.weather.strikes(door, name, 10, 1, kind.role)
         simulation.doors.weather.clear()
 
 

@@ -26,6 +26,34 @@ SURE = timedelta(hours=1)
 """Clocks differ: a commit that expires within an hour may count as expired."""
 
 
+@dataclass(frozen=True)
+class Policy:
+    """The only rule of a retention policy; a pattern is a name, or ends in `**`.
+
+    Attributes:
+        branches: patterns of their names.
+        last: commits of a branch's main line that count; None is all of them.
+        paths: patterns of paths; none is every path.
+    """
+
+    branches: tuple[str, ...]
+    last: int | None
+    paths: tuple[str, ...] = ()
+
+    def names(self, branch: str) -> bool:
+        """Whether it is about a branch."""
+        return any(_matches(pattern, branch) for pattern in self.branches)
+
+    def has(self, path: bytes) -> bool:
+        """Whether it is about a path."""
+        text = path.decode("utf-8", "surrogateescape")
+        return not self.paths or any(_matches(pattern, text) for pattern in self.paths)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-2]) if pattern.endswith("**") else name == pattern
+
+
 @dataclass
 class Truth:
     """The truth about one repository.
@@ -37,6 +65,7 @@ class Truth:
         rules: versions of the retention rules, with the times since when.
         since: since when an address has been readable without a gap; only what is.
         head_since: the same for what a branch's head names.
+        moved: when a branch, commit, tag or staging record changed last.
     """
 
     repository: Repository
@@ -50,6 +79,7 @@ class Truth:
     since: dict[str, float] = field(default_factory=dict)
     head_since: dict[str, float] = field(default_factory=dict)
     following: bool = False
+    moved: float = 0.0
     _entries: dict[str, dict[bytes, str]] = field(default_factory=dict)
 
     def changed(self, partition: bytes, key: bytes, value: bytes | None) -> None:
@@ -61,6 +91,7 @@ class Truth:
             self._stage(partition.decode(), key, value)
         else:
             return
+        self.moved = self.scheduler.now
         if self.following:
             self.look()
 
@@ -140,6 +171,28 @@ class Truth:
                 if at is not None and commit.creation_date > threshold:
                     found.add(at)
         return found & set(self.commits)
+
+    def kept(self, policy: Policy) -> set[str]:
+        """Addresses that a retention policy of the user's keeps now."""
+        found: set[str] = set()
+        for branch in self.branches.values():
+            at: str | None = branch.commit_id if policy.names(branch.name) else None
+            left = policy.last
+            while at is not None and at in self.commits and left != 0:
+                entries = self.entries(at)
+                found.update(address for path, address in entries.items() if policy.has(path))
+                at, left = self.commits[at].main_parent, None if left is None else left - 1
+        return found
+
+    def by_all_tokens(self) -> set[str]:
+        """Whatever any token of a branch names, also what a newer one covers: staging records show all of it."""
+        tokens = [token for branch in self.branches.values() for token in branch.tokens]
+        return {
+            address
+            for token in tokens
+            for address in self.staged.get(token, {}).values()
+            if address is not None
+        }
 
     def entries(self, commit_id: str) -> Mapping[bytes, str]:
         """What a commit names, address by path; addresses outside of the namespace are left out."""

@@ -8,6 +8,7 @@ the number of its call, so that leaving another move out changes nothing here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,11 +25,13 @@ class Kind:
         name: what people read.
         door: the calls that it may strike.
         only: names of the calls that it may strike; empty is all of the door.
+        role: of the processes that it may strike; "" is all.
     """
 
     name: str
     door: Door
     only: frozenset[str] = frozenset()
+    role: str = ""
 
 
 PUTS = frozenset({"put", "put_if_absent", "put_if_match", "put_stream", "copy"})
@@ -36,8 +39,10 @@ CONDITIONAL = frozenset({"put_if_absent", "put_if_match"})
 
 KINDS = (
     Kind("slow", "any"),
+    Kind("slow server", "any", role="server"),
     Kind("kv down", "kv"),
     Kind("kv answer lost", "kv", frozenset({"set", "set_if", "delete", "delete_if"})),
+    Kind("staging cut short", "kv", frozenset({"scan"}), role="server"),
     Kind("store down", "store"),
     Kind("store answer lost", "store", PUTS | {"delete"}),
     Kind("store repeated a put", "store", CONDITIONAL),
@@ -59,6 +64,20 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 _BY_DOOR = {
     door: tuple(kind for kind in KINDS if kind.door in (door, "any")) for door in ("kv", "store", "lakefs")
 }
+
+
+def pairs_of(steps: Iterable[str], *doors: Door, only: Collection[str] = ()) -> frozenset[tuple[str, str]]:
+    """Pairs of steps with the kinds of weather at some doors.
+
+    Args:
+        steps: names.
+        doors: which.
+        only: these kinds, whatever their door, when no door is given.
+    """
+    kinds = [kind.name for kind in KINDS if kind.door in doors or kind.name in only]
+    return frozenset((step, kind) for step in steps for kind in kinds)
+
+
 _SALT = {kind.name: stable_hash("weather", kind.name) for kind in KINDS}
 
 
@@ -82,7 +101,7 @@ class Weather:
         """No weather from now on."""
         self.spells.clear()
 
-    def strikes(self, door: Door, name: str, now: float, draw: int) -> str:
+    def strikes(self, door: Door, name: str, now: float, draw: int, role: str = "") -> str:
         """What strikes a call; "" for nothing.
 
         Args:
@@ -90,12 +109,13 @@ class Weather:
             name: of the call.
             now: true seconds.
             draw: a hash that belongs to the call.
+            role: of the process that calls.
         """
         if not self.spells:
             return ""
         for kind in _BY_DOOR[door]:
             spells = self.spells.get(kind.name)
-            if not spells or (kind.only and name not in kind.only):
+            if not spells or (kind.only and name not in kind.only) or kind.role not in ("", role):
                 continue
             rate = max((rate for begin, end, rate in spells if begin <= now < end), default=0.0)
             if rate and unit(mix(draw, _SALT[kind.name])) < rate:

@@ -3,124 +3,73 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from dredge.errors import ConfigError, UnavailableError
 from dredge.gc.run import Run
-from dredge.graveler.catalog import CATALOG_DEFECTS, Catalog, Settings
+from dredge.graveler.catalog import Catalog
 from dredge.graveler.committed.store import RangeReader
+from dredge.lakefs.transport import Response
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
-from tests.simulation.clock import DAY, HOUR, Clock
+from tests.simulation.clock import DAY, Clock
+from tests.simulation.gc.drawing import draw_moves
+from tests.simulation.gc.mishaps import MISHAPS, Mishaps
+from tests.simulation.gc.setting import (
+    LIVED_WITH,
+    POLICIES,
+    config_of_run,
+    draw_config,
+    make_rows,
+    make_servers,
+    prepare_bucket,
+)
 from tests.simulation.history import Move, Simulation
 from tests.simulation.kv import WatchedKV
-from tests.simulation.lakefs import OWNER, Server, make_client, make_settings
-from tests.simulation.oracle import Oracle
-from tests.simulation.orchestrator import STEPS, TASKS, Orchestrator, Workers
+from tests.simulation.lakefs import OWNER, Server, make_client
+from tests.simulation.oracle import Asked, Oracle
+from tests.simulation.orchestrator import STEPS, Orchestrator, Workers
 from tests.simulation.scheduler import Process
-from tests.simulation.stores import SimReader
+from tests.simulation.stores import SimReader, Stored
 from tests.simulation.truth import Truth
-from tests.simulation.weather import KINDS
-from tests.simulation.writers import BRANCHES, CONTENTS, PATHS, VERBS, Writer, draw_write
+from tests.simulation.weather import pairs_of
+from tests.simulation.writers import VERBS, Writer
 
 REPOSITORY, ROOT = "lake", "lake"
 NAMESPACE = f"memory://bucket/{ROOT}"
-PAST_DAYS = 45
 MIN_AGE = timedelta(hours=25)
-RUN_CALLS = 400
-"""About how many calls of its driver a run takes, one after the other."""
-SERVER_DEFECTS = (
-    *sorted(CATALOG_DEFECTS - {"repeated_token"}),
-    "double_body_prepare_commits",
-    "prepare_commits_500_async",
+OURS = ("run", "clear", *MISHAPS)
+"""Moves that are not writers'."""
+
+
+_WITH_RECORDS = ("mark_uncommitted", "bulk_delete")
+"""Steps that may read staging records."""
+NEVER = (
+    pairs_of(STEPS, only=("slow server", "staging cut short", "kv answer lost"))  # servers', or of writes
+    | pairs_of([step for step in STEPS if step not in _WITH_RECORDS], "kv")
+    | pairs_of(("slice_listing", "subtract"), "lakefs")
+    | pairs_of(
+        [step for step in STEPS if step != "bulk_delete"], only=("some keys fail", "some keys fail after all")
+    )
 )
+"""Pairs of a step with weather that cannot be: the step makes no such calls."""
 
 
 class PeacefulReader(SimReader):
-    """A reader past all doors."""
+    """A reader past all doors, of tables as they were before anything befell them."""
+
+    whole: Mapping[str, Stored] = MappingProxyType({})
 
     def _call[T](self, name: str, key: str, deed: Callable[[], T]) -> T:
         return deed()
 
-
-def draw_moves(chance: random.Random) -> list[Move]:
-    """Draw a history: a past of some weeks, then some runs with writers and weather around them."""
-    moves = _draw_past(chance)
-    pace = chance.choice((0.02, 0.02, 0.2, 2.0))
-    length = RUN_CALLS * pace
-    moves.append(Move(-60.0, "pace", (pace,)))
-    starts = _draw_starts(chance, length)
-    moves += [Move(at, "run", (f"run{number}", *_draw_run(chance))) for number, at in enumerate(starts)]
-    near = partial(_near, chance, starts, length)
-    for _ in range(chance.choice((0, 3, 10, 20))):
-        moves.append(Move(near(), *draw_write(chance)))
-    for _ in range(chance.choice((0, 1, 2, 4))):
-        seconds = round(chance.choice((0.03, 0.2, 1.0)) * length, 2)
-        kind = chance.choice(KINDS).name
-        moves.append(Move(near(), "weather", (kind, seconds, chance.choice((0.02, 0.1, 0.5, 1.0)))))
-    for _ in range(chance.choice((0, 0, 0, 1, 2))):
-        moves.append(Move(0.0, "kill", (_process(chance, starts), _call(chance))))
-    for _ in range(chance.choice((0, 0, 0, 1, 2))):
-        seconds = chance.choice((30.0, 400.0, 2 * HOUR, 14 * HOUR))
-        moves.append(Move(0.0, "sleep", (_process(chance, starts), _call(chance), seconds)))
-    if chance.random() < 0.2:
-        task = chance.choice(TASKS[:-1])
-        moves.append(Move(near() + 3 * HOUR, "clear", (f"run{chance.randrange(len(starts))}", task)))
-    return moves
-
-
-def _draw_starts(chance: random.Random, length: float) -> list[float]:
-    """When runs begin: at once, beside each other, or hours and days apart."""
-    starts = [0.0]
-    for _ in range(chance.choice((0, 0, 1, 1, 2))):
-        apart = chance.choice((chance.random() * length, 2 * length, length + 2 * HOUR, length + 30 * HOUR))
-        starts.append(round(starts[-1] + apart, 3))
-    return starts
-
-
-def _near(chance: random.Random, starts: Sequence[float], length: float) -> float:
-    """A time at which some run is at work, most likely."""
-    return round(chance.choice(starts) + chance.random() * length * chance.choice((1.0, 1.0, 3.0)), 3)
-
-
-def _process(chance: random.Random, starts: Sequence[float]) -> str:
-    worker = chance.choice(("", "", " task"))
-    return f"run{chance.randrange(len(starts))} {chance.choice(TASKS)}{worker}"
-
-
-def _call(chance: random.Random) -> int:
-    return 1 + int(chance.random() ** 2 * 150)
-
-
-def _draw_past(chance: random.Random) -> list[Move]:
-    """Some weeks of work: branches that hold something, then anything."""
-    at = -PAST_DAYS * DAY
-    moves = [Move(at, "rules", (chance.choice((None, 1, 1, 5, 30)), 2))]
-    for branch in BRANCHES:
-        if branch != "main" and chance.random() < 0.7:
-            moves.append(Move(at + 1, "create branch", (branch, "main")))
-    for _ in range(chance.choice((2, 6))):
-        write = "upload", (chance.choice(BRANCHES), chance.choice(PATHS), chance.choice(CONTENTS))
-        moves.append(Move(at + 2 + chance.random() * DAY, *write))
-        if chance.random() < 0.5:
-            moves.append(Move(at + 2 * DAY + chance.random() * HOUR, "commit", (write[1][0], 0)))
-    at += 3 * DAY
-    for _ in range(chance.choice((10, 25, 40, 60))):
-        at += chance.random() ** 3 * 5 * DAY
-        if at >= -60:
-            break
-        moves.append(Move(at, *draw_write(chance)))
-    return [replace(move, at=round(move.at, 2)) for move in moves]
-
-
-def _draw_run(chance: random.Random) -> tuple[Any, ...]:
-    mode = chance.choice(("clean", "clean", "optimized", "auto"))
-    return mode, chance.random() < 0.1, chance.choice((None, None, None, 3))
+    def _find(self, key: str) -> Stored:
+        return self.whole.get(self._root + key) or super()._find(key)
 
 
 @dataclass
@@ -135,18 +84,23 @@ class GcScene:
     oracle: Oracle
     config: dict[str, Any]
     clocks: list[Clock]
+    mishaps: Mishaps = field(init=False)
     requests: int = 0
+    rest: tuple[str, int] = ("clean", 0)
 
     def process_of(self, move: Move) -> Process:
         return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
 
     def make(self, move: Move) -> None:
-        if move.verb == "pace":
-            self._begin(*move.args)
-        elif move.verb == "run":
-            self._run(*move.args)
-        elif move.verb == "clear":
-            self.orchestrator.clear(*move.args)
+        ours: dict[str, Callable[..., Any]] = {
+            "pace": self._begin,
+            "run": self._run,
+            "rest": self._rest,
+            "clear": self.orchestrator.clear,
+            **self.mishaps.verbs,
+        }
+        if move.verb in ours:
+            ours[move.verb](*move.args)
         else:
             self.writer.make(move.verb, move.args)
 
@@ -168,20 +122,26 @@ class GcScene:
         return actor.result
 
     def settle(self) -> None:
-        """Mend everything, let all objects grow old, and do one complete run."""
+        """Mend what cannot be lived with, let all objects grow old, and do one complete run."""
         scheduler = self.simulation.scheduler
-        for clock in [*self.clocks, self.oracle.bucket.clock, *(server.clock for server in self.servers)]:
-            clock.offset, clock.drift, clock.jumps = 0.0, 0.0, []
+        self.oracle.bucket.clock.offset = 0.0
+        for clock in [*self.clocks, *(server.clock for server in self.servers)]:
+            # What is left is within what every run must live with.
+            clock.offset, clock.drift, clock.jumps = max(-140.0, min(140.0, clock.offset)), 0.0, []
         for server in self.servers:
-            server.settings = replace(server.settings, defects=frozenset())
-            server.settings = replace(
-                server.settings, catalog=replace(server.settings.catalog, defects=frozenset())
-            )
+            defects = server.settings.catalog.defects | server.settings.defects
+            catalog = replace(server.settings.catalog, defects=frozenset())
+            server.settings = replace(server.settings, catalog=catalog, defects=defects & LIVED_WITH)
             server.start()
+        self.mishaps.leave()
+        self.mishaps.mend()
         self.simulation.doors.pace = {}
         self.orchestrator.workers.twice = 0.0
         scheduler.wait(4 * DAY)
-        run = self.orchestrator.start("rest", {**self.config, "mode": "clean", "dry_run": False})
+        mode, policy = self.rest
+        config = config_of_run(self.config, scheduler.now, mode, False, None, policy, None)
+        self.oracle.asked["rest"] = self._asked(policy)
+        run = self.orchestrator.start("rest", config)
         if run.outcome != "success":
             self.simulation.violate("peace", f"a run in peace is {run.outcome}: {run.errors}")
 
@@ -204,10 +164,27 @@ class GcScene:
         self.oracle.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()
 
-    def _run(self, name: str, mode: str, dry_run: bool, most: int | None) -> None:
-        self.orchestrator.start(
-            name, {**self.config, "mode": mode, "dry_run": dry_run, "max_delete_objects": most}
-        )
+    def _asked(self, policy: int) -> Asked:
+        return Asked(self.simulation.scheduler.now, POLICIES[policy], self.config["read_kv"])
+
+    def _rest(self, mode: str, policy: int) -> None:
+        """How the last run is asked for."""
+        self.rest = mode, policy
+
+    def _run(
+        self,
+        name: str,
+        mode: str,
+        dry_run: bool,
+        most: int | None,
+        policy: int,
+        window: tuple[float, float] | None,
+        by: str,
+    ) -> None:
+        now = self.simulation.scheduler.now
+        config = config_of_run(self.config, now, mode, dry_run, most, policy, window)
+        self.oracle.asked[name] = self._asked(policy)
+        (self.orchestrator.start if by == "dag" else self.orchestrator.by_person)(name, config)
 
 
 @dataclass
@@ -216,7 +193,8 @@ class GcWorld:
 
     name: str = "gc"
     steps: Sequence[str] = field(default=STEPS)
-    verbs: Sequence[str] = field(default=VERBS)
+    verbs: Sequence[str] = field(default=(*VERBS, *OURS))
+    never: Collection[tuple[str, str]] = NEVER
     hours_max: float = 24.0 * 14
 
     def draw(self, chance: random.Random) -> list[Move]:
@@ -225,22 +203,20 @@ class GcWorld:
     def build(self, simulation: Simulation) -> GcScene:
         chance = simulation.chance("setting")
         scheduler, kv = simulation.scheduler, WatchedKV()
-        bucket = simulation.stores.bucket("bucket")
-        bucket.etags = chance.choice(("md5", "md5", "opaque"))
-        bucket.versioned = chance.random() < 0.3
-        bucket.page_keys = chance.choice((3, 20, 1000))
-        bucket.clock.whole_seconds = chance.random() < 0.7
-        off = chance.choice((0.0, 60.0, 140.0, 140.0, 400.0))
-        bucket.clock.offset = chance.choice((0.0, off, -off))
-        servers = _servers(simulation, chance, kv, off)
+        off = prepare_bucket(simulation.stores.bucket("bucket"), chance)
+        servers = make_servers(simulation, chance, kv, off)
+        simulation.stores.rows = make_rows(simulation, chance, kv)
         clocks = [
-            Clock(lambda: scheduler.now, offset=chance.choice((0.0, 0.0, -200.0, 250.0))) for _ in range(3)
+            Clock(lambda: scheduler.now, offset=chance.choice((0.0, 0.0, -140.0, 140.0, 250.0)))
+            for _ in range(3)
         ]
         servers[0].catalog.repositories.create_repository(REPOSITORY, NAMESPACE)
-        oracle = _oracle(simulation, kv, servers[0])
+        reader = PeacefulReader(parse_uri(NAMESPACE, StorageOptions()))
+        oracle = _oracle(simulation, kv, servers[0], RangeReader(reader))
+        kept: dict[str, Response] = {}
         workers = Workers(simulation, clocks, chance.choice((1, 2, 3)), chance.choice((0.0, 0.0, 0.3)))
         orchestrator = Orchestrator(
-            simulation, lambda: make_client(servers, simulation.doors), clocks, workers
+            simulation, lambda: make_client(servers, simulation.doors, kept), clocks, workers
         )
         writer = Writer(
             scheduler,
@@ -250,72 +226,19 @@ class GcWorld:
             oracle.acknowledged,
             oracle.committed,
         )
-        scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, _config(chance), clocks)
+        config = draw_config(chance, REPOSITORY)
+        scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
+        scene.mishaps = Mishaps(oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve)
+        reader.whole = scene.mishaps.whole
         return scene
 
 
-def _servers(simulation: Simulation, chance: random.Random, kv: WatchedKV, off: float) -> list[Server]:
-    defects = frozenset(name for name in SERVER_DEFECTS if chance.random() < 0.12)
-    settings = make_settings(
-        Settings(
-            prepare_flush_rows=chance.choice((1, 3, 100_000)),
-            prepare_file_bytes_max=chance.choice((1, 400, 20 << 20)),
-            range_raggedness=chance.choice((1, 2, 50_000)),
-            branch_cache=timedelta(seconds=chance.choice((0.0, 0.5))),
-            slice_names_max=chance.choice((2, 50_000)),
-        ),
-        defects,
-    )
-    return [
-        Server(
-            f"server{number}",
-            kv,
-            simulation.doors,
-            _clock(simulation, chance, off),
-            settings,
-        )
-        for number in range(chance.choice((1, 2, 3)))
-    ]
-
-
-def _clock(simulation: Simulation, chance: random.Random, off: float) -> Clock:
-    """A clock that is off by at most so much, may drift, and may jump."""
-    scheduler = simulation.scheduler
-    clock = Clock(lambda: scheduler.now, offset=chance.choice((0.0, off, -off)))
-    if chance.random() < 0.1:
-        clock.drift = chance.choice((1e-5, -1e-5))
-    if chance.random() < 0.1:
-        clock.jumps.append((PAST_DAYS * DAY + chance.random() * HOUR, chance.choice((-150.0, 100.0, 250.0))))
-    return clock
-
-
-def _oracle(simulation: Simulation, kv: WatchedKV, server: Server) -> Oracle:
+def _oracle(simulation: Simulation, kv: WatchedKV, server: Server, ranges: RangeReader) -> Oracle:
     repository = server.catalog.refs.repositories.get(REPOSITORY)
-    reader = PeacefulReader(parse_uri(NAMESPACE, StorageOptions()))
-    truth = Truth(repository, simulation.scheduler, RangeReader(reader))
+    truth = Truth(repository, simulation.scheduler, ranges)
     bucket = simulation.stores.bucket("bucket")
     oracle = Oracle(simulation, truth, bucket, f"{ROOT}/", MIN_AGE, 90.0, (OWNER[2].encode(),))
     for entry in kv.scan(repository.partition):
         truth.changed(repository.partition, entry.key, entry.value)
     kv.on_change, bucket.on_delete, bucket.on_put = truth.changed, oracle.on_delete, oracle.on_put
     return oracle
-
-
-def _config(chance: random.Random) -> dict[str, Any]:
-    return {
-        "repository": REPOSITORY,
-        "slice_margin_hours": chance.choice((51.0, 193.0)),
-        "keep_runs_days": 7.0,
-        "safety": {
-            "canary_branches": 3,
-            "canary_objects": 2,
-            "lease_seconds": chance.choice((600.0, 3600.0)),
-        },
-        "tuning": {
-            "delete_keys": chance.choice((1, 2, 8000)),
-            "candidate_rows": chance.choice((2, 5, 100_000)),
-            "listing_rows_max": chance.choice((3, 200_000)),
-            "part_rows": chance.choice((4, 250_000)),
-            "threads": 2,
-        },
-    }

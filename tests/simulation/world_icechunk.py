@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,15 @@ from tests.simulation.icechunk.oracle import Oracle
 from tests.simulation.icechunk.writers import URI, VERBS, Writers, draw_write
 from tests.simulation.orchestrator import Workers
 from tests.simulation.scheduler import Process
-from tests.simulation.weather import KINDS
+from tests.simulation.weather import KINDS, pairs_of
 
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("store", "any"))
 OURS = ("collect", "expire", "again")
+NEVER = pairs_of(STEPS, "lakefs", "kv", only=("slow server", "staging cut short")) | pairs_of(
+    [step for step in STEPS if step not in ("bulk_delete", "expire")],
+    only=("some keys fail", "some keys fail after all"),
+)
+"""Nothing here asks lakeFS or a key-value store, and only two steps delete."""
 PAST_DAYS = 20
 REST = "rest"
 
@@ -140,6 +145,7 @@ class IcechunkWorld:
     name: str = "icechunk"
     steps: Sequence[str] = field(default=STEPS)
     verbs: Sequence[str] = field(default=(*VERBS, *OURS))
+    never: Collection[tuple[str, str]] = NEVER
     hours_max: float = 24.0 * 14
 
     def draw(self, chance: random.Random) -> list[Move]:

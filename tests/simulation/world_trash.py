@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -21,10 +21,12 @@ from tests.simulation.trash.moves import BRANCHES, NAMES, VERBS, Users, draw_mov
 from tests.simulation.trash.named import read_named
 from tests.simulation.trash.oracle import IN_DELETION, Oracle
 from tests.simulation.trash.rows import DoorRows, FreezingKV
-from tests.simulation.weather import KINDS
+from tests.simulation.weather import KINDS, pairs_of
 
 BY_PEOPLE = ("run", "again", "by hand", "restore", "unqueue")
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("kv", "store", "any"))
+NOT_A_CLEANERS = ("slow server", "staging cut short", "some keys fail", "some keys fail after all")
+"""Weather that no call of the cleaner meets: it deletes rows only."""
 FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
     "create": (("set", 1), ("set_if", 1), ("set_if", 2), ("set_if", 2)),
     "reset prefix": (("set", 1), ("set_if", 1), ("set_if", 1), ("set_if", 1)),
@@ -34,6 +36,7 @@ FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
     "delete branch": (("delete", 1), ("set", 1)),
 }
 """Before which operation of the store what may freeze."""
+FROZEN_SECONDS_MAX = 60 * HOUR
 QUIET_HOURS = (49.0, 25.0, 25.0)
 """Until each run in the end: the first only looks at what is old by then."""
 
@@ -97,7 +100,10 @@ def _draw_frozen(chance: random.Random, runs: Sequence[float], work: float) -> l
         Move(round(began - 50 + 10 * n, 3), *each)
         for n, each in enumerate(before if verb != "create" else ())
     ]
-    moves.append(Move(round(began, 3), "frozen", (verb, args, call, number, round(wakes - began, 3))))
+    seconds = round(wakes - began, 3)
+    if chance.random() < 0.5:  # it wakes in the very moment in which something is about to go
+        seconds = -float(chance.choice((1, 1, 2, 3, 5)))
+    moves.append(Move(round(began, 3), "frozen", (verb, args, call, number, seconds)))
     return moves + [Move(round(began + 20 + 10 * n, 3), *each) for n, each in enumerate(after)]
 
 
@@ -170,11 +176,26 @@ class TrashScene:
         return self._serve(ask, self.servers[self.requests % len(self.servers)])
 
     def _freeze(self, verb: str, args: tuple[Any, ...], call: str, number: int, seconds: float) -> None:
-        """Let a server of its own do something, and freeze at one of its calls."""
+        """Let a server of its own do something, and freeze at one of its calls.
+
+        Args:
+            verb: of the move.
+            args: of the move.
+            call: of the store, before which it freezes.
+            number: which of these calls.
+            seconds: how long; below 0 until the cleaner is about to do its n-th deletion from then on.
+        """
         self.frozen += 1
         first = self.servers[0]
         doors = self.simulation.doors
-        kv: Any = FreezingKV(self.kv, self.simulation.scheduler, call, number, seconds)
+
+        def freeze() -> None:
+            if seconds > 0:
+                self.simulation.scheduler.wait(seconds)
+            else:
+                self.cleaner.rows.wait_for_deletion(round(-seconds), FROZEN_SECONDS_MAX)
+
+        kv: Any = FreezingKV(self.kv, call, number, freeze)
         server = Server(f"frozen{self.frozen}", kv, doors, first.clock, first.settings)
         self.servers_gone.append(server)
         scheduler = self.simulation.scheduler
@@ -272,6 +293,7 @@ class TrashWorld:
     name: str = "trash"
     steps: Sequence[str] = field(default=TASKS)
     verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, "frozen"))
+    never: Collection[tuple[str, str]] = pairs_of(TASKS, "lakefs", only=NOT_A_CLEANERS)
     hours_max: float = 24.0 * 14
 
     def draw(self, chance: random.Random) -> list[Move]:

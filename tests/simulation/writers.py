@@ -23,6 +23,8 @@ BRANCHES = ("main", "one", "two", "hidden")
 PATHS = ("a", "b", "dir/c", "dir/d", "e")
 CONTENTS = (b"", b"x", b"y", b"zz")
 IMPORTED = "memory://outside/import"
+OLDEST = 1000
+"""A commit's number from here on counts by age, the oldest first; smaller ones count by id."""
 
 type Draw = Callable[[random.Random], tuple[Any, ...]]
 
@@ -40,7 +42,7 @@ def _content(chance: random.Random) -> bytes:
 
 
 def _number(chance: random.Random) -> int:
-    return chance.randrange(40)
+    return chance.choice((chance.randrange(40), OLDEST + chance.randrange(6)))
 
 
 def _hours(chance: random.Random) -> float:
@@ -61,6 +63,10 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "overwrite": (2, _each(_branch, _path, _content, _content)),
     "multipart": (2, _each(_branch, _path, _content, _hours)),
     "link": (3, _each(_branch, _path, _content, _hours, _hours, _one_of(True, True, False))),
+    "hand out": (1, _each(_branch, _path, _content)),
+    "link the last": (1, _each(_number)),
+    "begin parts": (1, _each(_branch, _path, _content)),
+    "complete parts": (1, _each(_number)),
     "stage": (3, _each(_branch, _path, _number)),
     "orphan": (2, _each(_content)),
     "copy": (3, _each(_branch, _path, _path, _branch)),
@@ -80,16 +86,10 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "tag": (2, _each(_number)),
     "untag": (1, _each(_number)),
     "import": (1, _each(_branch, _content)),
-    "rules": (2, _each(_one_of(None, 1, 1, 5, 30), _one_of(1, 2))),
+    "rules": (2, _each(_one_of(None, 1, 1, 5, 30), _one_of(0, 1, 2))),
 }
 """Every kind of move: how often, and how its arguments are drawn."""
 VERBS = tuple(DRAWS)
-
-
-def draw_write(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
-    """Draw a move: verb and arguments."""
-    verb = chance.choices(VERBS, [weight for weight, _ in DRAWS.values()])[0]
-    return verb, DRAWS[verb][1](chance)
 
 
 @dataclass
@@ -104,6 +104,8 @@ class Writer:
         acknowledged: is told of each physical address that a server promised to keep.
         committed: is told of each commit that a server made, and when it was asked to.
         made: every address so far, relative to the namespace.
+        handed: addresses that were handed out and uploaded to, with their branch, path and size.
+        uploads: uploads in parts that were begun: branch, path, id, and the ETag of their only part.
         refused: moves that a server refused.
     """
 
@@ -114,6 +116,8 @@ class Writer:
     acknowledged: Callable[[str, str], None]
     committed: Callable[[str, float], None]
     made: list[str] = field(default_factory=list)
+    handed: list[tuple[str, str, str, int]] = field(default_factory=list)
+    uploads: list[tuple[str, str, str, str]] = field(default_factory=list)
     refused: int = 0
 
     def make(self, verb: str, args: tuple[Any, ...]) -> None:
@@ -137,12 +141,13 @@ class Writer:
         self.acknowledged(verb, address)
 
     def _commit_id(self, number: int) -> str:
-        ids = self.serve(
-            lambda catalog: [
-                found.id for found in catalog.refs.commits.all(catalog.refs.repositories.get(self.repository))
-            ]
+        commits = self.serve(
+            lambda catalog: list(catalog.refs.commits.all(catalog.refs.repositories.get(self.repository)))
         )
-        return str(ids[number % len(ids)])
+        if number >= OLDEST:
+            commits.sort(key=lambda commit: (commit.creation_date, commit.id))
+            number -= OLDEST
+        return str(commits[number % len(commits)].id)
 
     def _upload(self, branch: str, path: str, content: bytes) -> None:
         stats = self.serve(
@@ -161,6 +166,11 @@ class Writer:
         self._upload(branch, path, second)
 
     def _multipart(self, branch: str, path: str, content: bytes, hours: float) -> None:
+        self._begin_parts(branch, path, content)
+        self._pass(hours)
+        self._complete_parts(-1)
+
+    def _begin_parts(self, branch: str, path: str, content: bytes) -> None:
         upload = self.serve(
             lambda catalog: catalog.multiparts.create_multipart(
                 self.repository, branch, path, content_type="text/plain"
@@ -171,10 +181,15 @@ class Writer:
                 self.repository, branch, path, upload, 1, [content]
             )
         )
-        self._pass(hours)
+        self.uploads.append((branch, path, upload, part.etag))
+
+    def _complete_parts(self, number: int) -> None:
+        if not self.uploads:
+            return
+        branch, path, upload, etag = self.uploads[number % len(self.uploads)]
         stats, _ = self.serve(
             lambda catalog: catalog.multiparts.complete_multipart(
-                self.repository, branch, path, upload, [(1, part.etag)]
+                self.repository, branch, path, upload, [(1, etag)]
             )
         )
         self._keep("multipart", stats.physical_address)
@@ -182,24 +197,39 @@ class Writer:
     def _link(
         self, branch: str, path: str, content: bytes, upload_hours: float, link_hours: float, linked: bool
     ) -> None:
+        handed = self._get_address(branch, path)
+        self._pass(upload_hours)
+        self._put(handed[2], content)
+        if linked:
+            self._pass(link_hours)
+            self._link_address(*handed, size=len(content))
+
+    def _hand_out(self, branch: str, path: str, content: bytes) -> None:
+        handed = self._get_address(branch, path)
+        self._put(handed[2], content)
+        self.handed.append((*handed, len(content)))
+
+    def _link_the_last(self, number: int) -> None:
+        if self.handed:
+            branch, path, physical, size = self.handed[number % len(self.handed)]
+            self._link_address(branch, path, physical, size)
+
+    def _get_address(self, branch: str, path: str) -> tuple[str, str, str]:
         physical = self.serve(
             lambda catalog: catalog.addresses.get_physical_address(self.repository, branch, path)
         )
-        self._pass(upload_hours)
+        return branch, path, physical
+
+    def _put(self, physical: str, content: bytes) -> None:
         address = physical.removeprefix(self.namespace + "/")
         open_writer(self.namespace).put(address, content)
         self.made.append(address)
-        if not linked:
-            return
-        self._pass(link_hours)
+
+    def _link_address(self, branch: str, path: str, physical: str, size: int) -> None:
+        # What a client claims looks like an MD5, and is none.
         self.serve(
             lambda catalog: catalog.addresses.link_physical_address(
-                self.repository,
-                branch,
-                path,
-                physical_address=physical,
-                checksum="c",
-                size_bytes=len(content),
+                self.repository, branch, path, physical_address=physical, checksum="c" * 32, size_bytes=size
             )
         )
         self._keep("link", physical)
@@ -323,5 +353,5 @@ class Writer:
         if days is None:
             self.serve(lambda catalog: catalog.garbage.delete_gc_rules(self.repository))
         else:
-            rules = CatalogRules(days, {"two": days * factor})
+            rules = CatalogRules(days, {"two": days * factor} if factor else {})
             self.serve(lambda catalog: catalog.garbage.set_gc_rules(self.repository, rules))

@@ -25,6 +25,7 @@ def test_only_the_sweeps_open_a_deleter() -> None:
         "dredge/storage/",
         "dredge/gc/bulk_delete/sweep.py",
         "dredge/gc/save_report/own_files.py",
+        "dredge/gc/purge/deleting.py",  # below the quarantine of a run only
         "dredge/icechunk/collection/bulk_delete/deleting.py",
     }
     openers = [
@@ -36,6 +37,27 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     assert "dredge/gc/bulk_delete/sweep.py" in openers
     strangers = [path for path in openers if not any(path.startswith(place) for place in allowed)]
     assert strangers == []
+
+
+@pytest.mark.parametrize(
+    ("door", "users"),
+    [
+        ("open_marker_remover", {"dredge/gc/restore/putting_back.py"}),
+        ("open_old_version_deleter", {"dredge/gc/purge/deleting.py"}),
+        (
+            "open_copier",
+            {"dredge/gc/restore/putting_back.py", "dredge/gc/undo/protecting.py", "dredge/gc/undo/ways.py"},
+        ),
+    ],
+)
+def test_only_the_undo_is_handed_what_changes_versions_or_copies(door: str, users: set[str]) -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("dredge", "operators", "spark_jobs", "dags")
+        for path in (ROOT / folder).rglob("*.py")
+        if door in path.read_text()
+    }
+    assert {path for path in found if not path.startswith("dredge/storage/")} == users
 
 
 def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:

@@ -99,7 +99,8 @@ class History:
 
     def metarange_of(self, commit_id: str) -> str:
         """Metarange id of a commit; "" names nothing."""
-        return self.active.get(commit_id) or self.graph[commit_id].metarange_id
+        found = self.active.get(commit_id)
+        return self.graph[commit_id].metarange_id if found is None else found
 
 
 def read_history(folder: RunFolder, committed: ListCommittedOutput) -> History:

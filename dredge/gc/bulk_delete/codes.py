@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dredge.gc.check_limits import why_held
+from dredge.gc.undo.protecting import NOT_COPIED
 
 ALIVE_AGAIN = "alive_again"
 MULTIPART_SETTLING = "multipart_settling"
@@ -10,6 +11,7 @@ MULTIPART_SETTLING = "multipart_settling"
 _WHY = {
     ALIVE_AGAIN: "named again since the mark",
     MULTIPART_SETTLING: "uploaded in parts, and not listed long enough ago to tell that nobody is about to stage it",
+    NOT_COPIED: "it could not be copied, so its deletion could not have been taken back",
 }
 
 

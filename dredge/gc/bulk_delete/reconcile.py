@@ -13,6 +13,7 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.bulk_delete.output import BulkDeleteOutput, Failure, Group
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo.protecting import NOT_COPIED
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.partial import not_deleted
@@ -107,6 +108,11 @@ def settle(
         record.warn(
             f"{totals[ledger.NOT_ADDRESSABLE]:,} objects have names that this store cannot delete exactly;"
             " kept"
+        )
+    if not_copied := sum(group.objects for group in groups if group.code == NOT_COPIED):
+        record.warn(
+            f"{not_copied:,} objects stay because they could not be copied, so their deletion could not have been taken"
+            " back (undo is quarantine); the ledger says why"
         )
     return _failure(run, totals, failures) if totals[ledger.FAILED] else None
 

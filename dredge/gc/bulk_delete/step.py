@@ -28,6 +28,7 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
@@ -152,6 +153,9 @@ def _delete(
         alive=subtracted.live,
         holds=record.input(CheckLimitsOutput).hold_files,
         settling=settling,
+        # Read afresh: somebody may have brought back what this run's listing saw.
+        pinned=sets_of(active_pins(run.state, run.store_now())),
+        undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)

@@ -1,6 +1,7 @@
 """Deletes candidates, batch by batch, through the gate. The only module of the collector that is handed a deleter.
 
-    candidates − done already − held − alive again → shuffled → groups of keys → gate open? → delete → ledger
+    candidates − done already − held − pinned since − alive again → shuffled → groups of keys
+                                                  → gate open? → protect (undo) → delete → ledger
 
 What is held and by which code says `check_limits.holds`; it and what is alive again go to the ledger as kept.
 """
@@ -18,7 +19,11 @@ from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, MULTIPART_SETTLING
 from dredge.gc.bulk_delete.settling import Appeared, Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
+from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.undo import OFF, QUARANTINE
+from dredge.gc.undo.pins import PINNED
+from dredge.gc.undo.protecting import GROUP_KEYS, protection
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig
@@ -42,6 +47,8 @@ class SweepConfig:
         alive: hashes of what was found alive since the mark.
         holds: what was proved about candidates that are held.
         settling: what is known of objects that may just have appeared.
+        pinned: hashes of what is kept because somebody brought it back.
+        undo: how deletions can be taken back.
     """
 
     gate: GateConfig
@@ -50,6 +57,8 @@ class SweepConfig:
     alive: list[ShardedSet]
     holds: HoldFiles
     settling: Settling
+    pinned: tuple[LocatedSet, ...] = ()
+    undo: str = OFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +86,9 @@ class SweepResult:
 @partition_function
 def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepResult:
     """Delete the candidates of some parts that are not alive, held or done."""
-    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, config.turn)
+    protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
+    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, config.turn, protect)
+    keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     holds = Holds.of(run.folder, config.holds)
     appeared = Appeared(config.settling, run.folder, task.candidates)
     for part in task.candidates:
@@ -85,7 +96,7 @@ def sweep_parts(run: WorkerRun, config: SweepConfig, task: SweepTask) -> SweepRe
         kept = _codes_of_kept(run, config, holds, appeared, rows)
         deleting.keep(part, rows.filter(kept.is_valid()), kept.drop_null().to_pylist())
         doomed = _shuffled(rows.filter(kept.is_null()), f"{run.folder.run_id}/{ledger.stem_of(part)}")
-        if not deleting.delete(part, _Groups(doomed, config.delete_keys, config.gate.trusted_seconds)):
+        if not deleting.delete(part, _Groups(doomed, keys_max, config.gate.trusted_seconds)):
             return SweepResult(stopped=True)
     return SweepResult(stopped=False)
 
@@ -98,6 +109,8 @@ def _codes_of_kept(
     settling = appeared.among(rows)
     codes = pc.if_else(pc.and_(settling, pc.is_null(codes)), MULTIPART_SETTLING, codes)
     hashes = rows["hash"].to_numpy()
+    (pinned,) = in_any(config.pinned, [hashes])
+    codes = pc.if_else(pa.array(pinned), PINNED, codes)
     for found in config.alive:
         (again,) = found.find(run.folder, [hashes])
         codes = pc.if_else(pa.array(again), ALIVE_AGAIN, codes)

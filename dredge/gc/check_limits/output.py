@@ -59,6 +59,12 @@ class CheckLimitsOutput(StepOutput):
         return found
 
     @property
+    def undo(self) -> dict[str, Any]:
+        """What it costs that deletions can be taken back: way, requests, bytes, seconds, text."""
+        found: dict[str, Any] = self.detail("undo")
+        return found
+
+    @property
     def hold_files(self) -> HoldFiles:
         """What was proved about candidates that are held."""
         return HoldFiles(

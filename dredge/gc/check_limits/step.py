@@ -21,6 +21,7 @@ from dredge.gc.run import Run
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
+from dredge.gc.undo.cost import cost_of_undo
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -54,6 +55,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         "findings": [finding.to_json() for finding in findings],
         "held": check.tally.to_details(),
         "would_delete": _would_delete(check),
+        "undo": cost_of_undo(run.plan.undo.way, objects, size_bytes).to_json(),
     }
     _publish(check, details)
     record.counts.update(deletable_objects=objects, deletable_bytes=size_bytes, **_held_counts(check))

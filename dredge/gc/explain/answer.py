@@ -81,6 +81,9 @@ class Judged:
         version_id: of the delete marker in a bucket with versions, below which the object still is; "" for none.
         approved_by: who approved the run; "" where nobody had to.
         approved_at: when; None where nobody had to.
+        restorable: "versions" or "quarantine" when it can be brought back, as the store said; "" when it cannot.
+        restorable_until: when a later run removes the ledger that a restore reads, if nobody purges before; None where
+            nothing does.
     """
 
     run_id: str
@@ -92,6 +95,25 @@ class Judged:
     version_id: str = ""
     approved_by: str = ""
     approved_at: datetime | None = None
+    restorable: str = ""
+    restorable_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedBy:
+    """A pin that holds the object, because somebody brought it back.
+
+    Attributes:
+        pin_id: its id.
+        run_id: the run whose deletion was taken back.
+        reason: in the words of whoever asked for it.
+        until: when it ends.
+    """
+
+    pin_id: str
+    run_id: str
+    reason: str
+    until: datetime
 
 
 @dataclass(slots=True)
@@ -105,6 +127,7 @@ class Answer:
         young_until: until when it is too young to be judged; None when it is old enough.
         staged: by which branches.
         commits: that name it, those that keep it first, the newest first.
+        pins: that hold it and have not ended.
         judged: by the newest run that did.
         not_looked_at: what could still keep it, as sentences.
     """
@@ -115,6 +138,7 @@ class Answer:
     young_until: datetime | None = None
     staged: list[StagedBy] = field(default_factory=list)
     commits: list[NamedBy] = field(default_factory=list)
+    pins: list[PinnedBy] = field(default_factory=list)
     judged: Judged | None = None
     not_looked_at: list[str] = field(default_factory=list)
 
@@ -130,7 +154,9 @@ class Answer:
             if self.is_named:
                 return MISSING
             return DELETED if self.judged is not None and self.judged.outcome == "deleted" else ABSENT
-        held = self.judged is not None and (self.judged.hold or self.judged.outcome == "kept")
+        held = bool(self.pins) or (
+            self.judged is not None and (self.judged.hold or self.judged.outcome == "kept")
+        )
         return KEPT if self.is_named or self.young_until is not None or held else GARBAGE
 
     def to_json(self) -> dict[str, Any]:
@@ -148,6 +174,10 @@ class Answer:
                 for item in self.staged
             ],
             "commits": [_commit(item) for item in self.commits],
+            "pins": [
+                {"pin_id": pin.pin_id, "run_id": pin.run_id, "reason": pin.reason, "until": _time(pin.until)}
+                for pin in self.pins
+            ],
             "judged": None if self.judged is None else _judged(self.judged),
             "not_looked_at": self.not_looked_at,
         }
@@ -177,6 +207,8 @@ def _judged(item: Judged) -> dict[str, Any]:
         "version_id": item.version_id,
         "approved_by": item.approved_by,
         "approved_at": _time(item.approved_at),
+        "restorable": item.restorable,
+        "restorable_until": _time(item.restorable_until),
     }
 
 

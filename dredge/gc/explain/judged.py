@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_h
 from dredge.gc.explain.answer import Judged
 from dredge.gc.explain.target import Target
 from dredge.gc.subtract import REASONS, SubtractOutput
+from dredge.gc.undo import VERSIONS, way_back
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
@@ -51,7 +52,7 @@ def last_judged(
             break
         looked += 1
         try:
-            found = _judged(folder, target.address, hashed, value)
+            found = _judged(folder, target.address, hashed, value, options)
         except DredgeError as error:
             unread.append(f"run {folder.run_id}: {error}")
             continue
@@ -60,7 +61,9 @@ def last_judged(
     return None, unread
 
 
-def _judged(folder: RunFolder, address: str, hashed: int, plan: dict[str, Any]) -> Judged | None:
+def _judged(
+    folder: RunFolder, address: str, hashed: int, plan: dict[str, Any], options: StorageOptions | None
+) -> Judged | None:
     candidates = _output(folder, SubtractOutput)
     if candidates is None:
         return None
@@ -71,7 +74,8 @@ def _judged(folder: RunFolder, address: str, hashed: int, plan: dict[str, Any]) 
     at = datetime.fromisoformat(plan["created_at"])
     swept = _output(folder, BulkDeleteOutput)
     if swept is not None and swept.is_settled:
-        return _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
+        judged = _from_ledger(folder, swept, part, address, row["reason"][0].as_py())
+        return None if judged is None else _restorable(judged, folder, plan, address, options)
     reason = row["reason"][0].as_py()
     hold = row["hold"][0].as_py() or ""
     guards = _output(folder, CheckLimitsOutput)
@@ -98,6 +102,22 @@ def _from_ledger(
         return judged
     said = approved.approval
     return replace(judged, approved_by=said["by"], approved_at=datetime.fromisoformat(said["at"]))
+
+
+def _restorable(
+    judged: Judged, folder: RunFolder, plan: dict[str, Any], address: str, options: StorageOptions | None
+) -> Judged:
+    """Add whether a restore would find what it needs."""
+    if judged.outcome not in (ledger.DELETED, ledger.MISSING):
+        return judged
+    way = way_back(plan["namespace"], folder.uri, address, judged.version_id, options)
+    days = plan["config"].get("keep_runs_days")
+    until = (
+        None
+        if way != VERSIONS or days is None
+        else datetime.fromisoformat(plan["created_at"]) + timedelta(days)
+    )
+    return replace(judged, restorable=way, restorable_until=until)
 
 
 def _row(

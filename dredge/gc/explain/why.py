@@ -22,7 +22,7 @@ from dredge.errors import NotFoundError
 from dredge.gc.analysis.base_run import BaseRun, History, find_base
 from dredge.gc.analysis.kv_records import all_commits
 from dredge.gc.config import MIN_AGE_HOURS
-from dredge.gc.explain.answer import Answer, NamedBy, StagedBy
+from dredge.gc.explain.answer import Answer, NamedBy, PinnedBy, StagedBy
 from dredge.gc.explain.judged import last_judged
 from dredge.gc.explain.naming import Naming
 from dredge.gc.explain.staging import staged_by_server, staged_in_kv
@@ -35,6 +35,7 @@ from dredge.gc.retention.policy.globs import compile_glob
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import open_state
 from dredge.gc.sets.files import read_hashes
+from dredge.gc.undo.pins import active_pins
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, Ref, Rules
 from dredge.storage import StorageOptions, open_reader
@@ -90,6 +91,11 @@ def why(
     history = _history(client, target, base, now, policy, access)
     _find_commits(answer, base, history, now, options)
     _find_staged(answer, base, client, history.branches, access, requests_max)
+    answer.pins = [
+        PinnedBy(pin.pin_id, pin.run_id, pin.reason, pin.until)
+        for pin in active_pins(open_state(target.namespace, options), now)
+        if pin.has(int(_hash(target)))
+    ]
     answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
     answer.not_looked_at += unread
     if base is None:

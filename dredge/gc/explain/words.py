@@ -22,6 +22,9 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     yield from (f"commit    {_commit(commit)}" for commit in active[:_COMMITS_MAX])
     if len(active) > _COMMITS_MAX:
         yield f"          and {len(active) - _COMMITS_MAX:,} older commits"
+    for pin in answer.pins:
+        until = f"{pin.until:%Y-%m-%d %H:%M} UTC"
+        yield f"pinned    brought back after run {pin.run_id} deleted it, until {until}: {pin.reason}"
     if answer.young_until is not None:
         yield f"young     no run judges it before {answer.young_until:%Y-%m-%d %H:%M} UTC"
     if answer.judged is not None:
@@ -71,8 +74,12 @@ def _judged(judged: Judged) -> str:
         text = f"{when} deleted it as {judged.reason}: {judged.why}"
         if judged.approved_by:
             text += f"; approved by {judged.approved_by} ({judged.approved_at:%Y-%m-%d %H:%M} UTC)"
-        if judged.version_id:
-            text += f"; the bucket has versions, and it is still below delete marker {judged.version_id}"
+        if not judged.restorable:
+            return text
+        where = "below a delete marker" if judged.restorable == "versions" else "in the run's quarantine"
+        text += f"; it is still {where}, and `dredge gc restore` brings it back"
+        if judged.restorable_until is not None:
+            text += f" at least until {judged.restorable_until:%Y-%m-%d}, unless it is purged before"
         return text
     if judged.outcome:
         return f"{when} left it ({judged.outcome}): {judged.why}"

@@ -1,6 +1,7 @@
 """What a run will cost: its time and requests, as the last runs of the same kind had them, and what it cost in the end.
 
-    forecast.json     {"about", "runs", "seconds": {step: …}, "work": {kind: …}}, written with the plan
+    forecast.json     {"about", "runs", "seconds": {step: …}, "work": {kind: …}, "deletes": [objects, bytes],
+                       "undo": …}, written with the plan
 
 Requests are told from the figures of the steps, by what each step does for each of them; repeated requests and looks at
 the lease are left out.
@@ -24,6 +25,7 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo.cost import cost_of_undo
 from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
@@ -69,6 +71,9 @@ def forecast(plan: Plan, folder: RunFolder, options: StorageOptions | None = Non
             plan.run_uri.rpartition("/")[0], plan.repository, plan.mode, plan.dry_run, options, plan.run_id
         )
         if found is not None:
+            objects, size_bytes = found["deletes"]
+            cost = cost_of_undo(plan.undo.way, objects, size_bytes)
+            found["undo"] = {**cost.to_json(), "why": plan.undo.why}
             folder.write_json(FORECAST, found)
     except DredgeError as error:
         log.info("run %s: nothing tells what it will cost: %s", plan.run_id, error)
@@ -115,11 +120,16 @@ def expected(
     kind_text = f"{mode} {'dry runs' if dry_run else 'runs'}"
     seconds = {step: median(item[step].seconds for item in found) for step in found[0]}
     work = {kind: int(median(work_of(item.values())[kind] for item in found)) for kind in WORK}
+    guards = [item[CheckLimitsOutput.STEP].counts for item in found]
     return {
         "about": f"Expected by the median of the last {len(found)} {kind_text}.",
         "runs": ids,
         "seconds": {step: round(value, 1) for step, value in seconds.items()},
         "work": work,
+        "deletes": [
+            int(median(counts[name] for counts in guards))
+            for name in ("deletable_objects", "deletable_bytes")
+        ],
     }
 
 
@@ -152,6 +162,9 @@ def expected_lines(found: Mapping[str, Any]) -> list[str]:
     lines = [found["about"], f"  time: {sum(found['seconds'].values()):.1f} s ({seconds})"]
     work = found["work"]
     lines += [f"  {WORK[kind].lower()}: {_figure(kind, work[kind])}" for kind in WORK if kind in work]
+    if "undo" in found:
+        undo = found["undo"]
+        lines.insert(2, f"  undo ({undo['way']}, {undo['why']}): {undo['text']}")
     return lines
 
 

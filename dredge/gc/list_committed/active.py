@@ -73,7 +73,8 @@ class ActiveCommits:
 
     def metarange_of(self, commit_id: str) -> str:
         """Metarange id of a commit that is active or in the history."""
-        return self.metaranges.get(commit_id) or self.graph[commit_id].metarange_id
+        found = self.metaranges.get(commit_id)
+        return self.graph[commit_id].metarange_id if found is None else found
 
     def kept_beyond_base(self, only: Collection[tuple[str, str]] | None = None) -> list[KeptSet]:
         """The kept sets without the commits of `base`; none where every commit is active.

@@ -22,6 +22,7 @@ from dredge.gc.foresee.proposals import as_now, by_days
 from dredge.gc.foresee.run_cost import FORECAST, compare_rows
 from dredge.gc.run import Run
 from dredge.gc.save_report.results import RunResults
+from dredge.runs.defects import foreseen
 from dredge.runs.folder import RunFolder
 from dredge.runs.words import size_text
 
@@ -37,9 +38,10 @@ def write_analysis(run: Run) -> None:
     if not run.plan.config.tuning.report_names_max:
         return
     try:
-        found = _count(run) if run.plan.mode == CLEAN else _of_earlier(run)
-        if found is not None:
-            run.folder.write_json(ANALYSIS, found)
+        with foreseen(f"the figures in the report of run {run.plan.run_id}", run.folder.uri):
+            found = _count(run) if run.plan.mode == CLEAN else _of_earlier(run)
+            if found is not None:
+                run.folder.write_json(ANALYSIS, found)
     except DredgeError as error:
         log.warning("run %s: what objects cost is not in its report: %s", run.plan.run_id, error)
 

@@ -13,7 +13,8 @@ version names files of the one before it and new ones. So nothing that is old an
 versions can be needed, also when the run that removes it has been overtaken by another one.
 
 Folders are removed only where a plan proves that they are runs of this repository in this namespace; those of
-lakeFS's own collector, of other repositories, of unknown formats, and in a run root that a user named stay. The plan
+lakeFS's own collector, of other repositories, of unknown formats, and in a run root that a user named stay, and so do
+those with copies of what was deleted, until they are purged. The plan
 is removed last, so that what an interrupted removal leaves is found again.
 """
 
@@ -45,6 +46,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
+from dredge.gc.undo.ways import QUARANTINE_FOLDER
 from dredge.gc.verify import VerifyOutput
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import read_json
@@ -254,7 +256,7 @@ def _find_runs(
     threads = run.plan.config.tuning.threads
     ours = ordered_map(partial(_is_ours, run, runs), chosen, threads)
     for run_id, is_ours in zip(chosen, ours, strict=True):
-        if not is_ours:
+        if not is_ours or _has_copies(runs, run_id):
             continue
         files = _Files.of(reader, f"{root}{run_id}/", oldest)
         if len(files.aged) < len(files.sizes):
@@ -262,6 +264,11 @@ def _find_runs(
         plan = f"{root}{run_id}/{PLAN}"
         found.runs[run_id] = [*(key for key in files.below("") if key != plan), plan]
         found.size_bytes += sum(files.sizes.values())
+
+
+def _has_copies(runs: ObjectReader, run_id: str) -> bool:
+    """Whether copies of what a run deleted are left: only a purge lets them go, and only the ledger names them."""
+    return next(iter(runs.list(f"{run_id}/{QUARANTINE_FOLDER}/")), None) is not None
 
 
 def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dredge.gc.approve import ApproveOutput
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
+from dredge.gc.undo import OFF
+from dredge.gc.undo.ways import WORDS as UNDO_WORDS
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
@@ -102,12 +105,23 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
     yield ["Folder", folder.uri]
     if (said := approval(results)) is not None:
         yield ["Approval", approval_text(said)]
+    yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)
+    for text in [] if candidates is None else candidates.summary.details.get("pins", []):
+        yield ["Pinned", text]
     if candidates is not None and (drift := candidates.summary.details.get("drift")):
         yield ["Missed by optimized runs", _drift(drift)]
     if committed is not None:
         yield from _commits(committed)
+
+
+def _undo(plan: Plan, guards: CheckLimitsOutput | None) -> str:
+    """Say how what is deleted can be taken back, and what that costs."""
+    text = f"{plan.undo.way} ({plan.undo.why}): {UNDO_WORDS[plan.undo.way]}"
+    if guards is None or plan.undo.way == OFF or "undo" not in guards.summary.details:
+        return text
+    return f"{text}; {guards.undo['text']}. `dredge gc restore {plan.run_uri} --all` takes it back"
 
 
 def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str]]:

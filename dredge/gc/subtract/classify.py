@@ -44,6 +44,7 @@ class SubtractConfig:
         head_sizes: sizes of the entries of branch heads, or more, where an object of such a size may be read.
         staged_before: hashes of what earlier runs saw staged, where a commit under way may have it.
         expired: hashes of the addresses that only ranges of expired commits name.
+        pinned: hashes of what is kept because somebody brought it back.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
 
@@ -51,6 +52,7 @@ class SubtractConfig:
     live: LiveSet
     head_sizes: tuple[LocatedSet, ...]
     expired: ShardedSet
+    pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
     dead: ShardedSet | None = None
 
@@ -108,6 +110,7 @@ def classify(
     evidence = Evidence(
         config=config.settings,
         head_sizes=config.head_sizes,
+        pinned=config.pinned,
         staged_before=config.staged_before,
         undescribed=undescribed,
     )

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from dredge.gc.config import GCConfig
 from dredge.gc.sets.live import LocatedSet, in_any
+from dredge.gc.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
@@ -35,12 +36,14 @@ class Evidence:
         config: what the user asked for.
         head_sizes: sizes of the entries of branch heads, or more; none where everything that any branch has staged
             was read and is live.
+        pinned: hashes of what is kept because somebody brought it back.
         staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
     config: GCConfig
     head_sizes: tuple[LocatedSet, ...] = ()
+    pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
     undescribed: bool = False
 
@@ -85,8 +88,17 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     return found
 
 
+def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Objects that were brought back after a run deleted them, until the end that was given (`dredge.gc.undo.pins`)."""
+    (held,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
+    return held
+
+
 HOLDS: list[Hold] = [
     Hold(UNREADABLE, "the store refuses to describe it, so that its age is unknown", undescribed),
+    Hold(
+        PINNED, "it was brought back after a run deleted it, and is kept until the end that was given", pinned
+    ),
     Hold(
         LEFT_STAGING,
         "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",

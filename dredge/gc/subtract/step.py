@@ -26,6 +26,7 @@ from dredge.gc.subtract.drift import find_drift
 from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
+from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
@@ -77,11 +78,14 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
     # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
     exact = record.input(MarkUncommittedOutput).exact
+    pins = active_pins(run.state, run.plan.created_at)
+    record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
         settings=run.plan.config,
         live=committed.live,
         head_sizes=() if exact else committed.sizes,
         expired=committed.expired,
+        pinned=sets_of(pins),
         staged_before=() if exact else staged_before(run),
     )
 

@@ -59,7 +59,7 @@ class S3Reader:
             )
         with translated(doing):
             answer = self._client.head_object(Bucket=self._bucket, Key=name)
-        return _info(key, answer)
+        return info_of_answer(key, answer)
 
     def get(self, key: str) -> bytes:
         """Read one object whole; raises NotFoundError."""
@@ -101,7 +101,7 @@ class S3Reader:
                 if error.response.get("Error", {}).get("Code") in {"InvalidRange", "416"}:
                     return S3Stream(None, self.stat(key), doing)  # begins at or behind the end
                 raise
-        return S3Stream(answer["Body"], _info(key, answer), doing)
+        return S3Stream(answer["Body"], info_of_answer(key, answer), doing)
 
     def list(
         self,
@@ -232,7 +232,8 @@ class S3Writer(S3Reader):
         return self._root + key
 
 
-def _info(key: str, answer: Any) -> ObjectInfo:
+def info_of_answer(key: str, answer: Any) -> ObjectInfo:
+    """What an answer about an object says of it."""
     size = answer["ContentLength"]
     if "ContentRange" in answer:  # "bytes 0-9/1234": the whole object's size is behind the slash
         size = int(answer["ContentRange"].rpartition("/")[2])

@@ -21,7 +21,7 @@ from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
 from tests.simulation.kv import WatchedKV
 from tests.simulation.noise import stable_hash
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.threads import Event
 
 _FAULTS: dict[str, Any] = {"kv down": not_done("kv"), "kv answer lost": answer_lost("kv")}
 
@@ -47,6 +47,7 @@ class DoorRows:
         guards_max: guards of one deletion.
         on_delete: deletes a row, after a look at it; may raise.
         on_insert: told of each row that is put back.
+        deletions: that were asked for so far.
     """
 
     store: WatchedKV
@@ -59,6 +60,14 @@ class DoorRows:
     on_delete: Callable[[Row], None]
     on_insert: Callable[[Row], None] = lambda _row: None
     location: str = field(default="memory://kv", init=False)
+    deletions: int = 0
+    alarms: list[tuple[int, Event]] = field(default_factory=list)
+
+    def wait_for_deletion(self, number: int, seconds: float) -> None:
+        """Wait until the n-th deletion from now on is about to be done; for so long at most."""
+        alarm = Event(self.doors.scheduler)
+        self.alarms.append((self.deletions + number, alarm))
+        alarm.wait(seconds)
 
     @contextmanager
     def view(self) -> Iterator[RowView]:
@@ -75,6 +84,10 @@ class DoorRows:
     def delete_rows(self, rows: Sequence[Row], guards: Sequence[Guard] = ()) -> list[bool]:
         assert len(guards) <= self.guards_max, "more guards than the store takes"
         outcomes: list[bool] = []
+        self.deletions += 1
+        for number, alarm in self.alarms:
+            if number == self.deletions:
+                alarm.set()
         for batch in batched(rows, self.transaction_rows):
             what = ", ".join(show_key(row.partition, row.key) for row in batch)
             deed = partial(self._transaction, batch, guards, tuple(outcomes))
@@ -172,20 +185,16 @@ class FreezingKV:
 
     Args:
         store: the shared one.
-        scheduler: who runs.
         name: of the operation.
         number: which of them, from 1.
-        seconds: how long.
+        freeze: waits.
     """
 
-    def __init__(
-        self, store: WatchedKV, scheduler: Scheduler, name: str, number: int, seconds: float
-    ) -> None:
+    def __init__(self, store: WatchedKV, name: str, number: int, freeze: Callable[[], None]) -> None:
         self._store = store
-        self._scheduler = scheduler
         self._name = name
         self._left = number
-        self._seconds = seconds
+        self._freeze = freeze
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
@@ -194,5 +203,5 @@ class FreezingKV:
     def _late(self, deed: Callable[..., Any], *arguments: Any) -> Any:
         self._left -= 1
         if not self._left:
-            self._scheduler.wait(self._seconds)
+            self._freeze()
         return deed(*arguments)

@@ -72,6 +72,20 @@ def test_a_dangling_commit_stays_as_long_as_the_default_rule_says() -> None:
     assert long.bound == "≥"
 
 
+def test_a_dangling_commit_without_content_names_nothing() -> None:
+    world = make_world()
+    world.rules(30)
+    catalog, name = world.lake.catalog, world.lake.repository
+    catalog.branches.create_branch(name, "gone", "main")
+    world.upload("b", b"y", "gone")
+    catalog.merges.revert(name, "gone", world.lake.commit("gone", "gone").id, parent_number=1, committer="c")
+    catalog.branches.delete_branch(name, "gone")
+    base = base_of(world)
+    assert "" in {base.history().active[commit] for commit in base.history().dangling}
+    (found,) = foresee(base, by_days(base.rules, [20]))
+    assert (found.freed.objects, found.bound) == (0, "≥")
+
+
 @pytest.mark.parametrize(
     ("settings", "freed"),
     [

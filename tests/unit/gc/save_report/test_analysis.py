@@ -65,11 +65,12 @@ def test_a_large_repository_is_left_to_the_command(world: World) -> None:
     assert "dredge gc cost" in section["about"]
 
 
+@pytest.mark.parametrize("error", [FormatError("a damaged file"), KeyError("what nobody foresaw")])
 def test_figures_that_cannot_be_counted_do_not_stop_a_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def broken(*_: object) -> None:
-        raise FormatError("a damaged file")
+        raise error
 
     monkeypatch.setattr(analysis, "cost_of", broken)
     run = done(world, tuning=COUNTED)

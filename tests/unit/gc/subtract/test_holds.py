@@ -11,6 +11,7 @@ from dredge.errors import RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.subtract import holds
 from dredge.gc.subtract.holds import SAME_SIZE, UNREADABLE, Evidence, Hold, Mask, holds_of
+from dredge.hashing import hash64
 from tests.support.gc import World, make_world, summary_of
 
 LEGAL = "legal_hold"
@@ -122,7 +123,9 @@ def test_a_proof_about_its_size_does_not_free_what_another_hold_keeps() -> None:
 
 
 def rows(*addresses: str) -> pa.Table:
-    return pa.table({"address": list(addresses), "size": pa.array([1] * len(addresses), pa.int64())})
+    names = pa.array(addresses, pa.string())
+    sizes = pa.array([1] * len(addresses), pa.int64())
+    return pa.table({"address": names, "size": sizes, "hash": pa.array(hash64(names))})
 
 
 def everything(rows: pa.Table, evidence: Evidence) -> Mask:

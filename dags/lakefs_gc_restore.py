@@ -1,0 +1,51 @@
+"""Take deletions of a collection back, and make old ones final.
+
+`lakefs_gc_restore` brings back what a run of `lakefs_gc` deleted: the same bytes under the same keys; what is there is
+never replaced, and what came back is kept from the next runs for as long as you say. `lakefs_gc_purge` deletes for good
+what could still be brought back and is old enough; a dry run (the default) says what would go. For a schedule, make a
+DAG file of your own with `purge_dag("purge_lake", "@weekly", repository="lake", dry_run=False)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG
+
+from operators.lakefs.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
+from operators.lakefs.purge import LakeFSPurgeOperator
+from operators.lakefs.restore import LakeFSRestoreOperator
+from operators.params import params_of, templates
+
+_TAGS = ["dredge", "lakefs", "garbage collection"]
+
+
+def purge_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
+    """Make the DAG of a purge; `defaults` are values of its Params."""
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        max_active_runs=1,
+        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        default_args=UNDO_DEFAULTS,
+        params=params_of(PURGE_FORM, defaults),
+        tags=_TAGS,
+        doc_md=__doc__,
+    ) as dag:
+        LakeFSPurgeOperator(task_id="purge", config=templates(PURGE_FORM))
+    return dag
+
+
+with DAG(
+    "lakefs_gc_restore",
+    schedule=None,
+    max_active_runs=1,
+    allowed_run_types=["manual", "operator_triggered"],
+    default_args=UNDO_DEFAULTS,
+    params=params_of(RESTORE_FORM, {}),
+    tags=_TAGS,
+    doc_md=__doc__,
+) as lakefs_gc_restore:
+    LakeFSRestoreOperator(task_id="restore", config=templates(RESTORE_FORM))
+
+lakefs_gc_purge = purge_dag("lakefs_gc_purge")

@@ -1,0 +1,177 @@
+"""Copies inside S3: one request up to 5 GiB, part by part above, with what CopyObject alone would not keep.
+
+A copy takes content type and metadata along, but gets the bucket's own encryption and the storage class STANDARD unless
+the request says otherwise. A multipart upload takes nothing along, so all of it is said at its begin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dredge.errors import ConflictError, FormatError, NotFoundError
+from dredge.storage.keys import is_text
+from dredge.storage.location import Location
+from dredge.storage.model import ObjectInfo
+from dredge.storage.options import StorageOptions
+from dredge.storage.parallel import ordered_map
+from dredge.storage.s3.clients import s3_client
+from dredge.storage.s3.errors import translated
+from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
+
+PART_BYTES = 1 << 30
+"""5 TiB, the largest object, are 5,120 parts of this size; a store takes 10,000."""
+_PARTS_AT_ONCE = 8
+_KEPT = ("ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled", "StorageClass")
+_SAID_AT_BEGIN = (
+    *_KEPT,
+    "CacheControl",
+    "ContentDisposition",
+    "ContentEncoding",
+    "ContentLanguage",
+    "ContentType",
+    "Expires",
+    "Metadata",
+    "WebsiteRedirectLocation",
+)
+_PLAIN = re.compile(r"[0-9a-f]{32}")
+_CHECKSUMS = ("ChecksumCRC64NVME", "ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC32C", "ChecksumCRC32")
+_NO_CONDITION = frozenset({"NotImplemented", "501"})
+
+
+class S3Copier:
+    """See `dredge.storage.undo.ObjectCopier`; source and target may be folders of two buckets.
+
+    Args:
+        source: copied from.
+        target: copied to.
+        options: how both are reached.
+    """
+
+    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._source, self._target, self._options)
+
+    def __repr__(self) -> str:
+        return f"S3Copier({self._source.uri!r}, {self._target.uri!r})"
+
+    def copy(self, key: str, if_absent: bool = False) -> ObjectInfo:
+        """Copy one object, and look at the copy."""
+        if not key or not is_text(key):
+            raise NotFoundError(f"{key!r} is no name that an object below {self._source.uri} can have")
+        source = self._head(self._source, key)
+        if if_absent and self._is_there(key):
+            raise ConflictError(f"{key!r} exists already in {self._target.uri}; nothing was written")
+        with translated(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
+            send = self._send_whole if source["ContentLength"] <= COPY_LIMIT_BYTES else self._send_parts
+            _with_condition(lambda **condition: send(key, source, condition), if_absent)
+        copied = self._head(self._target, key)
+        _compare(key, source, copied)
+        return info_of_answer(key, copied)
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            self._head(self._target, key)
+        except NotFoundError:
+            return False
+        return True
+
+    def _head(self, location: Location, key: str) -> Any:
+        with translated(f"stat of {key!r} in {location.uri}"):
+            return self._client.head_object(
+                Bucket=location.bucket, Key=_name(location, key), ChecksumMode="ENABLED"
+            )
+
+    def _send_whole(self, key: str, source: Any, condition: dict[str, str]) -> None:
+        self._client.copy_object(
+            **self._to(key), **self._from(key, source), **_said(source, _KEPT), **condition
+        )
+
+    def _send_parts(self, key: str, source: Any, condition: dict[str, str]) -> None:
+        tags = self._tags(key) if source.get("TagCount") else {}
+        begun = self._client.create_multipart_upload(**self._to(key), **_said(source, _SAID_AT_BEGIN), **tags)
+        upload = {**self._to(key), "UploadId": begun["UploadId"]}
+
+        def send_part(part: tuple[int, str]) -> dict[str, Any]:
+            number, span = part
+            answer: Any = self._client.upload_part_copy(
+                **upload, **self._from(key, source), PartNumber=number, CopySourceRange=span
+            )
+            return {"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]}
+
+        try:
+            parts = list(ordered_map(send_part, list(_spans(source["ContentLength"])), _PARTS_AT_ONCE))
+            self._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, **condition)
+        except BaseException:
+            self._client.abort_multipart_upload(**upload)
+            raise
+
+    def _tags(self, key: str) -> dict[str, str]:
+        from urllib.parse import urlencode
+
+        found = self._client.get_object_tagging(Bucket=self._source.bucket, Key=_name(self._source, key))
+        return {"Tagging": urlencode([(tag["Key"], tag["Value"]) for tag in found["TagSet"]])}
+
+    def _to(self, key: str) -> dict[str, str]:
+        return {"Bucket": self._target.bucket, "Key": _name(self._target, key)}
+
+    def _from(self, key: str, source: Any) -> dict[str, Any]:
+        """The object as it was looked at, not what may have taken its place since."""
+        origin = {"Bucket": self._source.bucket, "Key": _name(self._source, key)}
+        return {"CopySource": origin, "CopySourceIfMatch": source["ETag"]}
+
+    @property
+    def _client(self) -> Any:
+        return s3_client(self._options)
+
+
+def _with_condition(send: Any, if_absent: bool) -> None:
+    """Write under a condition; where the store has none, the look before stands in."""
+    from botocore.exceptions import ClientError
+
+    if not if_absent:
+        send()
+        return
+    try:
+        send(IfNoneMatch="*")
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") not in _NO_CONDITION:
+            raise
+        send()
+
+
+def _name(location: Location, key: str) -> str:
+    return f"{location.root}/{key}" if location.root else key
+
+
+def _said(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: source[name] for name in names if source.get(name)}
+
+
+def _spans(size: int) -> Iterator[tuple[int, str]]:
+    for number, start in enumerate(range(0, size, PART_BYTES), 1):
+        yield number, f"bytes={start}-{min(start + PART_BYTES, size) - 1}"
+
+
+def _compare(key: str, source: Any, copied: Any) -> None:
+    """Hold a copy against its source: sizes, and checksums of the whole content where both tell one."""
+    differs = "size" if source["ContentLength"] != copied["ContentLength"] else ""
+    if _is_md5(source) and _is_md5(copied) and source["ETag"] != copied["ETag"]:
+        differs = differs or "ETag"
+    if source.get("ChecksumType") == copied.get("ChecksumType") == "FULL_OBJECT":
+        for name in _CHECKSUMS:
+            if name in source and name in copied and source[name] != copied[name]:
+                differs = differs or name
+    if differs:
+        raise FormatError(f"the copy of {key!r} has another {differs} than its source")
+
+
+def _is_md5(answer: Any) -> bool:
+    """Whether an ETag is a hash of the content: not so after an upload in parts, or with keys of a KMS."""
+    encryption = answer.get("ServerSideEncryption") or "AES256"
+    return encryption == "AES256" and _PLAIN.fullmatch(answer["ETag"].strip('"')) is not None

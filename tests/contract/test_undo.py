@@ -1,0 +1,248 @@
+"""What lets a deletion be taken back, on every store that can: copies with everything about them, and versions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, RefusedError
+from dredge.storage import (
+    ObjectCopier,
+    ObjectWriter,
+    StorageOptions,
+    forget_memory_store,
+    memory_store,
+    open_copier,
+    open_deleter,
+    open_marker_remover,
+    open_old_version_deleter,
+    open_versions,
+    open_writer,
+    remote,
+)
+from dredge.storage.location import Location
+from dredge.storage.memory_versions import OlderVersions
+from dredge.storage.remote import RemoteCopier, RemoteWriter
+from dredge.storage.s3 import copying
+from tests.support.objectstore import TestBucket, make_bucket
+
+ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/emoji😀", "data/'\"&<>"]
+
+
+@dataclass
+class Places:
+    """Two folders of one store, and the way from one to the other."""
+
+    source: ObjectWriter
+    target: ObjectWriter
+    copier: ObjectCopier
+
+
+@pytest.fixture(params=["local", "memory", "s3", "remote"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
+    options = StorageOptions()
+    if request.param == "remote":
+        source = Location("remote", "memory:///", "lake", "memory:///lake")
+        target = Location("remote", "memory:///", "lake/run/quarantine", "memory:///lake/run/quarantine")
+        yield Places(RemoteWriter(source), RemoteWriter(target), RemoteCopier(source, target))
+        remote._stores.clear()
+        return
+    name = f"copies-{uuid.uuid4().hex[:8]}"
+    uri = {"local": f"file://{tmp_path}/lake", "memory": f"memory://{name}/lake"}.get(request.param, "")
+    if request.param == "s3":
+        options = request.getfixturevalue("moto_options")
+        uri = f"{make_bucket(options).uri}/lake"
+    below = f"{uri}/run/quarantine"
+    yield Places(open_writer(uri, options), open_writer(below, options), open_copier(uri, below, options))
+    forget_memory_store(name)
+
+
+def test_a_copy_has_the_same_key_and_the_same_bytes(places: Places) -> None:
+    for number, key in enumerate(ODD):
+        places.source.put(key, b"content %d" % number)
+        copied = places.copier.copy(key)
+        assert (copied.key, copied.size) == (key, 9)
+        assert places.target.get(key) == places.source.get(key) == b"content %d" % number
+
+
+def test_a_copy_that_must_find_its_key_free_replaces_nothing(places: Places) -> None:
+    places.source.put("data/a", b"new")
+    places.target.put("data/a", b"what is there")
+    with pytest.raises(ConflictError):
+        places.copier.copy("data/a", if_absent=True)
+    assert places.target.get("data/a") == b"what is there"
+    places.copier.copy("data/a")
+    assert places.target.get("data/a") == b"new"
+
+
+def test_what_is_not_there_is_not_copied(places: Places) -> None:
+    places.target.put("data/a", b"an earlier copy")
+    with pytest.raises(NotFoundError):
+        places.copier.copy("data/a")
+    assert places.target.get("data/a") == b"an earlier copy"
+
+
+def test_nothing_is_copied_from_one_kind_of_store_to_another() -> None:
+    with pytest.raises(ConfigError, match="inside a store"):
+        open_copier("s3://bucket/a", "memory://other/b")
+
+
+@pytest.fixture
+def bucket(moto_options: StorageOptions) -> TestBucket:
+    return make_bucket(moto_options)
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_copy_on_s3_keeps_what_is_known_of_the_object(
+    bucket: TestBucket, in_parts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above 5 GiB the copy is made in parts, which takes nothing along by itself."""
+    content = b"0123456789" * (600_000 if in_parts else 1)
+    if in_parts:
+        monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 100)
+        monkeypatch.setattr(copying, "PART_BYTES", 5 << 20)
+    bucket.client.put_object(
+        Bucket=bucket.bucket,
+        Key="lake/data/a",
+        Body=content,
+        ContentType="application/x-parquet",
+        Metadata={"who": "me"},
+        StorageClass="STANDARD_IA",
+        ServerSideEncryption="aws:kms",
+        SSEKMSKeyId="a-key",
+        Tagging="team=a%20b",
+    )
+    copied = open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
+    assert copied.size == len(content)
+    found = bucket.client.head_object(Bucket=bucket.bucket, Key="q/data/a")
+    assert found["ContentType"] == "application/x-parquet"
+    assert found["Metadata"] == {"who": "me"}
+    assert found["StorageClass"] == "STANDARD_IA"
+    assert found["ServerSideEncryption"] == "aws:kms"
+    assert "a-key" in found["SSEKMSKeyId"]
+    tags = bucket.client.get_object_tagging(Bucket=bucket.bucket, Key="q/data/a")["TagSet"]
+    assert tags == [{"Key": "team", "Value": "a b"}]
+    body = bucket.client.get_object(Bucket=bucket.bucket, Key="q/data/a")["Body"].read()
+    assert body == content
+
+
+def test_a_copy_in_parts_that_fails_leaves_no_upload_and_no_object(
+    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 100)
+    monkeypatch.setattr(copying, "_spans", lambda _size: [(1, "bytes=0-5"), (2, "bytes=900-999")])
+    bucket.put("lake/data/a", data=b"x" * 200)
+    with pytest.raises((ConfigError, NotFoundError)):
+        open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
+    assert bucket.keys("q/") == []
+    assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket=bucket.bucket)
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"ContentLength": 4}, "size"),
+        ({"ETag": '"' + "b" * 32 + '"'}, "ETag"),
+        ({"ChecksumSHA256": "other"}, "ChecksumSHA256"),
+    ],
+)
+def test_a_copy_that_is_not_like_its_source_is_an_error(changes: dict[str, object], differs: str) -> None:
+    source = {
+        "ContentLength": 3,
+        "ETag": '"' + "a" * 32 + '"',
+        "ChecksumType": "FULL_OBJECT",
+        "ChecksumSHA256": "same",
+    }
+    copying._compare("data/a", source, dict(source))
+    with pytest.raises(FormatError, match=differs):
+        copying._compare("data/a", source, source | changes)
+    # Tags of encrypted stores and of uploads in parts say nothing about the content.
+    copying._compare("data/a", source, source | {"ETag": '"' + "b" * 32 + '-2"'})
+    copying._compare("data/a", source, source | {"ETag": '"b"', "ServerSideEncryption": "aws:kms"})
+
+
+@dataclass
+class Versioned:
+    """A store that keeps versions."""
+
+    uri: str
+    options: StorageOptions
+    writer: ObjectWriter
+
+
+@pytest.fixture(params=["memory", "s3"])
+def versioned(request: pytest.FixtureRequest) -> Iterator[Versioned]:
+    name = f"versions-{uuid.uuid4().hex[:8]}"
+    options, uri = StorageOptions(), f"memory://{name}/lake"
+    if request.param == "s3":
+        options = request.getfixturevalue("moto_options")
+        uri = f"{make_bucket(options, versioned=True).uri}/lake"
+    else:
+        memory_store(name).older = OlderVersions()
+    yield Versioned(uri, options, open_writer(uri, options))
+    forget_memory_store(name)
+
+
+@pytest.mark.parametrize("key", ODD)
+def test_taking_the_marker_away_brings_the_object_back(versioned: Versioned, key: str) -> None:
+    reader = open_versions(versioned.uri, versioned.options)
+    assert reader.versioning() == "enabled"
+    versioned.writer.put(key, b"content")
+    versioned.writer.put(f"{key}/longer", b"another")
+    (outcome,) = open_deleter(versioned.uri, versioned.options).delete([key])
+    marker, version = reader.versions(key)
+    assert (marker.version_id, marker.is_latest, marker.is_marker) == (outcome.version_id, True, True)
+    assert (version.is_latest, version.is_marker, version.size) == (False, False, 7)
+    remover = open_marker_remover(versioned.uri, versioned.options)
+    with pytest.raises(RefusedError, match="no delete marker"):
+        remover.remove(key, version)
+    assert remover.remove(key, marker).outcome == "deleted"
+    assert versioned.writer.get(key) == b"content"
+    (current,) = reader.versions(key)
+    assert current.is_latest
+    assert current.etag == version.etag == versioned.writer.stat(key).etag
+
+
+def test_taking_a_marker_away_replaces_nothing_that_was_put_since(versioned: Versioned) -> None:
+    reader = open_versions(versioned.uri, versioned.options)
+    versioned.writer.put("data/a", b"content")
+    open_deleter(versioned.uri, versioned.options).delete(["data/a"])
+    marker, _ = reader.versions("data/a")
+    versioned.writer.put("data/a", b"somebody else's")
+    open_marker_remover(versioned.uri, versioned.options).remove("data/a", marker)
+    assert versioned.writer.get("data/a") == b"somebody else's"
+
+
+def test_an_old_version_goes_for_good_and_a_current_one_never(versioned: Versioned) -> None:
+    reader = open_versions(versioned.uri, versioned.options)
+    deleter = open_old_version_deleter(versioned.uri, versioned.options)
+    for key in ("data/a", "data/b"):
+        versioned.writer.put(key, b"content")
+    (current,) = reader.versions("data/b")
+    with pytest.raises(RefusedError, match="is the current one"):
+        deleter.delete([("data/b", current)])
+    open_deleter(versioned.uri, versioned.options).delete(["data/a"])
+    marker, version = reader.versions("data/a")
+    assert [item.outcome for item in deleter.delete([("data/a", version)], lambda: False)] == ["failed"]
+    assert len(reader.versions("data/a")) == 2
+    assert [item.outcome for item in deleter.delete([("data/a", version)])] == ["deleted"]
+    assert [item.outcome for item in deleter.delete([("data/a", marker)])] == ["deleted"]
+    assert reader.versions("data/a") == []
+    assert versioned.writer.get("data/b") == b"content"
+
+
+def test_a_bucket_tells_whether_it_keeps_versions(bucket: TestBucket, tmp_path: Path) -> None:
+    reader = open_versions(f"{bucket.uri}/lake", bucket.options)
+    assert reader.versioning() == "off"
+    for status, found in (("Enabled", "enabled"), ("Suspended", "suspended")):
+        bucket.client.put_bucket_versioning(Bucket=bucket.bucket, VersioningConfiguration={"Status": status})
+        assert reader.versioning() == found
+    assert open_versions(f"file://{tmp_path}").versioning() == "off"
+    with pytest.raises(ConfigError, match="NoSuchBucket"):
+        open_versions("s3://nothing-here/lake", bucket.options).versioning()
+    with pytest.raises(ConfigError, match="keeps no versions"):
+        open_old_version_deleter(f"file://{tmp_path}")

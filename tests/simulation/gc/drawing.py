@@ -1,0 +1,124 @@
+"""Draws the histories of the collector's world: a past of some weeks, then some runs with writers and weather.
+
+On top of moves that are drawn one by one come scenes (`scenes.py`): a few moves that belong together and seldom come
+about by themselves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tests.simulation.clock import DAY, HOUR
+from tests.simulation.gc.scenes import SCENES, Stage
+from tests.simulation.gc.temper import Temper
+from tests.simulation.history import Move
+from tests.simulation.orchestrator import STEPS, TASKS
+from tests.simulation.writers import BRANCHES, CONTENTS
+
+PAST_DAYS = 45
+RUN_CALLS = 400
+"""About how many calls of its driver a run takes, one after the other."""
+PACES = (0.02, 0.02, 0.2, 2.0)
+RATES = (0.02, 0.1, 0.5, 1.0)
+POLICIES = 4
+"""Retention policies that runs choose from; 0 is none."""
+
+
+def draw_moves(chance: random.Random) -> list[Move]:
+    """Draw a history."""
+    temper = Temper.draw(chance)
+    pace = chance.choice(PACES)
+    length = RUN_CALLS * pace
+    starts = _draw_starts(chance, length)
+    near = partial(_near, chance, starts, length)
+    moves = [*_draw_past(chance, temper), Move(-60.0, "pace", (pace,))]
+    moves += [Move(at, "run", (f"run{number}", *_draw_run(chance))) for number, at in enumerate(starts)]
+    for _ in range(chance.choice((0, 3, 10, 20))):
+        moves.append(_at_work(chance, near(), *temper.write(chance)))
+    for _ in range(chance.choice((0, 1, 2, 4))):
+        seconds = round(chance.choice((0.03, 0.2, 1.0)) * length, 2)
+        spell = chance.choice(temper.weather), seconds, chance.choice(RATES)
+        moves.append(_at_work(chance, near(), "weather", spell))
+    for _ in range(chance.choice((0, 0, 0, 1, 2))):
+        moves.append(Move(0.0, "kill", (_process(chance, starts), _call(chance))))
+    for _ in range(chance.choice((0, 0, 0, 1, 2))):
+        seconds = chance.choice((30.0, 400.0, 2 * HOUR, 14 * HOUR))
+        moves.append(Move(0.0, "sleep", (_process(chance, starts), _call(chance), seconds)))
+    if chance.random() < 0.2:
+        task = chance.choice(TASKS[:-1])
+        moves.append(Move(near() + 3 * HOUR, "clear", (f"run{chance.randrange(len(starts))}", task)))
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        number = chance.randrange(len(starts))
+        scene = chance.choice(SCENES)
+        moves += scene(chance, Stage(temper, number, starts[number], length))
+    moves.append(Move(-59.0, "rest", (chance.choice(("clean", "clean", "optimized")), chance.randrange(2))))
+    return [replace(move, at=round(move.at, 3)) for move in moves if move.at >= -PAST_DAYS * DAY]
+
+
+def _at_work(chance: random.Random, at: float, verb: str, args: tuple[Any, ...]) -> Move:
+    """A move at a time; or when a step is at work, however short it is, for each step alike."""
+    if chance.random() < 0.6:
+        return Move(at, verb, args)
+    return Move(at, "when", (chance.choice(STEPS), "get", 1 + chance.randrange(12), verb, *args))
+
+
+def _draw_starts(chance: random.Random, length: float) -> list[float]:
+    """When runs begin: at once, beside each other, or hours and days apart."""
+    starts = [0.0]
+    for _ in range(chance.choice((0, 0, 1, 1, 2, 3))):
+        apart = chance.choice(
+            (chance.random() * length, 2 * length, length + 2 * HOUR, length + 30 * HOUR, length + 3 * DAY)
+        )
+        starts.append(round(starts[-1] + apart, 3))
+    return starts
+
+
+def _near(chance: random.Random, starts: Sequence[float], length: float) -> float:
+    """A time at which some run is at work, most likely."""
+    return round(chance.choice(starts) + chance.random() * length * chance.choice((1.0, 1.0, 3.0)), 3)
+
+
+def _process(chance: random.Random, starts: Sequence[float]) -> str:
+    worker = chance.choice(("", "", " task"))
+    return f"run{chance.randrange(len(starts))} {chance.choice(TASKS)}{worker}"
+
+
+def _call(chance: random.Random) -> int:
+    return 1 + int(chance.random() ** 2 * 150)
+
+
+def _draw_past(chance: random.Random, temper: Temper) -> list[Move]:
+    """Some weeks of work: branches that hold something, then anything."""
+    at = -PAST_DAYS * DAY
+    moves = [Move(at, "rules", (chance.choice((None, 1, 1, 5, 30)), chance.choice((0, 2, 2))))]
+    for branch in BRANCHES:
+        if branch != "main" and chance.random() < 0.7:
+            moves.append(Move(at + 1, "create branch", (branch, "main")))
+    for _ in range(chance.choice((2, 6))):
+        write = "upload", (temper.branch(chance), temper.path(chance), chance.choice(CONTENTS))
+        moves.append(Move(at + 2 + chance.random() * DAY, *write))
+        if chance.random() < 0.5:
+            moves.append(Move(at + 2 * DAY + chance.random() * HOUR, "commit", (write[1][0], 0)))
+    at += 3 * DAY
+    for _ in range(chance.choice((0, 10, 25, 40))):
+        at += chance.random() ** 3 * 5 * DAY
+        if at >= -60:
+            break
+        moves.append(Move(at, *temper.write(chance)))
+    return moves
+
+
+def _draw_run(chance: random.Random) -> tuple[Any, ...]:
+    """How a run is asked for: mode, dry, its limit, its policy, its window in hours back, and by whom it is done."""
+    mode = chance.choice(("clean", "clean", "optimized", "auto"))
+    window = None
+    if mode != "clean" and chance.random() < 0.25:
+        begin = chance.choice((24.0, 100.0, 400.0, 900.0))
+        window = (begin, chance.choice((0.0, begin - 24.0 if begin > 24 else 0.0)))
+    policy = chance.choice((0, 0, 0, *range(POLICIES)))
+    by = chance.choice(("dag", "dag", "dag", "dag", "person"))
+    return mode, chance.random() < 0.1, chance.choice((None, None, None, 3)), policy, window, by

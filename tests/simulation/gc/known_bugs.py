@@ -1,0 +1,239 @@
+"""Bugs of the collector that were real once, or that the behaviour of real servers would make real.
+
+REVIEW     what a review of the collector found, point by point (CHANGELOG.md, docs/safety.md)
+SERVERS    the answer to a behaviour of lakeFS left out; names begin with its number in docs/lakefs-behaviour.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.mutations.breakages.breakage import GC, Breakage
+
+
+def _change(file: str, old: str, new: str) -> Breakage:
+    return Breakage("", file, old, new, ())
+
+
+_TRANSPORT = "dredge/lakefs/transport.py"
+_CLIENT = "dredge/lakefs/client.py"
+_PREPARE = "dredge/lakefs/prepare.py"
+_SCAN = f"{GC}/mark_uncommitted/server_scan.py"
+_ACTIVE = f"{GC}/list_committed/active.py"
+_TRIES = "dredge/runs/tries.py"
+
+CHECKSUMS = (
+    _change(
+        f"{GC}/index/decoding.py",
+        '_COLUMNS = ("address_type", "address_hash", "size")',
+        '_COLUMNS = ("address_type", "address_hash", "etag")',
+    ),
+    _change(
+        f"{GC}/index/decoding.py",
+        '            unite([rows["size"].to_numpy().astype(np.uint64)]),\n        )',
+        '            unite([hash64(rows["etag"])]),\n        )',
+    ),
+    _change(
+        f"{GC}/index/decoding.py",
+        'rows = read_addresses(data, key, ("key", "size"))',
+        'rows = read_addresses(data, key, ("key", "etag"))',
+    ),
+    _change(
+        f"{GC}/index/decoding.py",
+        'return HeadEntries(rows["key"], rows["size"].to_numpy().astype(np.uint64))',
+        'return HeadEntries(rows["key"], hash64(rows["etag"]))',
+    ),
+    _change(
+        f"{GC}/subtract/holds.py",
+        'rows["size"].to_numpy().astype(np.uint64)',
+        'hash64(rows["etag"].combine_chunks())',
+    ),
+    _change(
+        f"{GC}/subtract/holds.py",
+        "from dredge.gc.sets.live import LocatedSet, in_any",
+        "from dredge.gc.sets.live import LocatedSet, in_any\nfrom dredge.hashing import hash64",
+    ),
+    _change(
+        f"{GC}/check_limits/holds.py",
+        'COLUMNS = ["hash", "size", "hold"]',
+        'COLUMNS = ["hash", "size", "etag", "hold"]',
+    ),
+    _change(
+        f"{GC}/check_limits/identical.py",
+        'found["size"].to_numpy().astype(np.uint64)',
+        'hash64(found["etag"].combine_chunks())',
+    ),
+    _change(
+        f"{GC}/check_limits/identical.py",
+        "from dredge.runs.perform import StepRecord",
+        "from dredge.hashing import hash64\nfrom dredge.runs.perform import StepRecord",
+    ),
+    _change(
+        f"{GC}/check_limits/verdicts.py",
+        'sizes = rows["size"].to_numpy().astype(np.uint64)',
+        'sizes = hash64(rows["etag"].combine_chunks())',
+    ),
+    _change(
+        f"{GC}/check_limits/verdicts.py",
+        "from dredge.gc.sets.hashes import",
+        "from dredge.hashing import hash64\nfrom dredge.gc.sets.hashes import",
+    ),
+)
+"""Content is told by checksum instead of length."""
+
+ORPHANS = (
+    _change(
+        "dredge/runs/folder.py",
+        "if summary is None or summary.try_number != newest_number(self.writer, step):",
+        "if summary is None:",
+    ),
+    _change(_TRIES, "        if newest != self.number:\n", "        if False:\n"),
+    _change(_TRIES, "            if number > self.number:\n", "            if False:\n"),
+    _change("dredge/runs/chain.py", "    if wrong:\n", "    if False:\n"),
+    _change(f"{GC}/check_limits/proofs.py", 'must("order", not wrong,', 'must("order", True,'),
+)
+"""The last summary of a step counts, whoever wrote it."""
+
+CLOCKS = (
+    _change(
+        f"{GC}/clocks.py", "    if abs(worst) > seconds_max:\n        raise", "    if False:\n        raise"
+    ),
+    _change(
+        f"{GC}/clocks.py",
+        'return Finding(rule, "refused", round(worst)',
+        'return Finding(rule, "passed", round(worst)',
+    ),
+)
+"""Servers' clocks may differ from the store's."""
+
+FOREIGN = (
+    _change(
+        _TRANSPORT,
+        "        return self.status != 404 or _LAKEFS_404",
+        "        return True or self.status != 404 or _LAKEFS_404",
+    ),
+    _change(
+        _TRANSPORT,
+        "        documents = self.documents\n        if not documents or",
+        "        if self.status == 404:\n            return True\n"
+        "        documents = self.documents\n        if not documents or",
+    ),
+    _change(
+        _CLIENT,
+        "if isinstance(error, NotFoundError) and absent is not None and response.message not in absent:",
+        "if False:",
+    ),
+)
+"""Any 404 says that what was asked for is not there."""
+
+REVIEW: Mapping[str, tuple[Breakage, ...]] = {
+    "A1, A2: content is told by checksum": CHECKSUMS,
+    "A3: branch names before and after prove a scan": (
+        _change(
+            f"{GC}/mark_uncommitted/staging.py",
+            "proof = prove(run, after, staging.scanned, scan.unsafe, bool(moved), give_up_at)",
+            "proof = Proof(branches=len(after))",
+        ),
+    ),
+    "A4: a 404 is a 404, whoever sends it": FOREIGN,
+    "A5: an orphaned earlier try writes the result": ORPHANS,
+    "A6: the minimum age is the time for linking": (
+        *CLOCKS,
+        _change(f"{GC}/config.py", "MIN_AGE_HOURS = LINK_HOURS + 1", "MIN_AGE_HOURS = LINK_HOURS"),
+        _change(f"{GC}/config.py", "            self._check_clocks()\n", "            pass\n"),
+    ),
+    "B7: without its index a run ends with a KeyError": (
+        _change(
+            f"{GC}/check_limits/places.py",
+            "        (lacking if name is None else groups[name]).append(range_id)",
+            "        groups[{}[range_id] if name is None else name].append(range_id)",
+        ),
+    ),
+    "B8: an object that cannot be looked at ends the run": (
+        _change(
+            f"{GC}/subtract/store_lookup.py",
+            "        return _Refused(address, str(error))",
+            "        raise",
+        ),
+    ),
+    "B9: clocks of workers prove the order": (
+        _change(
+            f"{GC}/check_limits/proofs.py",
+            '    text = "results were made from each other in the order',
+            "    inputs = check.record.inputs\n"
+            '    listed, staged = inputs["slice_listing"], inputs["mark_uncommitted"]\n'
+            '    wrong += ["clocks"] if staged.started_at < listed.finished_at else []\n'
+            '    text = "results were made from each other in the order',
+        ),
+    ),
+}
+"""By point of the review."""
+
+SERVERS: Mapping[str, tuple[Breakage, ...]] = {
+    "L2: no rules means that nothing is committed": (
+        _change(_ACTIVE, "    all_commits = prepared is None or rules is None", "    all_commits = False"),
+    ),
+    "L3: only the last page's files count": (
+        _change(
+            _SCAN,
+            "    if page.location:\n",
+            "    scan.locations.clear()\n    if page.location:\n",
+        ),
+        _change(
+            _SCAN,
+            'folders = scan.locations | {f"{SCANS}/{scan.server_run}/uncommitted/"}',
+            "folders = scan.locations",
+        ),
+        _change(_SCAN, "if len(keys) < with_rows:", "if False:"),
+        _change(_SCAN, "        scan.unsafe.append(Extent.between(token, page.token))", "        pass"),
+    ),
+    "L4: a page without a file says that nothing was staged, and ends of branches are not looked at": (
+        _change(_SCAN, "        scan.unsafe.append(Extent.between(token, page.token))", "        pass"),
+        _change(
+            f"{GC}/mark_uncommitted/proof.py",
+            "            self._proof.lost = (branch, change.path, lost)",
+            "            pass",
+        ),
+    ),
+    "L22: hidden branches are passed over": (
+        _change(_CLIENT, '{"show_hidden": "true"}', '{"show_hidden": "false"}'),
+    ),
+    "L23: of staging records only the current token's are read": (
+        _change(
+            f"{GC}/mark_uncommitted/kv_records.py",
+            "new = [token for branch in branches for token in branch.tokens if token not in read]",
+            "new = [branch.staging_token for branch in branches if branch.staging_token not in read]",
+        ),
+    ),
+    "L37: what a store did not confirm is deleted": (
+        _change(
+            "dredge/runs/ledger.py",
+            "        [item.outcome for item in sent],",
+            '        ["deleted" for item in sent],',
+        ),
+    ),
+    "L42: a 404 for a full commit id is believed": (
+        _change(_CLIENT, "            if len(commit_id) != 64:\n", "            if True:\n"),
+    ),
+    "L49: two documents in a 400 are no result": (
+        _change(_PREPARE, "    if response.status == 400:", "    if False:"),
+    ),
+    "L50: a server without the asynchronous call cannot be collected": (
+        _change(_PREPARE, "        if started.message != NO_SUCH_CALL:", "        if True:"),
+    ),
+    "L51: rules without branches are a list": (
+        _change(_CLIENT, 'branches = value.get("branches") or []', 'branches = value["branches"]'),
+    ),
+    "L52: ends of branches are not looked at": (
+        _change(
+            f"{GC}/mark_uncommitted/proof.py",
+            "            self._proof.lost = (branch, change.path, lost)",
+            "            pass",
+        ),
+    ),
+    "L54: what a cache has kept is an answer": (
+        _change(_TRANSPORT, 'if not documents or self.age not in ("", "0"):', "if not documents:"),
+    ),
+    "L55: servers' clocks are not compared": CLOCKS,
+}
+"""By entry of docs/lakefs-behaviour.md."""

@@ -1,0 +1,143 @@
+"""What befalls the store: tables and objects that are lost, damaged or locked away, and others in the namespace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dredge.errors import DredgeError
+from dredge.graveler.catalog import Catalog
+from dredge.storage import open_writer
+from tests.simulation.stores import Bucket, Stored
+
+INDEX = "_lakefs/retention/gc/dredge/index/"
+SCANS = "_lakefs/retention/gc/uncommitted/"
+INNER = "data/inner/"
+"""Where another repository lives, below the data of this one."""
+MISHAPS = (
+    "lose range",
+    "damage range",
+    "lose page",
+    "lose index",
+    "lock away",
+    "mend",
+    "nest",
+    "nest unseen",
+    "share",
+)
+_TABLE = re.compile(r"_lakefs/[0-9a-f]{64}")
+
+
+@dataclass
+class Mishaps:
+    """Makes them.
+
+    Attributes:
+        bucket: that holds the namespace.
+        root: of the namespace in the bucket, with a trailing slash.
+        namespace: URI.
+        note_twin: is told that another repository has the same namespace, or has it no longer.
+        serve: has a server do something with its catalog.
+        whole: what was broken, as it was before.
+        twin: whether another repository has the same namespace.
+    """
+
+    bucket: Bucket
+    root: str
+    namespace: str
+    note_twin: Callable[[bool], None]
+    serve: Callable[[Callable[[Catalog], Any]], Any]
+    whole: dict[str, Stored] = field(default_factory=dict)
+    twin: bool = False
+    inner: bool = False
+
+    @property
+    def verbs(self) -> dict[str, Callable[..., None]]:
+        """What happens, by the verb of its move."""
+        return {
+            "lose range": lambda number: self._break(self._tables(), number, self.bucket.lose),
+            "damage range": lambda number: self._break(self._tables(), number, self.bucket.flip),
+            "lose page": lambda number: self._break(self._below(SCANS), number, self.bucket.lose),
+            "lose index": self._lose_index,
+            "lock away": self._lock_away,
+            "mend": self.mend,
+            "nest": self._nest,
+            "nest unseen": self._nest_unseen,
+            "share": self._share,
+        }
+
+    def mend(self) -> None:
+        """Somebody finds out and puts back what was broken."""
+        for key, stored in self.whole.items():
+            self.bucket.restore(key, stored)
+        self.whole.clear()
+
+    def leave(self) -> None:
+        """The others go, with all that they have."""
+        for name, present in (("inner", self.inner), ("twin", self.twin)):
+            if present:
+                self.serve(lambda catalog, name=name: catalog.repositories.delete_repository(name))  # type: ignore[misc]
+        self.inner = self.twin = False
+        self.note_twin(False)
+        for key in list(self._below(INNER)):
+            self.bucket.lose(key)
+
+    def _break(self, keys: Iterator[str], number: int, how: Callable[[str], None]) -> None:
+        found = list(keys)
+        if found:
+            key = found[number % len(found)]
+            self.whole.setdefault(key, self.bucket.objects[key])
+            how(key)
+
+    def _tables(self) -> Iterator[str]:
+        return (key for key in self._below("_lakefs/") if _TABLE.fullmatch(key.removeprefix(self.root)))
+
+    def _below(self, folder: str) -> Iterator[str]:
+        return (key for key in list(self.bucket.keys) if key.startswith(self.root + folder))
+
+    def _lose_index(self, number: int) -> None:
+        """Lose every file of the index (0), or some."""
+        for at, key in enumerate(self._below(INDEX)):
+            if number % 4 == 0 or at % 4 == number % 4:
+                self.bucket.lose(key)
+
+    def _lock_away(self, number: int) -> None:
+        """An object gets into an archive, or under a key that nobody here has: then not even a HEAD is answered."""
+        keys = list(self._below("data/"))
+        if keys:
+            calls = (
+                ("get", "get_range", "open_read", "stat") if number % 2 else ("get", "get_range", "open_read")
+            )
+            self.bucket.locked[keys[number % len(keys)]] = frozenset(calls)
+
+    def _nest(self) -> None:
+        self._quietly(
+            lambda catalog: catalog.repositories.create_repository("inner", self.namespace + "/data/inner")
+        )
+        self.inner = True
+        for path in ("x", "y"):
+            self._quietly(
+                lambda catalog, path=path: catalog.objects.upload_object("inner", "main", path, b"x")
+            )  # type: ignore[misc]
+
+    def _nest_unseen(self) -> None:
+        """Another installation has a repository there."""
+        writer = open_writer(self.namespace)
+        writer.put(f"{INNER}dummy", b"this is dummy data")
+        writer.put(f"{INNER}_lakefs/{'ab' * 32}", b"metadata")
+        writer.put(f"{INNER}data/gg/xx", b"x")
+
+    def _share(self) -> None:
+        self._quietly(
+            lambda catalog: catalog.repositories.create_repository("twin", self.namespace, bare=True)
+        )
+        self.twin = True
+        self.note_twin(True)
+
+    def _quietly(self, ask: Callable[[Catalog], Any]) -> None:
+        try:
+            self.serve(ask)
+        except DredgeError:
+            return

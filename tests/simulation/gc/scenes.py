@@ -1,0 +1,359 @@
+"""Scenes: a few moves around one run that belong together, each a way in which something was lost before, or nearly.
+
+Every number in a scene is drawn, so that the moves also come too early, too late, or in another order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.clock import DAY, HOUR
+from tests.simulation.gc.temper import Temper
+from tests.simulation.history import Move
+from tests.simulation.writers import BRANCHES, CONTENTS, OLDEST
+
+SLEEPS = (330.0, 400.0, 900.0, HOUR, 2 * HOUR, 14 * HOUR)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a scene is played.
+
+    Attributes:
+        temper: of the history.
+        run: number of the run that it is about.
+        at: when that begins.
+        length: about how long it takes, in seconds.
+    """
+
+    temper: Temper
+    run: int
+    at: float
+    length: float
+
+    def during(self, chance: random.Random) -> float:
+        """A time while the run is at work."""
+        return self.at + chance.random() * self.length * chance.choice((0.4, 1.0, 1.0, 1.5))
+
+    def past(self, days: float) -> float:
+        """A time in the past."""
+        return -days * DAY
+
+
+MOMENTS = (
+    ("slice_listing", "list"),
+    ("mark_uncommitted", "list_branches"),
+    ("mark_uncommitted", "prepare_uncommitted"),
+    ("mark_uncommitted", "diff_branch"),
+    ("list_committed", "list_branches"),
+    ("list_committed", "prepare_commits_async"),
+    ("list_committed", "put"),
+    ("subtract", "put"),
+    ("check_limits", "stat_object"),
+    ("check_limits", "put"),
+    ("bulk_delete", "list_branches"),
+    ("bulk_delete", "prepare_uncommitted"),
+    ("bulk_delete", "prepare_uncommitted"),
+    ("bulk_delete", "prepare_commits_async"),
+    ("bulk_delete", "put"),
+    ("bulk_delete", "delete"),
+    ("bulk_delete", "delete"),
+    ("verify", "stat"),
+)
+"""Calls of a run in whose moment something may be done: role and name."""
+
+
+def moment(
+    chance: random.Random, stage: Stage, verb: str, *args: Any, among: Sequence[tuple[str, str]] = MOMENTS
+) -> Move:
+    """A move that is made right when a run does some call."""
+    number = 1 + int(chance.random() ** 2 * 6)
+    return Move(max(0.0, stage.at - 1), "when", (*chance.choice(among), number, verb, *args))
+
+
+type Moves = list[Move]
+type Scene = Callable[[random.Random, Stage], Moves]
+
+
+def the_same_again(chance: random.Random, stage: Stage) -> Moves:
+    """The same bytes are uploaded again over what is committed, and the head moves while a run looks."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    moves = [
+        Move(stage.past(20), "upload", (branch, path, chance.choice(CONTENTS))),
+        Move(stage.past(19), "commit", (branch, 0)),
+        Move(stage.past(chance.choice((3, 2, 1.5))), "upload the same", (branch, path)),
+    ]
+    if chance.random() < 0.4:
+        moves.append(Move(stage.past(1.2), "commit", (branch, 0)))  # refused: nothing has changed
+    if chance.random() < 0.5:
+        verb, args = _head_moves(chance, branch, path)
+        moves.append(moment(chance, stage, verb, *args))
+    return moves
+
+
+def storm(chance: random.Random, stage: Stage) -> Moves:
+    """Weather of one kind around the calls of one step, while something depends on its answers."""
+    step, call = chance.choice(MOMENTS)
+    kind = chance.choice(stage.temper.weather)
+    scene: Scene = chance.choice((the_same_again, staged_moves, expired_comes_back))
+    seconds = round(chance.choice((0.005, 0.03, 0.1)) * stage.length, 3)
+    if chance.random() < 0.6:
+        kind, step, calls, scene = chance.choice(STORMS)
+        call = chance.choice(calls)
+    if kind == "staging cut short":
+        seconds = 3 * stage.length
+    number = 1 + int(chance.random() ** 2 * 6)
+    spell = (kind, seconds, chance.choice((0.5, 1.0)))
+    moves = [Move(max(0.0, stage.at - 1), "when", (step, call, number, "weather", *spell))]
+    return moves + scene(chance, stage)
+
+
+def claimed(chance: random.Random, stage: Stage) -> Moves:
+    """What a client claimed of an object is copied along, and a second copy looks like the first."""
+    branch, other = stage.temper.branch(chance), stage.temper.branch(chance)
+    first, path = stage.temper.path(chance), stage.temper.path(chance)
+    return [
+        Move(stage.past(20), "link", (branch, first, chance.choice(CONTENTS), 0.0, 0.1, True)),
+        Move(stage.past(19.5), "commit", (branch, 0)),
+        Move(stage.past(19), "copy", (other, path, first, branch)),
+        Move(stage.past(18), "commit", (other, 0)),
+        Move(stage.past(chance.choice((2, 3))), "copy", (other, path, first, branch)),
+    ]
+
+
+def branches_come_and_go(chance: random.Random, stage: Stage) -> Moves:
+    """Much is staged for long, and branches are made and deleted all the time while staging is read."""
+    moves = []
+    for branch in chance.sample(BRANCHES, chance.choice((1, 2, 4))):
+        write = branch, stage.temper.path(chance), chance.choice(CONTENTS)
+        moves.append(Move(stage.past(2 + chance.random()), "upload", write))
+    gone = chance.choice(("one", "two", "two", "hidden"))
+    moves.append(Move(stage.past(1.5), "create branch", (gone, "main")))
+    for _ in range(chance.choice((1, 2, 4))):
+        verb = chance.choice(("re-create branch", "re-create branch", "delete branch"))
+        args = (gone, OLDEST, 0.0) if verb == "re-create branch" else (gone,)
+        # Right when a server that scans staging reads something; there is a scan in the mark, and one in the re-check.
+        when = "prepare_uncommitted", chance.choice(("get", "scan")), 1 + chance.randrange(25), verb, *args
+        moves.append(Move(max(0.0, stage.at - 1), "when", when))
+    for _ in range(chance.choice((0, 4, 12))):
+        at = stage.during(chance)
+        moves.append(Move(at, "create branch", (gone, "main")))
+        moves.append(Move(at + chance.random() * 0.05 * stage.length, "delete branch", (gone,)))
+    return moves
+
+
+def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
+    """What only an expired commit has is taken up again while a run is at work."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    moves = [
+        Move(stage.past(44), "rules", (1, chance.choice((0, 2)))),
+        Move(stage.past(43), "upload", (branch, path, chance.choice(CONTENTS))),
+        Move(stage.past(42), "commit", (branch, 0)),
+        Move(stage.past(30), "delete", (branch, path)),
+        Move(stage.past(29), "commit", (branch, 0)),
+        Move(stage.past(9), "upload", (branch, path, chance.choice(CONTENTS))),
+        Move(stage.past(8), "commit", (branch, 0)),
+    ]
+    for _ in range(chance.choice((1, 2, 3))):
+        old = OLDEST + chance.randrange(4)
+        verb = chance.choice(("create branch from commit", "hard reset", "revert", "cherry-pick", "tag"))
+        args: tuple[Any, ...] = (old,) if verb == "tag" else (stage.temper.branch(chance), old)
+        if chance.random() < 0.6:
+            moves.append(moment(chance, stage, verb, *args))
+        else:
+            moves.append(Move(stage.during(chance), verb, args))
+    if chance.random() < 0.3:
+        moves.append(Move(stage.during(chance), "rules", (chance.choice((None, 30)), 2)))
+    return moves
+
+
+def staged_moves(chance: random.Random, stage: Stage) -> Moves:
+    """What was staged for long is committed, merged, reset or taken along while a run is at work."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    moves = [Move(stage.past(chance.choice((2, 3, 20))), "upload", (branch, path, chance.choice(CONTENTS)))]
+    if chance.random() < 0.5:
+        moves.append(Move(stage.past(1.5), "commit", (branch, 0)))
+        moves.append(Move(stage.past(1.4), "metadata", (branch, path)))
+    for _ in range(chance.choice((1, 2, 3, 5))):
+        verb, args = _head_moves(chance, branch, path)
+        if chance.random() < 0.5:
+            moves.append(moment(chance, stage, verb, *args))
+        else:
+            moves.append(Move(stage.during(chance), verb, args))
+    return moves
+
+
+def orphan(chance: random.Random, stage: Stage) -> Moves:
+    """A worker is lost while it lives on, and wakes while the retry, or what comes after it, is at work."""
+    task = chance.choice(
+        ("slice_listing", "mark_uncommitted", "list_committed", "list_committed", "subtract", "check_limits")
+    )
+    if chance.random() < 0.4:
+        task = chance.choice(("bulk_delete", "bulk_delete task", "save_report", "acquire_lease", "plan"))
+    call = 1 + int(chance.random() ** 2 * 60)
+    moves = [Move(0.0, "sleep", (f"run{stage.run} {task}", call, chance.choice(SLEEPS)))]
+    if chance.random() < 0.5:
+        moves.append(Move(0.0, "sleep", (f"run{stage.run} {task}", call + 5, chance.choice(SLEEPS))))
+    return moves + chance.choice((expired_comes_back, staged_moves, late_stage))(chance, stage)
+
+
+def late_link(chance: random.Random, stage: Stage) -> Moves:
+    """An address that was handed out a day ago is linked at the last moment; servers disagree about which that is."""
+    hours = chance.choice((23.5, 24.0, 24.2, 25.1, 25.5, 26.0))
+    moves = []
+    for number in range(chance.choice((1, 3))):
+        write = stage.temper.branch(chance), stage.temper.path(chance), chance.choice(CONTENTS)
+        link = stage.during(chance)
+        moves.append(Move(link - hours * HOUR, "hand out", write))
+        moves.append(Move(link, "link the last", (-1 - number,)))
+    return moves
+
+
+def late_stage(chance: random.Random, stage: Stage) -> Moves:
+    """An old address, perhaps nobody's, is staged while a run is at work."""
+    moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),))]
+    for _ in range(chance.choice((1, 2, 4))):
+        where = stage.temper.branch(chance), stage.temper.path(chance)
+        moves.append(moment(chance, stage, "stage", *where, chance.choice((-1, -2, -3, 0, 1, 7))))
+    return moves
+
+
+def late_parts(chance: random.Random, stage: Stage) -> Moves:
+    """An upload in parts ends right when a run begins, and its server takes its time to stage it."""
+    where = stage.temper.branch(chance), stage.temper.path(chance), chance.choice(CONTENTS)
+    end = stage.at + chance.random() * 0.3 * stage.length
+    return [
+        Move(end - 30 * HOUR, "begin parts", where),
+        moment(chance, stage, "complete parts", -1, among=MOMENTS[:3]),
+        Move(end, "weather", ("slow server", round(0.5 * stage.length, 2), chance.choice((0.5, 1.0)))),
+    ]
+
+
+def two_at_once(chance: random.Random, stage: Stage) -> Moves:
+    """A run falls asleep while it deletes, another one follows, and things come back in between."""
+    mode = chance.choice(("clean", "optimized"))
+    by = chance.choice(("dag", "person"))
+    other = f"other{stage.run}"
+    at = stage.at + chance.choice((0.0, stage.length, HOUR + stage.length, 2 * HOUR))
+    worker = chance.choice(("", " task"))
+    moves = [
+        Move(at, "run", (other, mode, False, None, 0, None, by)),
+        Move(
+            0.0,
+            "sleep",
+            (f"run{stage.run} bulk_delete{worker}", 1 + chance.randrange(60), chance.choice(SLEEPS)),
+        ),
+    ]
+    again = Stage(stage.temper, stage.run, at, stage.length)
+    return moves + chance.choice((expired_comes_back, staged_moves, late_stage))(chance, again)
+
+
+def again_and_again(chance: random.Random, stage: Stage) -> Moves:
+    """Runs follow each other over days, and what each knew is what the next builds on."""
+    moves: Moves = []
+    at = stage.at
+    for number in range(chance.choice((2, 3, 4))):
+        at += stage.length + chance.choice((2 * HOUR, 26 * HOUR, 3 * DAY))
+        mode = chance.choice(("optimized", "optimized", "auto"))
+        policy = chance.choice((0, 0, 1, 2))
+        moves.append(Move(at, "run", (f"later{stage.run}{number}", mode, False, None, policy, None, "dag")))
+        for _ in range(chance.choice((1, 3, 6))):
+            moves.append(Move(at - chance.random() * 30 * HOUR, *stage.temper.write(chance)))
+    return [move for move in moves if move.at > 0]
+
+
+def damage(chance: random.Random, stage: Stage) -> Moves:
+    """Something in the store is broken, lost or locked away before or while a run is at work."""
+    verb = chance.choice(("lose range", "damage range", "lose index", "lock away", "lock away", "lose page"))
+    at = chance.choice((stage.past(0.5), stage.during(chance)))
+    moves = [Move(at, verb, (chance.randrange(40),))]
+    if chance.random() < 0.5:
+        moves.append(Move(stage.at + stage.length * 2, "mend", ()))
+    return moves
+
+
+def others_inside(chance: random.Random, stage: Stage) -> Moves:
+    """Another repository lives in this one's namespace, on this server or on another one's."""
+    verb = chance.choice(("nest", "nest unseen", "share", "share"))
+    at = chance.choice((stage.past(4), stage.past(4), stage.during(chance)))
+    args: tuple[Any, ...] = ()
+    return [Move(at, verb, args)]
+
+
+def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
+    """Plenty is garbage, so that the sweep takes long, and heads move to old commits all the while."""
+    moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),)) for _ in range(chance.choice((5, 15)))]
+    return moves + expired_comes_back(chance, stage) + expired_comes_back(chance, stage)
+
+
+STORMS: tuple[tuple[str, str, tuple[str, ...], Scene], ...] = (
+    ("proxy 404", "check_limits", ("stat_object", "list_objects"), the_same_again),
+    ("proxy 404", "mark_uncommitted", ("diff_branch", "list_objects", "stat_object"), staged_moves),
+    ("staging cut short", "mark_uncommitted", ("list_branches",), branches_come_and_go),
+    ("cached answer", "bulk_delete", ("list_branches",), expired_comes_back),
+)
+"""Weather whose answers, if they were believed, would lose something: kind, step, calls, and what depends on them."""
+
+
+def _head_moves(chance: random.Random, branch: str, path: str) -> tuple[str, tuple[Any, ...]]:
+    verb = chance.choice(
+        (
+            "commit",
+            "commit",
+            "metadata",
+            "reset path",
+            "reset",
+            "hard reset",
+            "hard reset",
+            "delete branch",
+            "re-create branch",
+            "upload",
+            "delete",
+            "copy",
+            "merge",
+        )
+    )
+    old = OLDEST + chance.randrange(6)
+    args: dict[str, tuple[Any, ...]] = {
+        "commit": (branch, chance.choice((0, 40))),
+        "reset": (branch,),
+        "hard reset": (branch, old),
+        "delete branch": (branch,),
+        "re-create branch": (branch, old, 0.0),
+        "upload": (branch, path, chance.choice(CONTENTS)),
+        "copy": (branch, path, path, branch),
+        "merge": (branch, "main", ""),
+    }
+    return verb, args.get(verb, (branch, path))
+
+
+SCENES: tuple[Scene, ...] = (
+    the_same_again,
+    the_same_again,
+    claimed,
+    storm,
+    storm,
+    storm,
+    branches_come_and_go,
+    branches_come_and_go,
+    expired_comes_back,
+    expired_comes_back,
+    staged_moves,
+    staged_moves,
+    orphan,
+    orphan,
+    late_link,
+    late_stage,
+    late_parts,
+    two_at_once,
+    two_at_once,
+    again_and_again,
+    again_and_again,
+    damage,
+    others_inside,
+    deleted_while_idle,
+)
+"""All scenes; one that stands twice is drawn twice as often."""

@@ -1,0 +1,69 @@
+"""What a history is made of: each seed draws a small set of moves, places and weather, and does much of those.
+
+Histories in which everything happens a little seldom bring two rare things together. So most seeds leave much out, and
+prefer the rest strongly (swarm testing: Groce and others, ISSTA 2012).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.weather import KINDS
+from tests.simulation.writers import BRANCHES, DRAWS, PATHS, VERBS
+
+
+@dataclass(frozen=True)
+class Temper:
+    """What a history prefers.
+
+    Attributes:
+        weights: of the verbs, in the order of `VERBS`.
+        places: which branch or path stands for which: where few are left, moves meet.
+        weather: names of the kinds that there are.
+    """
+
+    weights: tuple[float, ...]
+    places: Mapping[str, str]
+    weather: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, chance: random.Random) -> Temper:
+        """Draw one."""
+        weights = {verb: float(weight) for verb, (weight, _) in DRAWS.items()}
+        if chance.random() < 0.6:
+            left_out = chance.choice((0.0, 0.3, 0.7))
+            weights = {verb: weight for verb, weight in weights.items() if chance.random() >= left_out}
+            for verb in chance.sample(VERBS, chance.choice((2, 4, 6))):
+                weights[verb] = 25.0
+        places = _fewer(chance, BRANCHES, (2, 3, 4, 4)) | _fewer(chance, PATHS, (1, 2, 5, 5))
+        kinds = [kind.name for kind in KINDS]
+        return cls(
+            tuple(weights.get(verb, 0.0) for verb in VERBS),
+            places,
+            tuple(chance.sample(kinds, chance.choice((1, 2, 3, len(kinds))))),
+        )
+
+    def write(self, chance: random.Random) -> tuple[str, tuple[Any, ...]]:
+        """Draw a move of a writer: verb and arguments."""
+        verb = chance.choices(VERBS, self.weights)[0]
+        return verb, tuple(self.place(value) for value in DRAWS[verb][1](chance))
+
+    def place(self, value: Any) -> Any:
+        """What stands for a branch or path; anything else stands for itself."""
+        return self.places.get(value, value) if isinstance(value, str) else value
+
+    def branch(self, chance: random.Random) -> str:
+        """Draw a branch."""
+        return self.places[chance.choice(BRANCHES)]
+
+    def path(self, chance: random.Random) -> str:
+        """Draw a path."""
+        return self.places[chance.choice(PATHS)]
+
+
+def _fewer(chance: random.Random, names: tuple[str, ...], counts: tuple[int, ...]) -> dict[str, str]:
+    kept = chance.sample(names, chance.choice(counts))
+    return {name: name if name in kept else chance.choice(kept) for name in names}

@@ -1,0 +1,120 @@
+"""Deletions, taken back or made final, in a lake in memory.
+
+world, kept, gone = undo_world("quarantine")
+run = world.plan()
+world.run(run)
+restore(world, run, all=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dredge.gc.purge.config import PurgeConfig
+from dredge.gc.purge.step import purge as purge_leftovers
+from dredge.gc.restore.config import RestoreConfig
+from dredge.gc.restore.step import restore as restore_deleted
+from dredge.gc.run import Run
+from dredge.runs.summary import StepSummary
+from dredge.storage import MemoryStore, memory_store
+from dredge.storage.memory import MemoryDeleter, MemoryVersionDeleter
+from dredge.storage.memory_versions import OlderVersions
+from tests.support.gc import World, busy_world
+
+WAYS = ("versions", "quarantine")
+
+
+def store_of(world: World) -> MemoryStore:
+    """The store that a world's lake lies in."""
+    return memory_store(world.lake.namespace.removeprefix("memory://").partition("/")[0])
+
+
+def undo_world(way: str, **settings: object) -> tuple[World, set[str], set[str]]:
+    """Some of everything, in a store that keeps versions where the way is to use them."""
+    world, kept, gone = busy_world(undo=way, **settings)
+    if way == "versions":
+        store_of(world).older = OlderVersions()
+    return world, kept, gone
+
+
+def data_bytes(world: World) -> dict[str, bytes]:
+    """Everything below `data/`, byte for byte."""
+    root = world.lake.namespace.removeprefix("memory://").partition("/")[2] + "/"
+    objects = store_of(world).objects
+    return {
+        key.removeprefix(root): data
+        for key, (data, _) in objects.items()
+        if key.removeprefix(root).startswith("data/")
+    }
+
+
+def restore(world: World, run: Run | None, /, holder: str | None = "a person", **params: Any) -> StepSummary:
+    """Take deletions of a run back; further arguments are those of `RestoreConfig`."""
+    named = {} if run is None else {"run": run.plan.run_id}
+    asked = {"repository": world.lake.repository, **named, **params}
+    config = RestoreConfig.from_params(asked)
+    return restore_deleted(config, world.runner, holder, world.client, None, world.lake.clock)
+
+
+def purge(world: World, holder: str | None = "a person", **params: Any) -> StepSummary:
+    """Let leftovers go; further arguments are those of `PurgeConfig`, which here are no dry run."""
+    config = PurgeConfig.from_params({"repository": world.lake.repository, "dry_run": False, **params})
+    return purge_leftovers(config, world.runner, holder, world.client, None, world.lake.clock)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a store held at some moment."""
+
+    objects: dict[str, tuple[bytes, datetime]]
+    older: OlderVersions | None
+
+    @classmethod
+    def of(cls, store: MemoryStore) -> Moment:
+        with store.lock:
+            return cls(dict(store.objects), deepcopy(store.older))
+
+    def put_back(self, store: MemoryStore) -> None:
+        """Let the store hold this again."""
+        with store.lock:
+            store.objects, store.older = dict(self.objects), deepcopy(self.older)
+
+
+@contextmanager
+def moments(store: MemoryStore) -> Iterator[list[Moment]]:
+    """Gives what the store held right before each write and deletion, and right after each deletion: what a process
+    leaves that is killed there."""
+    found: list[Moment] = []
+    write, delete, delete_versions = MemoryStore.write, MemoryDeleter.delete, MemoryVersionDeleter.delete
+
+    def keep() -> None:
+        found.append(Moment.of(store))
+
+    def kept_write(self, *arguments, **more):  # type: ignore[no-untyped-def]
+        keep()
+        return write(self, *arguments, **more)
+
+    def kept_delete(self, *arguments):  # type: ignore[no-untyped-def]
+        keep()
+        done = delete(self, *arguments)
+        keep()
+        return done
+
+    def kept_delete_versions(self, *arguments):  # type: ignore[no-untyped-def]
+        keep()
+        done = delete_versions(self, *arguments)
+        keep()
+        return done
+
+    MemoryStore.write, MemoryDeleter.delete = kept_write, kept_delete  # type: ignore[method-assign]
+    MemoryVersionDeleter.delete = kept_delete_versions  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
+        MemoryVersionDeleter.delete = delete_versions  # type: ignore[method-assign]

@@ -1,0 +1,352 @@
+"""What a run deleted comes back byte for byte, nothing that is there is replaced, and what came back stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConfigError, FormatError, LeaseHeldError
+from dredge.gc import subtract
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.restore import config
+from dredge.gc.restore.config import RestoreConfig
+from dredge.gc.sets.files import write_hashes
+from dredge.gc.sets.hashes import unite
+from dredge.gc.sets.live import LocatedSet
+from dredge.gc.sets.sharded import ShardedSet
+from dredge.gc.steps import Run, bulk_delete, release_lease
+from dredge.gc.undo.pins import Pin, pin_folder, read_pins, write_pin
+from dredge.hashing import hash64
+from dredge.storage.memory_versions import OlderVersions
+from dredge.storage.streamed_copy import StreamedCopier
+from tests.support.gc import busy_world, make_world, summary_of
+from tests.support.undo import WAYS, Moment, data_bytes, moments, restore, store_of, undo_world
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_everything_that_a_run_may_delete_comes_back_byte_for_byte(way: str) -> None:
+    world, kept, gone = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    assert run.plan.undo.way == way
+    world.run(run)
+    assert world.data() == kept
+    done = restore(world, run, all=True)
+    assert done.counts["restored_objects"] == len(gone)
+    assert data_bytes(world) == before
+    world.assert_readable()
+    again = restore(world, run, all=True)
+    assert again.counts["restored_objects"] == 0
+    assert again.counts["there_objects"] == len(gone)
+    assert data_bytes(world) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kind_of_garbage_comes_back_by_its_reason(way: str) -> None:
+    world = make_world(undo=way)
+    if way == "versions":
+        store_of(world).older = OlderVersions()
+    world.rules(30)
+    kept = {world.upload("a", b"kept")}
+    expired = world.upload("b", b"expired")
+    world.lake.commit()
+    kept.add(world.upload("b", b"the next content"))
+    world.lake.commit()
+    overwritten = world.upload("c", b"overwritten before a commit")
+    kept.add(world.upload("c", b"staged"))
+    unlinked = world.orphan("data/gd3qikmrmhaen7s9coi8/x," + "A" * 43, b"never linked")
+    world.age(days=40)
+    before = data_bytes(world)
+    run = world.plan()
+    world.run(run)
+    assert world.data() == kept
+    for reason, address in (("expired", expired), ("unreferenced", overwritten), ("never_linked", unlinked)):
+        assert restore(world, run, reason=reason).counts["restored_objects"] == 1
+        kept.add(address)
+        assert world.data() == kept
+    assert data_bytes(world) == before
+    world.assert_readable()
+
+
+def test_without_undo_nothing_comes_back_and_the_restore_says_so() -> None:
+    world, kept, gone = busy_world()
+    run = world.plan()
+    assert run.plan.undo.way == "off"
+    world.run(run)
+    done = restore(world, run, all=True)
+    assert done.counts["gone_objects"] == len(gone)
+    assert world.data() == kept
+    assert "neither a copy nor a version" in done.warnings[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_only_what_was_chosen_comes_back(way: str) -> None:
+    world, kept, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    some = {key for key in gone if key.startswith("data/slice0/")}
+    restore(world, run, prefix="data/slice0/")
+    assert world.data() == kept | some
+    one = min(gone - some)
+    restore(world, run, address=one)
+    assert world.data() == kept | some | {one}
+    with pytest.raises(ConfigError, match="deleted nothing that fits"):
+        restore(world, run, reason="expired")
+    restore(world, run, reason="unreferenced", prefix="data/slice1/")
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_restore_never_replaces_what_is_there(way: str) -> None:
+    world, _, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    taken = min(gone)
+    world.orphan(taken, b"somebody else's")
+    done = restore(world, run, all=True)
+    assert done.counts["taken_objects"] == 1
+    assert done.counts["restored_objects"] == len(gone) - 1
+    assert data_bytes(world)[taken] == b"somebody else's"
+
+
+def test_what_is_put_under_the_key_between_look_and_copy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _, gone = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    taken = min(gone)
+    copy = StreamedCopier.copy
+
+    def late(self: StreamedCopier, key: str, if_absent: bool = False) -> object:
+        if key == taken:
+            world.orphan(taken, b"somebody else's")
+        return copy(self, key, if_absent)
+
+    monkeypatch.setattr(StreamedCopier, "copy", late)
+    done = restore(world, run, all=True)
+    assert done.counts["taken_objects"] == 1
+    assert data_bytes(world)[taken] == b"somebody else's"
+
+
+def test_another_object_that_was_deleted_since_is_not_brought_back_in_its_place() -> None:
+    world, kept, gone = undo_world("versions")
+    run = world.plan()
+    world.run(run)
+    taken = min(gone)
+    world.orphan(taken, b"somebody else's")
+    store = store_of(world)
+    with store.lock:
+        store.remove(next(key for key in store.objects if key.endswith(taken)))
+    done = restore(world, run, address=taken)
+    assert done.counts["gone_objects"] == 1
+    assert world.data() == kept
+
+
+def test_an_object_with_two_markers_comes_back() -> None:
+    """A request to delete that is sent again after a lost answer leaves a second marker."""
+    world, kept, gone = undo_world("versions")
+    run = world.plan()
+    world.run(run)
+    one = min(gone)
+    store = store_of(world)
+    store.remove(next(key for key in (store.older or OlderVersions()).by_key if key.endswith(one)))
+    assert restore(world, run, address=one).counts["restored_objects"] == 1
+    assert world.data() == kept | {one}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_came_back_is_kept_from_the_next_runs_until_the_end_of_its_pin(way: str) -> None:
+    world, kept, _ = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    restore(world, run, prefix="data/slice0/", keep_days=10, because="needed by an audit")
+    back = world.data() - kept
+    world.age(days=5)
+    for mode in ("clean", "optimized", "clean"):
+        later = world.plan(mode=mode)
+        world.run(later)
+        assert world.data() == kept | back, mode
+        world.age(days=1)
+    assert summary_of(later, "check_limits").counts["pinned_objects"] == len(back)
+    assert "needed by an audit" in str(later.folder.read_json("report.json")["facts"])
+    world.age(days=3)
+    world.collect()
+    assert world.data() == kept
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pin_holds_what_an_optimized_run_carries_and_ends_there_too(way: str) -> None:
+    world, kept, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    restore(world, run, all=True, keep_days=5)
+    world.age(days=2)
+    world.collect()  # a clean run finds what came back, and the next ones carry it
+    assert world.data() == kept | gone
+    world.age(days=1)
+    world.collect(mode="optimized")
+    assert world.data() == kept | gone
+    world.age(days=3)
+    world.collect(mode="optimized")
+    assert world.data() == kept
+
+
+def test_a_sweep_whose_mark_is_older_than_a_pin_keeps_what_the_pin_holds() -> None:
+    """The lease keeps the two apart; a sweep that was lost and goes on must not rest on that."""
+    world, kept, gone = busy_world()
+    run = world.plan()
+    world.mark(run)
+    pinned = sorted(gone)[:3]
+    folder = pin_folder(run.state.uri, "late")
+    part = write_hashes(folder, "hashes-0.u64", unite([hash64(pa.array(pinned))]))
+    now = world.lake.clock()
+    pin = Pin(
+        pin_id="late",
+        run_id="an earlier one",
+        reason="brought back",
+        created_at=now,
+        until=now + timedelta(hours=1),
+        objects=len(pinned),
+        size_bytes=6,
+        sets=(LocatedSet(folder.uri, ShardedSet(0, {0: part})),),
+    )
+    write_pin(run.state, pin)
+    bulk_delete(run, world.runner)
+    assert world.data() == kept | set(pinned)
+    groups = BulkDeleteOutput.of(summary_of(run, "bulk_delete")).groups
+    assert [group.objects for group in groups if group.code == "pinned"] == [3]
+
+
+def test_a_pin_that_cannot_be_read_stops_the_run() -> None:
+    world, kept, gone = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    restore(world, run, all=True)
+    (pin,) = read_pins(run.state)
+    run.state.put(f"pins/{pin.pin_id}.json", b"{}")
+    world.age(days=2)
+    with pytest.raises(FormatError, match="nobody can tell what it holds"):
+        world.collect()
+    assert world.data() == kept | gone
+
+
+def test_a_restore_works_on_no_run_that_is_at_work_and_makes_no_folder_where_none_is() -> None:
+    world, _, _ = undo_world("quarantine")
+    run = world.plan()
+    with pytest.raises(LeaseHeldError):
+        restore(world, run, all=True)
+    world.run(run)
+    dry = world.plan(dry_run=True)
+    world.run(dry)
+    with pytest.raises(ConfigError, match="deleted nothing: it was a dry run"):
+        restore(world, dry, all=True)
+    keys = set(world.lake.keys("_lakefs/retention/gc/unified/"))
+    with pytest.raises(ConfigError, match="not the folder of a run"):
+        restore(world, None, run="nothing", all=True)
+    assert set(world.lake.keys("_lakefs/retention/gc/unified/")) == keys
+
+
+def test_a_run_of_another_repository_gives_nothing_back() -> None:
+    """Its name may be the same: of another server, or of an earlier life."""
+    other, _, _ = undo_world("quarantine")
+    run = other.plan()
+    other.run(run)
+    world, kept, gone = undo_world("quarantine")
+    with pytest.raises(ConfigError, match="Nothing was restored"):
+        restore(world, None, run=run.plan.run_uri, all=True)
+    assert world.data() == kept | gone
+
+
+def test_a_restore_knows_every_reason() -> None:
+    assert tuple(subtract.REASONS) == config.REASONS
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "say what to restore"),
+        ({"all": True, "prefix": "data/"}, "do not go together"),
+        ({"reason": "x"}, "reason"),
+    ],
+)
+def test_a_restore_must_be_told_what(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RestoreConfig.from_params({"repository": "lake", "run": "x", **asked})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_restore_that_is_killed_anywhere_is_done_again_and_ends_the_same(way: str) -> None:
+    world, _, gone = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    world.run(run)
+    store = store_of(world)
+    with moments(store) as states:
+        restore(world, run, all=True)
+    assert len(states) > len(gone)
+    for number, state in list(enumerate(states))[::3]:
+        state.put_back(store)
+        restore(world, run, all=True)
+        assert data_bytes(world) == before, f"killed at write {number}"
+        # What came back before the kill was pinned before.
+        assert any(pin.objects == len(gone) for pin in read_pins(run.state))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_came_back_when_a_restore_is_killed_is_pinned(way: str) -> None:
+    world, kept, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    store = store_of(world)
+    with moments(store) as states:
+        restore(world, run, all=True)
+    for number, state in enumerate(states):
+        state.put_back(store)
+        back = world.data() - kept
+        if back:
+            (pin,) = read_pins(run.state)
+            assert all(pin.has(int(hash64(pa.array([key]))[0])) for key in back), f"killed at write {number}"
+    assert back == gone
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sweep_that_is_killed_anywhere_can_be_taken_back_at_once(way: str) -> None:
+    """Also when nobody does the rest of it, and when the kill came between a deletion and its row in the ledger."""
+    world, _, _ = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    world.mark(run)
+    store = store_of(world)
+    with moments(store) as states:
+        bulk_delete(run, world.runner)
+    assert len(states) > 10
+    release_lease(run)
+    swept = Moment.of(store)
+    lease = store.objects[next(key for key in store.objects if key.endswith("dredge/lease.json"))]
+    for number, state in list(enumerate(states))[::3]:
+        state.put_back(store)
+        store.objects[next(key for key in store.objects if key.endswith("dredge/lease.json"))] = lease
+        restore(world, run, all=True)
+        assert data_bytes(world) == before, f"killed at write {number}"
+    swept.put_back(store)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sweep_that_is_killed_anywhere_goes_on_and_everything_comes_back(way: str) -> None:
+    world, kept, _ = undo_world(way)
+    before = data_bytes(world)
+    run = world.plan()
+    world.mark(run)
+    store = store_of(world)
+    with moments(store) as states:
+        bulk_delete(run, world.runner)
+    for number, state in list(enumerate(states))[::9]:
+        state.put_back(store)
+        again = Run.open(run.plan.run_uri, None, world.client, world.lake.clock)
+        bulk_delete(again, world.runner)
+        assert world.data() == kept, f"killed at write {number}"
+        release_lease(again)
+        restore(world, run, all=True)
+        assert data_bytes(world) == before, f"killed at write {number}"

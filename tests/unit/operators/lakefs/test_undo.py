@@ -1,0 +1,51 @@
+"""The tasks of a restore and of a purge: settings, lease, figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, LeaseHeldError
+from operators.lakefs.purge import LakeFSPurgeOperator
+from operators.lakefs.restore import LakeFSRestoreOperator
+from tests.support.airflow import FILTERS
+from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+
+@pytest.fixture
+def namespace(tmp_path: Path) -> str:
+    return namespace_in(tmp_path)
+
+
+def test_a_purge_returns_its_figures_and_gives_the_lease_back(namespace: str) -> None:
+    operator = LakeFSPurgeOperator(task_id="purge", config={"repository": "lake", "dry_run": "True"})
+    for run_id in ("manual__1", "manual__2"):
+        done = hooked(operator, namespace).execute({"run_id": run_id, "ti": Pushed()})
+        assert done["counts"]["would_go_objects"] == 0
+    release(namespace, acquire(namespace, "manual__3"))
+
+
+def test_a_restore_of_a_run_that_is_not_there_says_so_and_gives_the_lease_back(namespace: str) -> None:
+    config = {"repository": "lake", "run": "nothing", "all": "True", "prefix": "", "address": "None"}
+    operator = LakeFSRestoreOperator(task_id="restore", config=config)
+    with pytest.raises(ConfigError, match="not the folder of a run"):
+        hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
+    release(namespace, acquire(namespace, "manual__2"))
+
+
+def test_neither_works_on_a_repository_that_a_collection_works_on(namespace: str) -> None:
+    acquire(namespace, "manual__1")
+    purging = LakeFSPurgeOperator(task_id="purge", config={"repository": "lake", "dry_run": False})
+    with pytest.raises(LeaseHeldError):
+        hooked(purging, namespace).execute({"run_id": "manual__2", "ti": Pushed()})
+
+
+def test_a_setting_that_does_not_fit_fails_before_anything_is_touched(namespace: str) -> None:
+    operator = LakeFSRestoreOperator(
+        task_id="restore", config={"repository": "lake", "run": "x", "all": "maybe"}
+    )
+    with pytest.raises(ConfigError, match="all"):
+        hooked(operator, namespace).execute({"run_id": "manual__1", "ti": Pushed()})
