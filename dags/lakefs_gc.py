@@ -15,6 +15,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
 from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from operators.lakefs.approve import LakeFSApproveOperator
 from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
 from operators.lakefs.check_limits import LakeFSCheckLimitsOperator
 from operators.lakefs.list_committed import LakeFSListCommittedOperator
@@ -43,9 +44,8 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
         tags=["dredge", "lakefs", "garbage collection"],
         doc_md=__doc__,
     ) as dag:
-        # Runs on a schedule and backfills follow each other strictly: the next one waits for all that hangs
-        # directly on this one's first task, which are the last task and one that fails with the run. Any two
-        # runs on one repository, whatever started them, are kept apart by the lease.
+        # Runs on a schedule and backfills follow each other strictly: the next one waits for what hangs directly on
+        # this one's first task, the last task and one that fails with the run. The lease keeps any two runs apart.
         serial = {"depends_on_past": schedule is not None, "wait_for_downstream": schedule is not None}
         # A try that the scheduler takes for lost while it waits costs nothing.
         lease = LakeFSAcquireLeaseOperator(task_id="acquire_lease", retries=10, **serial)
@@ -59,6 +59,7 @@ def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
             LakeFSListCommittedOperator(task_id="list_committed"),
             LakeFSSubtractLiveOperator(task_id="subtract"),
             LakeFSCheckLimitsOperator(task_id="check_limits"),
+            LakeFSApproveOperator(task_id="approve"),
             LakeFSBulkDeleteOperator(task_id="bulk_delete"),
             LakeFSVerifySweepOperator(task_id="verify"),
             LakeFSSaveReportOperator(

@@ -4,7 +4,9 @@
     ├── ConfigError        (ValueError)   the input is wrong: tell the user, nothing was touched
     ├── RefusedError                      a safety check said no: never retried
     │   ├── LeaseHeldError                another run holds the repository
-    │   └── OvertakenError                a later try of the same step has taken over
+    │   ├── OvertakenError                a later try of the same step has taken over
+    │   ├── AwaitingApprovalError         a person has to say yes first
+    │   └── RejectedError                 a person said no, or nobody said yes in time
     ├── UnavailableError                  throttled, down, timed out: retry later
     ├── FormatError                       bytes we cannot trust: abort, nothing more is deleted
     ├── NotFoundError      (LookupError)  the named thing is not there
@@ -55,6 +57,18 @@ class OvertakenError(RefusedError):
     """A later try of the same step was begun, so this one no longer counts."""
 
     kind = "overtaken"
+
+
+class AwaitingApprovalError(RefusedError):
+    """A person has to approve before anything is deleted."""
+
+    kind = "awaiting_approval"
+
+
+class RejectedError(RefusedError):
+    """A person said no, or nobody said yes in time. It stays that way: another run asks again."""
+
+    kind = "rejected"
 
 
 class UnavailableError(DredgeError):

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 FAILURE = "failure"
 
 
-def reported[T](execute: Callable[[Any, Context], T]) -> Callable[[Any, Context], T]:
-    """Decorate an operator's ``execute``: leave the error where ``first_failure`` finds it.
+def reported[T](execute: Callable[..., T]) -> Callable[..., T]:
+    """Decorate an operator's ``execute``, or what it goes on with: leave the error where ``first_failure`` finds it.
 
     An exception that nobody foresaw becomes a ``DefectError``; Airflow's own pass as they are.
 
@@ -30,9 +30,9 @@ def reported[T](execute: Callable[[Any, Context], T]) -> Callable[[Any, Context]
     """
 
     @functools.wraps(execute)
-    def reporting(self: BaseOperator, context: Context) -> T:
+    def reporting(self: BaseOperator, context: Context, **more: Any) -> T:
         try:
-            return execute(self, context)
+            return execute(self, context, **more)
         except (DredgeError, AirflowSensorTimeout) as error:
             _leave(context, error)
             raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.gc_analysis import cost_command, plan_command, why_command
+from dredge.commands.gc_approve import approve_command, reject_command
 from dredge.commands.gc_many import all_command
 from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
@@ -17,13 +18,14 @@ from dredge.commands.options import setting_options
 from dredge.gc.config import GCConfig
 
 if TYPE_CHECKING:
+    from dredge.gc.run import Run
     from dredge.runs.tasks import LocalRunner
 
 
 @click.group("gc", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Collect a repository, take deletions back, read the runs and reports of collections, and look after the index.
-    Nothing is deleted without `--apply`."""
+    """Collect a repository, approve what waits for it, take deletions back, read the runs and reports of collections,
+    and look after the index. Nothing is deleted without `--apply`."""
 
 
 for _added in (
@@ -32,6 +34,8 @@ for _added in (
     cost_command,
     plan_command,
     metadata_command,
+    approve_command,
+    reject_command,
     restore_command,
     purge_command,
     pins_command,
@@ -42,7 +46,7 @@ for _added in (
 @command.command("run")
 @click.argument("repository")
 @click.option("--apply", is_flag=True, help="Delete; without, the run only says what would go.")
-@setting_options(GCConfig, without=("repository", "dry_run"))
+@setting_options(GCConfig, without=("repository", "dry_run", "approvers"))
 @click.option(
     "--processes",
     type=click.IntRange(min=0),
@@ -70,10 +74,39 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     if not quiet:
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 
+    from dredge.gc import steps
     from dredge.runs.tasks import LocalRunner
 
     with LocalRunner(processes) as runner:
-        _collect(config, runner, as_json)
+        _show_outcome(steps.Run.open(steps.plan_run(config).run_uri), runner, as_json)
+
+
+@command.command("resume")
+@click.argument("uri", metavar="RUN")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Worker processes; 0 works in this one.",
+)
+@click.option("--quiet", is_flag=True, help="No lines of progress on standard error.")
+@click.option("--json", "as_json", is_flag=True, help="The whole report as one JSON object.")
+def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
+    """Go on with a run of `dredge gc run` from what is complete: after its approval, or after a step failed.
+
+    Servers and stores are found as by `dredge gc run`.
+
+    \b
+    Exit codes: those of `dredge gc run`
+    """
+    from dredge.gc.resuming import reopen_run
+    from dredge.runs.tasks import LocalRunner
+
+    if not quiet:
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    with LocalRunner(processes) as runner:
+        _show_outcome(reopen_run(uri.rstrip("/")), runner, as_json)
 
 
 @command.command("runs")
@@ -117,7 +150,8 @@ def report(uri: str, as_json: bool) -> None:
 
     \b
     Exit codes: 0 the run is a success, a dry run or still going on · 1 it failed or deleted only a part
-                2 no such run · 3 a guard refused it, or it awaits approval · 4 the store is not available
+                2 no such run · 3 a guard refused it, it awaits approval, or was rejected
+                4 the store is not available
     """
     found = _report(uri)
     if as_json:
@@ -125,7 +159,7 @@ def report(uri: str, as_json: bool) -> None:
     else:
         _show(found)
     # "held" is what earlier versions called a run that was refused or awaits approval.
-    codes = {"failed": 1, "partial": 1, "awaiting_approval": 3, "refused": 3, "held": 3}
+    codes = {"failed": 1, "partial": 1, "awaiting_approval": 3, "rejected": 3, "refused": 3, "held": 3}
     raise SystemExit(codes.get(found["outcome"], 0))
 
 
@@ -167,28 +201,27 @@ def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
     _show_verified(found, as_json)
 
 
-def _collect(config: GCConfig, runner: LocalRunner, as_json: bool) -> None:
-    """Collect, and show the report of whatever became of it."""
+def _show_outcome(planned: Run, runner: LocalRunner, as_json: bool) -> None:
+    """Do what is left of a run, and show the report of whatever became of it."""
     from dredge.errors import PartialError
     from dredge.gc import steps
 
-    plan = steps.plan_run(config)
-    planned = steps.Run.open(plan.run_uri)
     try:
         try:
             steps.run_steps(planned, runner)
         finally:
             steps.release_lease(planned)
     finally:
-        found = _report(plan.run_uri)
+        uri = planned.plan.run_uri
+        found = _report(uri)
         if as_json:
             click.echo(json.dumps(found))
         else:
             _show(found)
-            click.echo(f"\nrun {plan.run_uri}")
+            click.echo(f"\nrun {uri}")
     if found["outcome"] not in ("success", "dry_run"):
         problems = found["problems"] or ["some of the objects stayed"]
-        raise PartialError(f"run {plan.run_id} is {found['outcome']}. {problems[0]}")
+        raise PartialError(f"run {planned.plan.run_id} is {found['outcome']}. {problems[0]}")
 
 
 def _verify(uri: str, against_ranges: bool, rebuild: bool = False) -> dict[str, Any]:

@@ -12,6 +12,8 @@
        │
     check_limits        every guard is asked; held objects are looked into  check_limits/…, guard.json
        │
+    approve             where a person has to be asked: question, answer    approve/…
+       │
     bulk_delete         looks again, then deletes through the gate          bulk_delete/… (the ledger)
        │
     verify              what was deleted is gone, what lives is there       verify/…

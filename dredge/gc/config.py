@@ -33,8 +33,13 @@ KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
 BOTH = "both"
+NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
+MARK_AGE_HOURS = 12.0
+"""A mark older than this cannot be swept, so nobody waits for an answer any longer either."""
+_LIMIT = (
+    "than this wait for a person's approval; where `approval` is `never`, they stop the run. Empty: no limit."
+)
 UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE = "off", "versions", "quarantine"
-_LIMIT = "than this stop the run: nothing is deleted. Empty: no limit."
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
 
@@ -73,7 +78,7 @@ class Safety:
     """
 
     clock_skew_seconds_max: float = 300
-    mark_age_hours_max: float = 12
+    mark_age_hours_max: float = MARK_AGE_HOURS
     lease_seconds: float = 3600
     heads_every_seconds: float = 5
     watch_silence_seconds_max: float = 60
@@ -223,10 +228,33 @@ class GCConfig:
     )
     max_delete_percent: float | None = setting(
         "Largest share to delete, in percent of the listed objects",
-        "A larger share than this stops the run: nothing is deleted. Empty: no limit.",
+        "A larger share than this waits for a person's approval; where `approval` is `never`, it stops the run. Empty:"
+        " no limit.",
         default=None,
         minimum=0,
         maximum=100,
+    )
+    approval: str = setting(
+        "Approval by a person",
+        "`over_limits`: a run that would delete more than its limits allow waits until a person approves it. `always`:"
+        " so does every run that would delete anything. `never`: a run beyond its limits fails. Dry runs ask nobody.",
+        default=OVER_LIMITS,
+        choices=(OVER_LIMITS, ALWAYS, NEVER),
+    )
+    approval_hours: float = setting(
+        "Hours to wait for an approval",
+        "When nobody has answered by then, that counts as a no. The run must be swept within"
+        f" {MARK_AGE_HOURS:g} hours of its plan, so the wait ends then at the latest.",
+        default=MARK_AGE_HOURS,
+        above=0,
+        maximum=MARK_AGE_HOURS,
+        because="what a run has found out may be swept for as long after its plan",
+    )
+    approvers: str | None = setting(
+        "Approvers",
+        "Ids of the Airflow users who may answer, separated by commas; Airflow shows the question to them alone. Empty:"
+        " everybody who may act on the DAG's required actions.",
+        default=None,
     )
     keep_tags: bool = setting(
         "Keep what tags name",
@@ -310,6 +338,11 @@ class GCConfig:
     def window(self) -> tuple[datetime | None, datetime | None]:
         """Begin and end of the window."""
         return _instant("window_begin", self.window_begin), _instant("window_end", self.window_end)
+
+    @property
+    def approver_ids(self) -> tuple[str, ...]:
+        """Ids of those who may answer; () is everybody."""
+        return tuple(name for item in (self.approvers or "").split(",") if (name := item.strip()))
 
     @property
     def min_age_seconds(self) -> float:

@@ -135,7 +135,7 @@ def plan_run(
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
-    grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
+    grant = repository_lease.acquire(local_holder(run_id)) if lease is None else repository_lease.renew(lease)
     plan = Plan(
         run_id=run_id,
         repository=repository.name,
@@ -170,6 +170,15 @@ def plan_run(
         log.info("run %s: %s", run_id, " ".join(line.strip() for line in expected_lines(expect)[:3]))
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.repository, plan.cutoff, plan.run_uri)
     return plan
+
+
+def local_holder(run_id: str) -> str:
+    """Name who holds the lease of a run that no orchestrator looks after.
+
+    Args:
+        run_id: of the run.
+    """
+    return f"run {run_id}"
 
 
 @dataclass(frozen=True, slots=True)

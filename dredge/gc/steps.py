@@ -8,6 +8,7 @@
     list_committed(run, runner)                   what active commits name
     subtract(run, runner)                         candidates
     check_limits(run)                             guards
+    approve(run)                                  what a person says, where one has to be asked
     bulk_delete(run, runner)                      re-check, then sweep (only reports in a dry run)
     verify(run)                                   what was deleted is gone, what lives is there
     save_report(run)                              state, report.json, report.html, summary.json
@@ -28,6 +29,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dredge.gc.approve.question import Question
+    from dredge.gc.approve.records import AIRFLOW, TIME_OUT, Decision
+    from dredge.gc.approve.step import answer, approve
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
     from dredge.gc.config import GCConfig
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from dredge.gc.purge.step import purge
     from dredge.gc.restore.config import RestoreConfig
     from dredge.gc.restore.step import restore
+    from dredge.gc.resuming import is_local
     from dredge.gc.run import Run
     from dredge.gc.save_report.step import save_report
     from dredge.gc.slice_listing.step import slice_listing
@@ -53,24 +58,33 @@ if TYPE_CHECKING:
     from dredge.storage import StorageOptions
 
 __all__ = [
+    "AIRFLOW",
+    "TIME_OUT",
+    "Decision",
     "GCConfig",
     "KVAccess",
     "Plan",
     "PurgeConfig",
+    "Question",
     "RestoreConfig",
     "Run",
     "acquire_lease",
+    "answer",
+    "approve",
     "bulk_delete",
     "check_limits",
     "collect",
+    "is_local",
     "list_committed",
     "mark_uncommitted",
     "plan_run",
     "purge",
+    "put_question",
     "read_report",
     "release_grant",
     "release_lease",
     "restore",
+    "resume",
     "resume_run",
     "rows_of",
     "run_steps",
@@ -81,15 +95,22 @@ __all__ = [
 ]
 
 _PLACES = {
+    "AIRFLOW": "approve.records",
+    "TIME_OUT": "approve.records",
+    "Decision": "approve.records",
     "GCConfig": "config",
     "KVAccess": "mark_uncommitted.kv_access",
     "Plan": "plan",
+    "Question": "approve.question",
     "PurgeConfig": "purge.config",
     "RestoreConfig": "restore.config",
     "Run": "run",
     "acquire_lease": "planning",
+    "answer": "approve.step",
+    "approve": "approve.step",
     "bulk_delete": "bulk_delete.step",
     "check_limits": "check_limits.step",
+    "is_local": "resuming",
     "list_committed": "list_committed.step",
     "mark_uncommitted": "mark_uncommitted.step",
     "plan_run": "planning",
@@ -134,6 +155,7 @@ def run_steps(run: Run, runner: TaskRunner) -> StepSummary:
         steps.list_committed(run, runner)
         steps.subtract(run, runner)
         steps.check_limits(run, runner)
+        steps.approve(run)
         steps.bulk_delete(run, runner)
         steps.verify(run, runner)
     except Exception:
@@ -152,6 +174,52 @@ def read_report(run: Run) -> dict[str, Any]:
 
     report: dict[str, Any] = run.folder.read_json(REPORT)
     return report
+
+
+def put_question(run: Run) -> Question:
+    """Word what a run asks that awaits approval, and write its report so far.
+
+    Args:
+        run: of which `approve` said so.
+
+    Raises:
+        RefusedError: it asks nothing.
+        LeaseHeldError: another run has taken over.
+    """
+    from dredge.gc.approve.question import make_question
+    from dredge.gc.save_report.report import write_report
+
+    return make_question(run, write_report(run).details["page"])
+
+
+def resume(
+    run_uri: str,
+    runner: TaskRunner,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock | None = None,
+) -> StepSummary:
+    """Go on with a run that `collect` began, from what is complete.
+
+    Args:
+        run_uri: URI of the run folder.
+        runner: spreads the tasks.
+        client: None reads the environment.
+        options: None reads the environment.
+        clock: this machine's clock; None is the real one.
+
+    Raises:
+        DredgeError: the run cannot go on, or one of its steps could not.
+    """
+    from dredge.gc import steps
+    from dredge.gc.resuming import reopen_run
+    from dredge.runs.clock import utc_now
+
+    run = reopen_run(run_uri, client, options, clock or utc_now)
+    try:
+        return run_steps(run, runner)
+    finally:
+        steps.release_lease(run)
 
 
 def collect(

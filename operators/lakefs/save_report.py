@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class LakeFSSaveReportOperator(LakeFSOperator):
     """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
-    not complete.
+    not complete. A run that a person rejected has ended well.
 
     A run with a failed step is never a success, so give this task the trigger rule ``all_done``. Its outlet
     events carry the figures.
@@ -54,10 +54,16 @@ class LakeFSSaveReportOperator(LakeFSOperator):
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
         figures = report_metrics(self.step, summary, run.plan.repository)
-        if outcome not in ("success", "dry_run"):
+        if outcome not in ("success", "dry_run") and not (outcome == "rejected" and _somebody_said_no(run)):
             problems = steps.read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
         return {**figures, **facts, REPORT: report}
+
+
+def _somebody_said_no(run: steps.Run) -> bool:
+    """Whether a person rejected the run, which is an end like another; that nobody answered must be noticed."""
+    said = steps.read_report(run)["approval"]
+    return said is not None and said["state"] == "rejected" and bool(said["by"])

@@ -22,6 +22,7 @@ ORDER = (
     "list_committed",
     "subtract",
     "check_limits",
+    "approve",
     "bulk_delete",
     "verify",
     "save_report",
@@ -102,6 +103,18 @@ def _works_downstream(dag: DAG, task_id: str) -> bool:
     return any(not dag.get_task(name).is_teardown for name in dag.get_task(task_id).downstream_task_ids)
 
 
+def test_nobody_who_is_asked_keeps_a_worker_and_no_answer_is_a_no(dag: DAG) -> None:
+    approve = dag.get_task("approve")
+    assert approve.options == ["Approve", "Reject"]
+    assert approve.defaults == ["Reject"]
+    assert not approve.fail_on_reject
+    assert approve.execution_timeout is None
+
+
+def test_names_from_a_lake_are_never_rendered_as_templates(dag: DAG) -> None:
+    assert set(dag.get_task("approve").template_fields) == {"run_uri"}
+
+
 def kinds(dag: DAG) -> set[str]:
     return {str(getattr(kind, "value", kind)) for kind in dag.allowed_run_types or ()}
 
@@ -178,6 +191,9 @@ def test_params_are_these(dag: DAG) -> None:
         "max_delete_objects",
         "max_delete_bytes",
         "max_delete_percent",
+        "approval",
+        "approval_hours",
+        "approvers",
         "keep_tags",
         "retention_policy",
         "verify_looks",
@@ -210,6 +226,9 @@ def test_form_deletes_nothing_unless_told() -> None:
 
     params = gc_params()
     assert params["dry_run"].value is True
+    assert params["approval"].value == "over_limits"
+    assert params["approval_hours"].value == 12
+    assert params["approvers"].value is None
     assert params["mode"].value == "auto"
     assert params["slice_margin_hours"].value == 193
     assert params["clean_every_days"].value == 30
@@ -237,6 +256,10 @@ def test_form_deletes_nothing_unless_told() -> None:
         ("max_delete_objects", -1),
         ("max_delete_objects", 1.5),
         ("max_delete_percent", 101),
+        ("approval", "sometimes"),
+        ("approval", None),
+        ("approval_hours", 0),
+        ("approval_hours", 12.5),
         ("undo", "maybe"),
         ("keep_tags", None),
         ("keep_tags", "yes"),

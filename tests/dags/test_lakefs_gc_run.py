@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -22,7 +25,7 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
-from operators.lakefs import plan
+from operators.lakefs import approve, plan
 from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
@@ -145,7 +148,10 @@ def test_run_deletes_the_garbage_and_nothing_else(
     page = Path(run.returned["save_report"]["report_uri"].partition("://")[2])
     assert "Garbage collection of lake" in page.read_text()
     folders = {path.name for path in page.parent.iterdir() if path.is_dir()}
-    assert set(run.tasks) - {"acquire_lease", "plan", "run_complete", "release_lease"} <= folders
+    without = {"acquire_lease", "plan", "approve", "run_complete", "release_lease"}
+    assert set(run.tasks) - without <= folders
+    assert run.returned["approve"]["status"] == "not_asked"
+    assert "approve" not in folders
 
 
 def test_dry_run_deletes_nothing_and_starts_no_job_to_delete(
@@ -187,14 +193,113 @@ def test_run_that_came_to_no_plan_reports_the_first_error(airflow: Airflow, plan
     planted.assert_untouched()
 
 
-def test_limit_holds_the_run_and_says_so(airflow: Airflow, planted: PlantedLake, jobs: InProcess) -> None:
+@pytest.mark.parametrize(("approval", "stopped"), [("never", "check_limits"), ("over_limits", "approve")])
+def test_limit_holds_the_run_and_says_so(
+    airflow: Airflow, planted: PlantedLake, jobs: InProcess, approval: str, stopped: str
+) -> None:
+    """A run that `dag.test()` does would wait for ever: nobody can answer there."""
     planted.age(2)
-    run = airflow.run("lakefs_gc", CONF | {"max_delete_objects": 3})
+    run = airflow.run("lakefs_gc", CONF | {"max_delete_objects": 3, "approval": approval})
     assert run.state == "failed"
-    assert run.tasks["check_limits"] == "failed"
+    assert run.tasks[stopped] == "failed"
     assert run.tasks["bulk_delete"] == "upstream_failed"
+    assert run.tasks["release_lease"] == "success"
     assert "bulk_delete" not in jobs.started
+    assert "the limit is 3" in run.failures["save_report"]
     planted.assert_untouched()
+
+
+class Person:
+    """Answers what waits under Required Actions, as Airflow's API does for a user who clicks."""
+
+    def __init__(self, option: str, user: str = "ada") -> None:
+        self.option = option
+        self.user = user
+        self.asked: list[Any] = []
+
+    def answer(self) -> None:
+        """Answer everything that waits."""
+        from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+        from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+        from airflow.models.hitl import HITLDetail
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        with create_session() as session:
+            for detail in session.scalars(select(HITLDetail).where(HITLDetail.responded_at.is_(None))).all():
+                self.asked.append(
+                    SimpleNamespace(
+                        subject=detail.subject,
+                        body=detail.body,
+                        defaults=detail.defaults,
+                        assignees=detail.assignees,
+                    )
+                )
+                task = detail.task_instance
+                update_hitl_detail(
+                    task.dag_id,
+                    task.run_id,
+                    task.task_id,
+                    UpdateHITLDetailPayload(chosen_options=[self.option]),
+                    SimpleNamespace(get_id=lambda: self.user, get_name=lambda: self.user.title()),
+                    session,
+                )
+
+
+@pytest.fixture
+def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
+    """Have a person answer what `dag.test()` waits for."""
+
+    def answering(person: Person) -> None:
+        monkeypatch.setattr(approve, "_cannot_wait", lambda: False)
+        honest = time.sleep
+
+        def sleep(seconds: float) -> None:
+            # The pause that `dag.test()` makes while a task awaits input.
+            if seconds == 1 and threading.current_thread() is threading.main_thread():
+                person.answer()
+            else:
+                honest(seconds)
+
+        monkeypatch.setattr(time, "sleep", sleep)
+
+    return answering
+
+
+def test_approved_run_goes_on(
+    airflow: Airflow, planted: PlantedLake, jobs: InProcess, asks: Callable[[Person], None]
+) -> None:
+    planted.age(2)
+    person = Person("Approve")
+    asks(person)
+    run = airflow.run("lakefs_gc", CONF | {"max_delete_objects": 3})
+    assert run.state == "success"
+    assert set(run.tasks.values()) == {"success"}
+    planted.assert_swept()
+    (asked,) = person.asked
+    assert asked.subject.endswith("of lakeFS repository lake?")
+    assert "### What would be deleted" in asked.body
+    assert asked.defaults == ["Reject"]
+    assert run.rendered["approve"] == {"run_uri": run.returned["plan"]["run_uri"]}
+    report = steps.read_report(steps.Run.open(run.returned["plan"]["run_uri"]))
+    assert (report["approval"]["by"], report["approval"]["through"]) == ("ada", "Airflow")
+
+
+def test_rejected_run_deletes_nothing_and_ends_well(
+    airflow: Airflow, planted: PlantedLake, jobs: InProcess, asks: Callable[[Person], None], server: Server
+) -> None:
+    planted.age(2)
+    asks(Person("Reject", "eve"))
+    run = airflow.run("lakefs_gc", CONF | {"approval": "always"})
+    assert run.state == "success"
+    assert (run.tasks["approve"], run.tasks["bulk_delete"], run.tasks["verify"]) == (
+        "success",
+        "skipped",
+        "skipped",
+    )
+    assert run.returned["save_report"]["outcome"] == "rejected"
+    planted.assert_untouched()
+    assert Held(server).grant.holder == "somebody else", "the lease was given back"
 
 
 def test_runs_are_optimized_once_a_complete_run_came_before(

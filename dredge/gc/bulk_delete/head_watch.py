@@ -1,8 +1,9 @@
-"""What the driver looks at while workers delete: branch heads, which must stay at commits that were subtracted."""
+"""What the driver looks at while workers delete: branch heads, which must stay at commits that were subtracted, and
+whether a person has forbidden to go on."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 from dredge.errors import UnavailableError
@@ -10,16 +11,19 @@ from dredge.gc.run import Run
 from dredge.runs.watch import Watch, watching
 
 
-def watching_heads(run: Run, commits: Collection[str], key: str) -> AbstractContextManager[Watch]:
+def watching_heads(
+    run: Run, commits: Collection[str], key: str, veto: Callable[[], str] = lambda: ""
+) -> AbstractContextManager[Watch]:
     """Look at branch heads while workers delete: at once, and then every few seconds.
 
     Args:
         run: this run.
         commits: ids of those whose objects were subtracted.
         key: where the looks are written down; see `dredge.runs.watch`.
+        veto: looked at as well: says who forbids to go on, "" for nobody.
     """
     every_seconds = run.plan.config.safety.heads_every_seconds
-    return watching(run.folder, key, lambda: look_at_heads(run, commits), every_seconds)
+    return watching(run.folder, key, lambda: veto() or look_at_heads(run, commits), every_seconds)
 
 
 def look_at_heads(run: Run, commits: Collection[str]) -> str | None:

@@ -1,8 +1,9 @@
 """Bulk delete: check again, then delete the candidates, and write down what became of each.
 
-    one chain? guards passed? mark young enough? → re-check → delete, batch by batch, through the gate → settle
-                                                   ↑                                     │
-                                                   └ a branch moved to an unknown commit ┘
+    one chain? guards passed? approved, where one has to ask? mark young enough?
+      → re-check → delete, batch by batch, through the gate → settle
+           ↑                                     │
+           └ a branch moved to an unknown commit ┘
 
 What is deleted must have been listed, marked, compared and guarded in one unbroken chain of results, read afresh
 before each round: the re-check leaves out what the mark read, so it must be the mark that these candidates were
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from dredge.errors import RefusedError, UnavailableError
+from dredge.gc.approve import ApproveOutput, approval_inputs, approval_of, why_asked
 from dredge.gc.bulk_delete.head_watch import watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
@@ -29,6 +31,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
+from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
@@ -36,8 +39,6 @@ from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
 
 _STEP = BulkDeleteOutput.STEP
-_LINKS = links_of(BulkDeleteOutput.INPUTS)
-"""What each result must have been made from before anything is deleted for it."""
 
 
 def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
@@ -50,29 +51,32 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
         runner: spreads the deleting.
 
     Raises:
-        RefusedError: a guard did not pass, the results do not belong together, the mark is too old, or branches
-            move all the time.
+        RefusedError: a guard did not pass, a person had to approve and did not, the results do not belong together,
+            the mark is too old, or branches move all the time.
         LeaseHeldError: another run has taken over.
         UnavailableError: some objects could not be deleted; the others were.
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
-    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record))
+    inputs: list[type[StepOutput]] = [*BulkDeleteOutput.INPUTS, *approval_inputs(run.plan, run.folder)]
+    return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
 
 
 def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     guards = record.input(CheckLimitsOutput)
-    check_chain(run.folder, _STEP, _LINKS, record.inputs)
+    _check_chain(run, record)
     if run.plan.dry_run:
         record.status = "dry_run"
         record.counts["would_delete_objects"] = guards.counts["deletable_objects"]
         record.counts["would_delete_bytes"] = guards.counts["deletable_bytes"]
         return
-    if guards.verdict != "passed":
+    asked = guards.verdict == "awaiting_approval" and why_asked(run.plan, guards)
+    if guards.verdict != "passed" and not asked:
         raise RefusedError(
             f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of"
             " the run."
         )
+    approval_of(run, record)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
     parts = record.input(SubtractOutput).candidates
@@ -87,6 +91,12 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     )
 
 
+def _check_chain(run: Run, record: StepRecord) -> None:
+    """Demand that what the sweep reads was made in one unbroken chain, and stands."""
+    approved = [ApproveOutput] if ApproveOutput.STEP in record.inputs else []
+    check_chain(run.folder, _STEP, links_of([*BulkDeleteOutput.INPUTS, *approved]), record.inputs)
+
+
 def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[PartInfo]) -> None:
     """Delete in rounds: each begins with a re-check, and ends early when a branch moves to a commit for which nothing
     was subtracted."""
@@ -96,6 +106,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
     for turn in range(rounds_max):
+        if turn:
+            approval_of(run, record)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
         # Before the re-check reads staging: whoever completed an upload before then has staged it by then.
         settling = look_at_settling(run, record)
@@ -146,10 +158,11 @@ def _delete(
         undo=run.plan.undo.way,
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
-    check_chain(run.folder, _STEP, _LINKS, record.inputs)
+    _check_chain(run, record)
+    veto = approval_of(run, record)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False)
-    with watching_heads(run, subtracted.commits, watched) as watch:
+    with watching_heads(run, subtracted.commits, watched, veto) as watch:
         results = run.spread(runner, _STEP, sweep_parts, config, tasks, "objects", rows)
     return watch if any(result.stopped for result in results) else None
 

@@ -1,7 +1,8 @@
 """Check limits: every guard is asked, and `guard.json` says what each of them found.
 
-A refused guard stops the run in any mode. Limits stop a run that would delete until a person raises them; a dry run
-goes on and says so. Objects that are held stay, whatever guards and limits say.
+A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.gc.approve`), or is
+refused where the user wants nobody to be asked; a dry run goes on and says so. Objects that are held stay, whatever
+guards and limits say.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dredge.gc.check_limits.guards import GUARDS
 from dredge.gc.check_limits.holds import why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Held, count_held
+from dredge.gc.config import NEVER
 from dredge.gc.run import Run
 from dredge.gc.sets.files import write_hashes
 from dredge.gc.state.base import base_of
@@ -26,6 +28,7 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
 GUARD = "guard.json"
+_LET_IT = "Raise the limit, or let a person approve it (approval)"
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
@@ -36,7 +39,7 @@ def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
         runner: spreads the search for identical content; None does it in this process.
 
     Raises:
-        RefusedError: a guard said no, or a limit is exceeded and the run would delete.
+        RefusedError: a guard said no, or a limit is exceeded, the run would delete, and nobody is to be asked.
     """
     return run.step(CheckLimitsOutput, lambda record: _check(run, runner or LocalRunner(), record))
 
@@ -63,14 +66,19 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         return
     bad = "; ".join(f"{item.rule}: {item.text}" for item in findings if item.verdict == verdict)
     message = f"run {run.plan.run_id}: {bad}. Nothing was deleted."
-    if verdict == "awaiting_approval" and run.plan.dry_run:
-        record.warn(f"a run that deletes would await approval: {message}")
+    if verdict == "awaiting_approval" and (run.plan.dry_run or run.plan.config.approval != NEVER):
+        if run.plan.dry_run:
+            record.warn(_what_would_come(run.plan.config.approval, message))
         return
-    record.status = verdict
+    record.status = "refused"
     record.error = RefusedError(
         f"{message} Read {run.folder.uri}/{GUARD}."
-        + (" Raise the limit if this is what you want." if verdict == "awaiting_approval" else "")
+        + (f" {_LET_IT} if this is what you want." if verdict == "awaiting_approval" else "")
     )
+
+
+def _what_would_come(approval: str, message: str) -> str:
+    return f"a run that deletes would {'be refused' if approval == NEVER else 'await approval'}: {message}"
 
 
 def _prove(run: Run, runner: TaskRunner, record: StepRecord) -> Check:

@@ -79,6 +79,8 @@ class Judged:
         hold: the code of what held it; "" for nothing.
         why: a sentence about reason, hold or error.
         version_id: of the delete marker in a bucket with versions, below which the object still is; "" for none.
+        approved_by: who approved the run; "" where nobody had to.
+        approved_at: when; None where nobody had to.
         restorable: "versions" or "quarantine" when it can be brought back, as the store said; "" when it cannot.
         restorable_until: when a later run removes the ledger that a restore reads, if nobody purges before; None where
             nothing does.
@@ -91,6 +93,8 @@ class Judged:
     hold: str
     why: str
     version_id: str = ""
+    approved_by: str = ""
+    approved_at: datetime | None = None
     restorable: str = ""
     restorable_until: datetime | None = None
 
@@ -201,6 +205,8 @@ def _judged(item: Judged) -> dict[str, Any]:
         "hold": item.hold,
         "why": item.why,
         "version_id": item.version_id,
+        "approved_by": item.approved_by,
+        "approved_at": _time(item.approved_at),
         "restorable": item.restorable,
         "restorable_until": _time(item.restorable_until),
     }

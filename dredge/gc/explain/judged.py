@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
 from dredge.gc.analysis.base_run import runs_below
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_held
 from dredge.gc.explain.answer import Judged
@@ -95,7 +96,12 @@ def _from_ledger(
     if row["outcome"] == ledger.KEPT:
         return Judged(folder.run_id, at, reason, ledger.KEPT, row["code"] or "", why_kept(row["code"] or ""))
     why = row["message"] or REASONS[reason]
-    return Judged(folder.run_id, at, reason, row["outcome"], "", why, row["version_id"] or "")
+    judged = Judged(folder.run_id, at, reason, row["outcome"], "", why, row["version_id"] or "")
+    approved = _output(folder, ApproveOutput)
+    if approved is None:
+        return judged
+    said = approved.approval
+    return replace(judged, approved_by=said["by"], approved_at=datetime.fromisoformat(said["at"]))
 
 
 def _restorable(

@@ -72,6 +72,8 @@ def _judged(judged: Judged) -> str:
     when = f"{judged.run_id} ({judged.at:%Y-%m-%d %H:%M} UTC)"
     if judged.outcome == "deleted":
         text = f"{when} deleted it as {judged.reason}: {judged.why}"
+        if judged.approved_by:
+            text += f"; approved by {judged.approved_by} ({judged.approved_at:%Y-%m-%d %H:%M} UTC)"
         if not judged.restorable:
             return text
         where = "below a delete marker" if judged.restorable == "versions" else "in the run's quarantine"

@@ -9,8 +9,11 @@ and beside them the files of `dredge.gc.save_report.vendor_files`. A run with fa
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dredge.errors import FormatError
+from dredge.gc.approve import approval_inputs
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
@@ -74,7 +77,7 @@ def write_report(run: Run) -> StepSummary:
     parts = vendor_files.write_deleted(folder)
     folder.write_json(REPORT, report)
     folder.writer.put(PAGE, render_html(report).encode())
-    vendor_files.write_summary(folder, plan, report["outcome"], report["counts"])
+    vendor_files.write_summary(folder, plan, report)
     summary = StepSummary(
         step=SaveReportOutput.STEP,
         run_id=plan.run_id,
@@ -101,7 +104,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
     Returns:
         The JSON object of `report.json`; `dredge.runs.report` says what a page needs of it.
     """
-    results = RunResults.read(folder, STEPS if plan.dry_run else (*STEPS, StateOutput), plan.dry_run)
+    results = RunResults.read(folder, list(_steps(folder, plan)), plan.dry_run)
     cleaned = StepResult.read(folder, OwnFilesOutput.STEP)
     committed, guards = results.of(ListCommittedOutput), results.of(CheckLimitsOutput)
     swept = results.of(BulkDeleteOutput)
@@ -125,12 +128,30 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "failures": swept.failures if swept is not None else [],
         "warnings": [*warnings, *words.own_files_warnings(cleaned)],
         "kept": committed.kept if committed is not None else [],
+        "approval": words.approval(results),
         "findings": guards.findings if guards is not None else [],
         "held": guards.held if guards is not None else [],
         "over_limit": _over_limit(guards),
         "steps": [_step(result) for result in results.steps.values()],
         "sections": sections(folder, results),
     }
+
+
+def _steps(folder: RunFolder, plan: Plan) -> Iterator[type[StepOutput]]:
+    """The steps of a run: some have to ask for an approval, and only those that delete move the state on."""
+    for step in STEPS:
+        yield step
+        if step is CheckLimitsOutput:
+            yield from _approval(folder, plan)
+    if not plan.dry_run:
+        yield StateOutput
+
+
+def _approval(folder: RunFolder, plan: Plan) -> Sequence[type[StepOutput]]:
+    try:
+        return approval_inputs(plan, folder)
+    except FormatError:
+        return ()  # what check_limits left is damaged, and the report says so there
 
 
 def _counts(results: RunResults) -> dict[str, int]:

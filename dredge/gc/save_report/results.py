@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.errors import FormatError
+from dredge.errors import FormatError, RejectedError
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import StepSummary
@@ -44,10 +44,12 @@ class StepResult:
 
     @property
     def status(self) -> str:
-        """The summary's status, "failed" or "not done"."""
+        """The summary's status, "rejected", "failed" or "not done"."""
         if self.summary is not None:
             return self.summary.status
-        return "failed" if self.failure is not None else "not done"
+        if self.failure is None:
+            return "not done"
+        return "rejected" if self.failure.get("kind") == RejectedError.kind else "failed"
 
     @property
     def problem(self) -> str:

@@ -62,24 +62,25 @@ def _text_line(address: str) -> str:
     return json.dumps(address) if any(ord(character) < 32 for character in address) else address
 
 
-def write_summary(folder: RunFolder, plan: Plan, outcome: str, counts: Mapping[str, int]) -> None:
-    """Write `summary.json`.
+def write_summary(folder: RunFolder, plan: Plan, report: Mapping[str, Any]) -> None:
+    """Write `summary.json`; who approved a run that had to ask is said as well.
 
     Args:
         folder: the run folder.
         plan: the run's plan.
-        outcome: of the run; one with failures is never a success.
-        counts: figures of the report.
+        report: its outcome, of which one with failures is never a success, its figures, and its approval.
     """
     listing = folder.read_summary(SliceListingOutput.STEP)
     value: dict[str, Any] = {
         "run_id": plan.run_id,
-        "success": outcome in ENDED,
+        "success": report["outcome"] in ENDED,
         "first_slice": SliceListingOutput.of(listing).first_slice if listing is not None else "",
         "start_time": _instant(plan.created_at),
         "cutoff_time": _instant(plan.cutoff),
-        "num_deleted_objects": counts.get("deleted_objects", 0),
+        "num_deleted_objects": report["counts"].get("deleted_objects", 0),
     }
+    if report["approval"] is not None:
+        value["approval"] = report["approval"]
     folder.writer.put(SUMMARY, f"{json.dumps(value)}\n".encode())
 
 

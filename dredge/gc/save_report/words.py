@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
 from dredge.gc.list_committed import ListCommittedOutput
@@ -22,6 +23,7 @@ OUTCOMES = {
     "success": "done",
     "dry_run": "dry run: nothing was deleted",
     "awaiting_approval": "awaiting approval: nothing was deleted",
+    "rejected": "rejected: nothing was deleted",
     "refused": "refused by a guard: nothing was deleted",
     "partial": "not everything was deleted",
     "failed": "failed",
@@ -58,13 +60,38 @@ def what_to_do(results: RunResults) -> str:
     if failed is None:
         return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
     if outcome == "awaiting_approval":
-        return "Read the guards below. When the figures are what you want, raise the limit and start again."
+        return (
+            "Read below what would go. Then approve or reject it: under Required Actions where the run is Airflow's,"
+            " with `dredge gc approve` or `dredge gc reject` and the folder of the run everywhere. A local run then"
+            " goes on with `dredge gc resume`."
+        )
+    if outcome == "rejected":
+        return "Nothing. A new run looks at everything again, and asks again where it has to."
     if outcome == "refused":
-        return "Read the guards below: they say what could not be proved. Put that right and start a new run."
+        return (
+            "Read the guards below: they say what could not be proved, or which limit is exceeded. Put that right and"
+            " start a new run."
+        )
     return (
         f"Read what went wrong in step {failed.step}. Running it again goes on from what is complete; a"
         " new run starts anew."
     )
+
+
+def approval(results: RunResults) -> dict[str, Any] | None:
+    """Give what a person was asked and said, as `ApproveOutput.approval` does; None where nobody had to be."""
+    found = results.of(ApproveOutput)
+    return None if found is None else found.approval
+
+
+def approval_text(said: Mapping[str, Any]) -> str:
+    """Word what a person was asked and said."""
+    if said["state"] == "waiting":
+        return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
+    at = f"{said['at'][:19].replace('T', ' ')} UTC"
+    if not said["by"]:
+        return f"nobody had approved it by {at}. {said['why']}"
+    return f"{said['state']} by {said['by']} ({said['through']}), {at}. {said['why']}"
 
 
 def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[str]]:
@@ -80,6 +107,8 @@ def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[s
         yield ["Instead of a listing", f"inventory {plan.inventory.uri}{when}"]
     yield ["Time taken", f"{seconds:.1f} s in its steps"]
     yield ["Folder", folder.uri]
+    if (said := approval(results)) is not None:
+        yield ["Approval", approval_text(said)]
     yield ["Undo", _undo(plan, results.of(CheckLimitsOutput))]
     yield from _slices(plan, results.of(SliceListingOutput))
     candidates, committed = results.of(SubtractOutput), results.of(ListCommittedOutput)

@@ -10,13 +10,14 @@ one builds on the older state.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dredge.gc.approve import approval_inputs
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -32,6 +33,7 @@ from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.folder import RunFolder
+from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.storage import open_writer
@@ -48,11 +50,13 @@ def advance_state(run: Run) -> StepSummary:
         ConflictError: another run has moved the state on.
         LeaseHeldError: another run has taken over.
     """
-    return run.step(StateOutput, lambda record: _advance(run, record))
+    # What the sweep read belongs to the chain that the state is made from.
+    inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approval_inputs(run.plan, run.folder)]
+    return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs)
 
 
-def _advance(run: Run, record: StepRecord) -> None:
-    check_chain(run.folder, StateOutput.STEP, links_of(StateOutput.INPUTS), record.inputs)
+def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -> None:
+    check_chain(run.folder, StateOutput.STEP, links_of(inputs), record.inputs)
     plan, base = run.plan, base_of(run)
     carry = list(_carry(run, record))
     record.parts.extend(carry)

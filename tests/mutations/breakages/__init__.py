@@ -1,14 +1,16 @@
 """Guards of the product, each broken in one line, and the tests that must notice.
 
 reading    what is read              guarding   what may go           sweeping   what deletes, and what runs share
-undo       what can be taken back    trash      the key-value store   icechunk   the collection of Icechunk
+approving  what people say           undo       what can be taken back
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
+trash      the key-value store       icechunk   the collection of Icechunk
 """
 
 from __future__ import annotations
 
 from tests.mutations.breakages import (
+    approving,
     guarding,
     icechunk,
     inventory,
@@ -33,6 +35,7 @@ BREAKAGES = (
     *guarding.ASKED,
     *guarding.HOLDS,
     *reading.OPTIMIZED,
+    *approving.APPROVED,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
     *inventory.INVENTORY,

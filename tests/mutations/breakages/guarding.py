@@ -202,7 +202,7 @@ ASKED = (
         f"{GC}/check_limits/step.py",
         '    if verdict == "passed":\n        return\n',
         "    return\n",
-        ("test_an_exceeded_limit_awaits_approval",),
+        ("test_an_exceeded_limit_refuses_a_run_that_may_ask_nobody",),
     ),
 )
 

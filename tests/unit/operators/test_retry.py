@@ -14,6 +14,8 @@ EXPECTED = {
     errors.RefusedError: RetryAction.FAIL,
     errors.LeaseHeldError: RetryAction.FAIL,
     errors.OvertakenError: RetryAction.FAIL,
+    errors.AwaitingApprovalError: RetryAction.FAIL,
+    errors.RejectedError: RetryAction.FAIL,
     errors.FormatError: RetryAction.FAIL,
     errors.NotFoundError: RetryAction.FAIL,
     errors.PartialError: RetryAction.FAIL,

@@ -89,14 +89,18 @@ def test_sweep_deletes_nothing_outside_data() -> None:
     assert outside in world.lake.keys("elsewhere/")
 
 
+@pytest.mark.parametrize("approval", ["never", "over_limits"])
 @pytest.mark.parametrize("verdict", ["awaiting_approval", "refused", "something new"])
-def test_sweep_deletes_nothing_when_the_guards_did_not_pass(verdict: str) -> None:
+def test_sweep_deletes_nothing_when_the_guards_did_not_pass(verdict: str, approval: str) -> None:
     world, kept, gone = busy_world()
-    run = world.plan()
+    run = world.plan(approval=approval)
     world.mark(run)
     summary = summary_of(run, "check_limits")
     # A summary that looks complete, as the one of a dry run does whose limits would stop a run.
     run.folder.write_summary(replace(summary, details={**summary.details, "verdict": verdict}))
-    with pytest.raises(RefusedError, match="the guards did not pass"):
+    asks = (verdict, approval) == ("awaiting_approval", "over_limits")
+    with pytest.raises(
+        RefusedError, match="needs the result of approve" if asks else "the guards did not pass"
+    ):
         bulk_delete(run, world.runner)
     assert world.data() == kept | gone

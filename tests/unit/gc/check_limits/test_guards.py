@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dredge.errors import RefusedError
+from dredge.errors import AwaitingApprovalError, RefusedError
 from dredge.gc.check_limits import guards, step
 from dredge.gc.check_limits.check import Check, must
 from dredge.gc.save_report.report import write_report
@@ -71,9 +71,21 @@ def test_a_new_guard_in_the_list_that_says_no_refuses_the_run(
 def test_an_exceeded_limit_awaits_approval() -> None:
     world, kept, gone = busy_world(max_delete_objects=0)
     context = world.plan()
+    with pytest.raises(AwaitingApprovalError, match="the limit is 0"):
+        world.run(context)
+    assert summary_of(context, "check_limits").details["verdict"] == "awaiting_approval"
+    incomplete = context.folder.read_incomplete("approve")
+    assert incomplete is not None
+    assert incomplete.status == "awaiting_approval"
+    assert world.data() == kept | gone
+
+
+def test_an_exceeded_limit_refuses_a_run_that_may_ask_nobody() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0, approval="never")
+    context = world.plan()
     with pytest.raises(RefusedError, match="Raise the limit"):
         world.run(context)
     incomplete = context.folder.read_incomplete("check_limits")
     assert incomplete is not None
-    assert (incomplete.status, incomplete.details["verdict"]) == ("awaiting_approval", "awaiting_approval")
+    assert (incomplete.status, incomplete.details["verdict"]) == ("refused", "awaiting_approval")
     assert world.data() == kept | gone

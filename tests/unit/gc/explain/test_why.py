@@ -6,11 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from dredge.errors import ConfigError, NotFoundError
+from dredge.errors import AwaitingApprovalError, ConfigError, NotFoundError
 from dredge.gc.explain import Answer, why
 from dredge.gc.explain.target import find_target
 from dredge.gc.explain.words import answer_lines
 from dredge.storage import open_deleter
+from tests.support.approvals import said
 from tests.support.gc import World, make_world
 from tests.support.policies import policy
 
@@ -87,6 +88,22 @@ def test_a_young_object_says_until_when(world: World) -> None:
     answer = ask(world, address)
     assert answer.young_until == world.lake.clock() + timedelta(hours=22)
     assert answer.verdict == "kept"
+
+
+def test_a_deleted_object_names_who_approved_its_run(world: World) -> None:
+    address = world.orphan("data/gone")
+    world.age(days=2)
+    run = world.plan(approval="always")
+    with pytest.raises(AwaitingApprovalError):
+        world.run(run)
+    said(run, by="ada")
+    run.lease.renew(run.plan.lease)
+    world.run(run)
+    answer = ask(world, address)
+    assert answer.judged is not None
+    assert answer.judged.approved_by == "ada"
+    assert answer.to_json()["judged"]["approved_at"] is not None
+    assert "; approved by ada (2026-" in text(answer)
 
 
 def test_a_deleted_object_names_the_run_that_deleted_it(world: World) -> None:

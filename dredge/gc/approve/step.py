@@ -1,0 +1,164 @@
+"""Approve: the run goes on when a person said yes to its candidates, and ends when one said no.
+
+why_asked? ── no ──→ nothing is done and nothing written
+    │ yes
+request.json ──→ answered? ── no ──→ awaiting_approval; done again when there is an answer
+                    │ yes
+                    └──→ approved: complete, and the sweep looks at the same records again
+                         rejected: the run ends
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
+from dredge.gc.approve.needed import why_asked
+from dredge.gc.approve.output import ApproveOutput
+from dredge.gc.approve.proof import check_approved, rejected_text
+from dredge.gc.approve.records import (
+    TIME_OUT,
+    Answer,
+    Asked,
+    Decision,
+    ask,
+    read_asked,
+    record_answer,
+    subject_of,
+)
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.run import Run
+from dredge.runs.chain import check_chain, links_of
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import StepSummary
+
+_LINKS = links_of(ApproveOutput.INPUTS)
+
+
+def approve(run: Run) -> StepSummary | None:
+    """Ask for an approval where one is needed, and take the answer.
+
+    Args:
+        run: this run.
+
+    Returns:
+        The summary of an approved run; None when nobody has to be asked.
+
+    Raises:
+        AwaitingApprovalError: nobody has answered.
+        RejectedError: somebody said no, or nobody said yes in time.
+        RefusedError: the yes does not count, or results do not belong together.
+    """
+    guards = run.folder.read_summary(CheckLimitsOutput.STEP)
+    if guards is not None and not why_asked(run.plan, CheckLimitsOutput.of(guards)):
+        return None
+    summary = run.step(ApproveOutput, lambda record: _approve(run, record))
+    # What was approved once stays done; a no that came since counts all the same.
+    asked = find_question(run)
+    if asked.rejected is not None:
+        raise RejectedError(rejected_text(run, asked.rejected))
+    return summary
+
+
+def answer(run: Run, decision: Decision, by: str, through: str) -> Asked:
+    """Say yes or no to what a run asks. Of several the first one stands, and a no stands against every yes.
+
+    Args:
+        run: this run.
+        decision: approved or rejected.
+        by: id of who says it; "" when the time is over.
+        through: where it is said.
+
+    Returns:
+        The question with everything that was said.
+
+    Raises:
+        RejectedError: it is a yes, and somebody said no before.
+        RefusedError: the run asks nobody, or the yes does not count.
+    """
+    asked = find_question(run)
+    if decision == "approved":
+        if asked.rejected is not None:
+            raise RejectedError(rejected_text(run, asked.rejected))
+        _check_may_approve(run, asked, by, through)
+    found = record_answer(run, asked, decision, by, through)
+    if decision == "approved" and found.rejected is not None:
+        raise RejectedError(rejected_text(run, found.rejected))
+    return found
+
+
+def find_question(run: Run) -> Asked:
+    """Read what a run asks now.
+
+    Raises:
+        RefusedError: it asks nothing, or its results do not belong together.
+    """
+    summaries = check_chain(run.folder, ApproveOutput.STEP, _LINKS)
+    asked = read_asked(run, subject_of(run, summaries))
+    if asked is None:
+        raise RefusedError(f"run {run.plan.run_id} awaits no approval. Nothing was done.")
+    return asked
+
+
+def _check_may_approve(run: Run, asked: Asked, by: str, through: str) -> None:
+    request, now = asked.request, run.store_now()
+    if not request.may_approve(by, through):
+        who = f"{', '.join(request.approvers)}, in Airflow" if request.approvers else "somebody with a name"
+        raise RefusedError(
+            f"run {run.plan.run_id} may be approved by {who}, not by {by or 'nobody'} ({through}). Nothing was done."
+        )
+    if now >= request.answer_until:
+        raise RefusedError(
+            f"run {run.plan.run_id} could be approved until {request.answer_until:%Y-%m-%d %H:%M:%S} UTC. Nothing was"
+            " done. Start a new run."
+        )
+
+
+def _approve(run: Run, record: StepRecord) -> None:
+    check_chain(run.folder, ApproveOutput.STEP, _LINKS, record.inputs)
+    guards = record.input(CheckLimitsOutput)
+    if guards.verdict not in ("passed", "awaiting_approval"):
+        raise RefusedError(f"run {run.plan.run_id}: the guards did not pass, so nobody is asked.")
+    asked = ask(run, subject_of(run, record.inputs), guards, why_asked(run.plan, guards))
+    if asked.answer is None and run.store_now() >= asked.request.answer_until:
+        asked = record_answer(run, asked, "rejected", "", TIME_OUT)
+    record.counts.update(asked_objects=asked.request.objects, asked_bytes=asked.request.size_bytes)
+    record.details.update(request_digest=asked.digest, approval=approval_facts(asked))
+    if asked.rejected is not None:
+        record.status = "rejected"
+        record.error = RejectedError(rejected_text(run, asked.rejected))
+    elif asked.approved is None:
+        record.status = "awaiting_approval"
+        record.error = AwaitingApprovalError(_waiting_text(run, asked))
+    else:
+        _check(run, record, asked, asked.approved)
+
+
+def _check(run: Run, record: StepRecord, asked: Asked, approved: Answer) -> None:
+    try:
+        check_approved(run, asked, approved)
+    except RefusedError as error:
+        record.status, record.error = "refused", error
+
+
+def approval_facts(asked: Asked) -> dict[str, Any]:
+    """What `ApproveOutput.approval` gives."""
+    request, said = asked.request, asked.answer
+    facts: dict[str, Any] = {
+        "state": "waiting" if said is None else said.decision,
+        "why": request.why,
+        "objects": request.objects,
+        "bytes": request.size_bytes,
+        "answer_until": request.answer_until.isoformat(),
+    }
+    if said is not None:
+        facts |= {"by": said.by, "through": said.through, "at": said.at.isoformat()}
+    return facts
+
+
+def _waiting_text(run: Run, asked: Asked) -> str:
+    request, uri = asked.request, run.folder.uri
+    return (
+        f"run {run.plan.run_id}: {request.why} It awaits approval until {request.answer_until:%Y-%m-%d %H:%M:%S} UTC:"
+        f" `dredge gc approve {uri}` or `dredge gc reject {uri}`. Nothing was deleted."
+    )

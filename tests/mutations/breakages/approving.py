@@ -1,0 +1,191 @@
+"""Guards of approvals: who is asked, what counts as an answer, and that the sweep looks for itself."""
+
+from __future__ import annotations
+
+from tests.mutations.breakages.breakage import GC, Breakage
+
+PROOF, STEP, RECORDS = f"{GC}/approve/proof.py", f"{GC}/approve/step.py", f"{GC}/approve/records.py"
+OPERATOR = "operators/lakefs/approve.py"
+
+APPROVED = (
+    Breakage(
+        "the sweep takes the word of the step that asked",
+        PROOF,
+        "    if not why_asked(run.plan, guards):\n",
+        "    if ApproveOutput.STEP in record.inputs or not why_asked(run.plan, guards):\n",
+        ("test_the_step_itself_lets_nobody_delete",),
+    ),
+    Breakage(
+        "a run beyond its limits asks nobody",
+        f"{GC}/approve/needed.py",
+        'if guards.verdict == "awaiting_approval":',
+        "if False:",
+        ("test_a_limit_holds_the_run_and_nothing_is_deleted",),
+    ),
+    Breakage(
+        "a run that must always ask asks nobody",
+        f"{GC}/approve/needed.py",
+        "if wanted == ALWAYS else",
+        "if False else",
+        ("test_a_run_asks_only_where_it_has_to_and_else_leaves_nothing",),
+    ),
+    Breakage(
+        "a run that may ask nobody passes its limits",
+        f"{GC}/check_limits/step.py",
+        "(run.plan.dry_run or run.plan.config.approval != NEVER)",
+        "True",
+        ("test_an_exceeded_limit_refuses_a_run_that_may_ask_nobody",),
+    ),
+    Breakage(
+        "the sweep of a run that exceeds its limits and asked nobody begins",
+        f"{GC}/bulk_delete/step.py",
+        'if guards.verdict != "passed" and not asked:',
+        'if guards.verdict not in ("passed", "awaiting_approval"):',
+        ("test_sweep_deletes_nothing_when_the_guards_did_not_pass",),
+    ),
+    Breakage(
+        "the sweep asks for no approval before it begins",
+        f"{GC}/bulk_delete/step.py",
+        "    approval_of(run, record)\n    age_max",
+        "    age_max",
+        ("test_a_no_that_came_before_the_sweep_costs_no_re_check",),
+    ),
+    Breakage(
+        "a round of deleting begins without a look at the approval",
+        f"{GC}/bulk_delete/step.py",
+        "veto = approval_of(run, record)",
+        'veto = lambda: ""',
+        ("test_a_no_during_the_re_check_comes_in_time",),
+    ),
+    Breakage(
+        "nobody looks for a no while objects are deleted",
+        f"{GC}/bulk_delete/head_watch.py",
+        "lambda: veto() or look_at_heads(run, commits)",
+        "lambda: look_at_heads(run, commits)",
+        ("test_a_no_stops_a_sweep_that_has_begun",),
+    ),
+    Breakage(
+        "a yes wins against a no",
+        PROOF,
+        "    if asked.rejected is not None:\n",
+        "    if asked.approved is None and asked.rejected is not None:\n",
+        ("test_a_no_that_comes_after_the_step_took_a_yes_ends_the_run",),
+    ),
+    Breakage(
+        "the step takes a yes although somebody said no",
+        RECORDS,
+        "return self.rejected or self.approved",
+        "return self.approved or self.rejected",
+        ("test_a_rejected_and_approved_run_is_told_as_rejected",),
+    ),
+    Breakage(
+        "an answer to something else counts",
+        PROOF,
+        """    if (answer.request, answer.run_id, answer.candidates, answer.decision) != (
+        asked.digest,
+        request.run_id,
+        request.candidates,
+        "approved",
+    ):""",
+        "    if False:",
+        ("test_an_answer_to_something_else_is_none", "test_an_answer_of_another_run_is_none_of_this_one"),
+    ),
+    Breakage(
+        "a question may be changed after its answer",
+        RECORDS,
+        "return Asked(request, hashlib.sha256(data).hexdigest(), approved, rejected)",
+        'return Asked(request, approved.request if approved else "", approved, rejected)',
+        ("test_a_question_that_was_changed_after_its_answer_has_none",),
+    ),
+    Breakage(
+        "candidates that were made anew need no new answer",
+        RECORDS,
+        'digest,\n        "guards": summaries[CheckLimitsOutput.STEP].digest,',
+        'run_id,\n        "guards": "",',
+        ("test_an_answer_is_one_to_the_candidates_and_the_guards_that_were_shown",),
+    ),
+    Breakage(
+        "an approval never expires",
+        PROOF,
+        "if now >= expires_at:",
+        "if False:",
+        ("test_an_approval_expires_before_the_mark_does",),
+    ),
+    Breakage(
+        "an approval outlives the mark",
+        RECORDS,
+        "return min(approved_at + (self.answer_until - self.asked_at), self.sweep_until)",
+        "return approved_at + (self.answer_until - self.asked_at)",
+        ("test_an_approval_of_the_last_minute_does_not_outlive_the_mark",),
+    ),
+    Breakage(
+        "a run may be approved at any time",
+        STEP,
+        "if now >= request.answer_until:",
+        "if False:",
+        ("test_after_its_time_nobody_can_say_yes_and_the_run_is_rejected",),
+    ),
+    Breakage(
+        "a run is waited for longer than its mark may be swept",
+        RECORDS,
+        "answer_until=min(now + timedelta(hours=plan.config.approval_hours), sweep_until),",
+        "answer_until=now + timedelta(hours=plan.config.approval_hours),",
+        ("test_nobody_is_waited_for_longer_than_the_mark_may_be_swept",),
+    ),
+    Breakage(
+        "everybody may approve",
+        RECORDS,
+        "return bool(by) and (not self.approvers or (through == AIRFLOW and by in self.approvers))",
+        "return bool(by)",
+        ("test_only_approvers_may_say_yes_and_only_where_somebody_knows_who_they_are",),
+    ),
+    Breakage(
+        "the second answer replaces the first",
+        RECORDS,
+        "writer.put_if_absent(key,",
+        "writer.put(key,",
+        ("test_the_first_yes_stands", "test_the_question_is_put_once_whoever_asks_again"),
+    ),
+    Breakage(
+        "a waiting run loses its repository",
+        f"{GC}/approve/question.py",
+        "lease_seconds = run.plan.config.safety.lease_seconds + wait.total_seconds()",
+        "lease_seconds = run.plan.config.safety.lease_seconds",
+        ("test_a_run_that_waits_keeps_its_repository_until_its_time_is_over",),
+    ),
+    Breakage(
+        "names from the lake are shown as they are",
+        f"{GC}/approve/markdown.py",
+        "if character.isprintable() and character not in _MARKS:",
+        "if True:",
+        ("test_a_hostile_name_stays_one_span_of_text", "test_hostile_names_do_not_get_out_of_their_lines"),
+    ),
+    Breakage(
+        "a local run goes on from a state that has moved on",
+        f"{GC}/resuming.py",
+        "        _check_state(run)\n",
+        "",
+        ("test_a_run_between_its_end_and_its_approval_ends_it",),
+    ),
+    Breakage(
+        "a click without a user is a yes",
+        OPERATOR,
+        'event.get("chosen_options") == [self.APPROVE] and bool(user)',
+        'event.get("chosen_options") == [self.APPROVE]',
+        ("test_a_yes_of_nobody_is_a_no",),
+    ),
+    Breakage(
+        "a no that could not be written down is asked for again",
+        OPERATOR,
+        "except UnavailableError as error:",
+        "except ZeroDivisionError as error:",
+        ("test_a_no_that_cannot_be_written_down_never_becomes_a_question_again",),
+    ),
+    Breakage(
+        "no answer in time is a yes",
+        OPERATOR,
+        '"defaults": self.REJECT',
+        '"defaults": self.APPROVE',
+        ("test_nobody_who_is_asked_keeps_a_worker_and_no_answer_is_a_no",),
+    ),
+)

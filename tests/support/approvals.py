@@ -1,0 +1,71 @@
+"""Runs that ask a person, and what people say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dredge.cli import main
+from dredge.errors import AwaitingApprovalError
+from dredge.gc.approve.records import AIRFLOW, Asked, Decision
+from dredge.gc.approve.step import answer, approve, find_question
+from dredge.gc.run import Run
+from dredge.runs.summary import StepSummary
+from tests.support.gc import World, busy_world
+
+
+def waiting_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
+    """A run that awaits approval; gives what must stay and what must go as well."""
+    world, kept, gone = busy_world(**{"max_delete_objects": 0, **settings})
+    run = world.plan()
+    world.mark(run)
+    with pytest.raises(AwaitingApprovalError):
+        approve(run)
+    return world, run, kept, gone
+
+
+def said(run: Run, decision: Decision = "approved", by: str = "ada", through: str = AIRFLOW) -> Asked:
+    """Say yes or no."""
+    return answer(run, decision, by, through)
+
+
+def approved_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
+    """A run that was approved and has not begun to delete."""
+    world, run, kept, gone = waiting_run(**settings)
+    said(run)
+    take(run)
+    return world, run, kept, gone
+
+
+def take(run: Run) -> StepSummary:
+    """Have the step take the answer, which must be a yes."""
+    summary = approve(run)
+    assert summary is not None
+    return summary
+
+
+def change(run: Run, name: str, **fields: Any) -> None:
+    """Write fields into a record of the question that stands, as somebody might who may write to the folder."""
+    writer = run.folder.writer
+    find_question(run)
+    (key,) = [
+        key
+        for batch in writer.list("approve/")
+        for key in batch["key"].to_pylist()
+        if key.endswith(f"/{name}.json")
+    ]
+    value = {**json.loads(writer.get(key)), **fields}
+    writer.put(key, json.dumps(value, sort_keys=True).encode())
+
+
+def gc(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Give exit code, output and errors of `dredge gc` with these words."""
+    code = 0
+    try:
+        main(["gc", *words])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err

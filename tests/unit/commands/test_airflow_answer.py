@@ -1,0 +1,135 @@
+"""A run that waits in Airflow is answered there, by its API."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from dredge.commands import airflow_answer
+from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
+from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
+from dredge.gc.approve.records import AIRFLOW
+from dredge.gc.approve.step import find_question
+from dredge.runs.lease import LeaseGrant
+from tests.support.approvals import gc, waiting_run
+
+HOLDER = "gc lake manual__2026-01-02T03:04:05+00:00/x"
+
+
+@dataclass
+class Api:
+    """An API that answers each request with one status."""
+
+    status: int = 200
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    found = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PATCH(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            found.requests.append((self.path, self.headers["Authorization"], body))
+            self.send_response(found.status)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    monkeypatch.setenv(URL, f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv(TOKEN, "secret")
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_task_of_the_run_is_answered_as_the_tokens_user(api: Api) -> None:
+    answer_in_airflow(HOLDER.replace("gc lake", "gc_lake"), "Approve")
+    path = (
+        "/api/v2/dags/gc_lake/dagRuns/manual__2026-01-02T03%3A04%3A05%2B00%3A00%2Fx/taskInstances/approve/-1"
+    )
+    assert api.requests == [(f"{path}/hitlDetails", "Bearer secret", {"chosen_options": ["Approve"]})]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, ConfigError),
+        (403, RefusedError),
+        (404, NotFoundError),
+        (409, RefusedError),
+        (500, UnavailableError),
+    ],
+)
+def test_what_airflow_does_not_take_is_an_error_without_the_token(
+    api: Api, status: int, error: type[Exception]
+) -> None:
+    api.status = status
+    with pytest.raises(error) as caught:
+        answer_in_airflow("gc_lake run", "Approve")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "error"), [("http://127.0.0.1:9", UnavailableError), ("file:///etc/passwd", ConfigError)]
+)
+def test_an_airflow_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, error: type[Exception]
+) -> None:
+    monkeypatch.setenv(URL, url)
+    with pytest.raises(error):
+        answer_in_airflow("gc_lake run", "Approve")
+
+
+def in_airflow(run: Any) -> None:
+    """Have the run look as one of Airflow."""
+    key = "plan.json"
+    plan = run.folder.read_json(key)
+    grant = LeaseGrant.from_json(plan["lease"])
+    run.folder.write_json(
+        key, {**plan, "lease": LeaseGrant("gc_lake manual__1", grant.fencing, grant.expires_at).to_json()}
+    )
+
+
+def test_the_command_leaves_a_yes_to_airflow_and_writes_a_no_down_first(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run, _, _ = waiting_run(approvers="ada")
+    in_airflow(run)
+    code, said, _ = gc(capsys, "approve", run.folder.uri)
+    assert (code, "Airflow has the answer" in said) == (0, True)
+    assert find_question(run).answer is None, "the task writes it down, with its user"
+    api.status = 500
+    code, _, errors = gc(capsys, "reject", run.folder.uri, "--by", "eve")
+    assert (code, "The run is rejected all the same" in errors) == (0, True)
+    assert [body["chosen_options"] for _, _, body in api.requests] == [["Approve"], ["Reject"]]
+    found = find_question(run).rejected
+    assert found is not None
+    assert (found.by, found.through == AIRFLOW) == ("eve", False)
+
+
+def test_without_an_address_the_answer_stands_in_the_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(URL, raising=False)
+    assert not airflow_answer.is_named()
+    _, run, _, _ = waiting_run()
+    in_airflow(run)
+    code, said, _ = gc(capsys, "approve", run.folder.uri, "--by", "ada")
+    assert (code, "takes the answer when somebody clears it" in said) == (0, True)
+    found = find_question(run).approved
+    assert found is not None
+    assert found.by == "ada"

@@ -1,0 +1,139 @@
+"""What a person is shown: all that is needed to decide, and nothing that a name from the lake could forge."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dredge.errors import LeaseHeldError
+from dredge.gc.approve.markdown import code, plain
+from dredge.gc.planning import acquire_lease
+from dredge.gc.run import Run
+from dredge.gc.steps import put_question
+from tests.support.approvals import said, take, waiting_run
+from tests.support.gc import World, busy_world, make_world
+
+
+def body_of(run: Run) -> str:
+    return put_question(run).body
+
+
+def test_the_question_says_what_would_go_and_what_stays() -> None:
+    _, run, _, _ = waiting_run()
+    question = put_question(run)
+    assert question.subject == "Delete 7 objects (14 B) of lakeFS repository lake?"
+    body = question.body
+    assert "the limit is 0" in body
+    assert "To delete: 7 objects, 14 B, 46.667 percent of the repository's objects" in body
+    assert "Repository `lake`, a run in mode clean (asked for)" in body
+    assert "- 7 objects, 14 B: nothing names it" in body
+    assert body.count("`data/slice") == 7 + 2, "examples, and two folders"
+    assert "### Largest of 2 folders in the store" in body
+    assert "- `data/slice0/`: 4 objects, 8 B" in body
+    assert "### What is held back and stays" in body
+    assert re.search(r"1 objects, 1 B: a branch reads it: .*\n    - `data/\S+`: `a0` on `main`", body)
+    assert f"`{run.folder.uri}/report.html`" in body
+    assert run.folder.writer.get("report.html")
+
+
+def test_branches_whose_old_commits_go_are_named() -> None:
+    world = make_world(max_delete_objects=0)
+    world.rules(1)
+    for number in range(3):
+        world.upload("a", b"%d" % number)
+        world.lake.commit(f"{number}")
+        world.age(days=3)
+    run = world.plan()
+    world.mark(run)
+    with pytest.raises(Exception, match="awaits approval"):
+        take(run)
+    body = body_of(run)
+    assert "### Branches with the most expired commits" in body
+    assert re.search(r"- `main`: \d", body)
+
+
+HOSTILE = (
+    "`</code><img src=x onerror=alert(1)>`",
+    "a\n# Approved by the CTO\n- [click](https://evil.example)",
+    "x\u202egpj.exe",
+    "{{ conn.aws_default.password }} | <script>\x00\x1b[31m",
+    "\\` **bold** \u2028next",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_one_span_of_text(name: str) -> None:
+    shown = code(name)
+    assert shown.startswith("`")
+    assert shown.endswith("`")
+    inside = shown[1:-1]
+    assert inside.isprintable()
+    assert not set(inside.replace("\\x", "").replace("\\u", "")) & set("`<>&|\\")
+
+
+def test_a_name_is_told_from_one_that_looks_like_its_escape() -> None:
+    assert plain("\n") != plain("\\n")
+    assert plain("<") != plain("\\x3c")
+
+
+def test_a_long_name_is_cut() -> None:
+    assert len(plain("a" * 5000)) == 201
+
+
+def test_hostile_names_do_not_get_out_of_their_lines() -> None:
+    world, _, _ = busy_world(max_delete_objects=0)
+    for number, name in enumerate(HOSTILE):
+        world.orphan(f"data/s{number}/{name}".replace("\x00", ""), b"hostile")
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    with pytest.raises(Exception, match="awaits approval"):
+        take(run)
+    body = body_of(run)
+    assert "<" not in body
+    assert "\n# " not in body
+    for line in body.splitlines():
+        assert line.count("`") % 2 == 0
+        outside = "".join(line.split("`")[::2])
+        assert "evil" not in outside
+        assert "{{" not in outside
+
+
+def busy_elsewhere(world: World) -> None:
+    from dredge.gc.config import GCConfig
+
+    acquire_lease(GCConfig(repository=world.lake.repository), "somebody else", world.client)
+
+
+def test_a_run_that_waits_keeps_its_repository_until_its_time_is_over() -> None:
+    """Else ten runs of a backfill would ask about the same objects, and the state could move on under this one."""
+    world, run, _, _ = waiting_run(approval_hours=5)
+    put_question(run)
+    world.age(hours=5)
+    with pytest.raises(LeaseHeldError):
+        busy_elsewhere(world)
+    world.age(hours=2)
+    busy_elsewhere(world)
+
+
+def test_a_run_that_goes_on_or_ends_gives_its_repository_back() -> None:
+    world, run, kept, _ = waiting_run()
+    put_question(run)
+    world.age(hours=3)
+    said(run)
+    world.run(run)
+    busy_elsewhere(world)
+    assert world.data() == kept
+
+
+def test_a_run_whose_repository_was_taken_over_deletes_nothing() -> None:
+    """Nobody kept the lease: it was given back, as a command's is, and another run came in between."""
+    world, run, kept, gone = waiting_run()
+    said(run)
+    take(run)
+    run.lease.release(run.plan.lease)
+    busy_elsewhere(world)
+    with pytest.raises(LeaseHeldError):
+        world.run(run)
+    assert world.data() == kept | gone

@@ -1,0 +1,133 @@
+"""A local run that waits or failed goes on, unless another one came in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from dredge.errors import AwaitingApprovalError, ConfigError, LeaseHeldError, RefusedError, UnavailableError
+from dredge.gc.config import GCConfig
+from dredge.gc.planning import acquire_lease, plan_run
+from dredge.gc.run import Run
+from dredge.gc.steps import resume
+from dredge.runs.summary import StepSummary
+from tests.support.approvals import said
+from tests.support.gc import World, busy_world
+
+
+def ended(world: World, **settings: object) -> Run:
+    """A run that awaits approval, whose process has ended."""
+    run = world.plan(**settings)
+    with pytest.raises(AwaitingApprovalError):
+        world.run(run)
+    return run
+
+
+def again(world: World, run: Run) -> StepSummary:
+    return resume(run.plan.run_uri, world.runner, world.client, None, world.lake.clock)
+
+
+def test_an_approved_run_goes_on_where_it_stopped() -> None:
+    world, kept, _ = busy_world(max_delete_objects=0)
+    run = ended(world)
+    listed = run.folder.writer.stat("slice_listing/_SUCCESS.json")
+    world.age(hours=1)
+    said(run)
+    summary = again(world, run)
+    assert (summary.details["outcome"], summary.counts["deleted_objects"]) == ("success", 7)
+    assert world.data() == kept
+    assert run.folder.writer.stat("slice_listing/_SUCCESS.json").etag == listed.etag
+
+
+def test_a_run_that_nobody_approved_still_waits() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0)
+    run = ended(world)
+    with pytest.raises(AwaitingApprovalError):
+        again(world, run)
+    assert world.data() == kept | gone
+    world.collect(max_delete_objects=None)  # it gave its lease back
+    assert world.data() == kept
+
+
+def test_a_run_between_its_end_and_its_approval_ends_it() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0)
+    run = ended(world)
+    said(run)
+    late = world.orphan("data/late")
+    world.age(hours=1)
+    world.collect(max_delete_objects=None)
+    with pytest.raises(RefusedError, match="another run was completed since it was planned"):
+        again(world, run)
+    assert world.data() == kept | {late}
+    assert not world.data() & gone
+    world.collect(max_delete_objects=None)  # it gave its lease back
+
+
+def test_a_dry_run_in_between_ends_nothing() -> None:
+    world, kept, _ = busy_world(max_delete_objects=0)
+    run = ended(world)
+    said(run)
+    world.collect(dry_run=True)
+    again(world, run)
+    assert world.data() == kept
+
+
+def test_what_came_alive_while_the_run_waited_stays() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0)
+    run = ended(world)
+    said(run)
+    alive = min(gone)
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository,
+        "main",
+        "again",
+        physical_address=f"{world.lake.namespace}/{alive}",
+        checksum="c",
+        size_bytes=2,
+    )
+    again(world, run)
+    assert world.data() == kept | {alive}
+
+
+def test_an_approved_run_is_not_swept_once_its_mark_is_old() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0)
+    run = ended(world)
+    said(run)
+    world.age(hours=13)
+    with pytest.raises(RefusedError, match="approval expired"):
+        again(world, run)
+    assert world.data() == kept | gone
+
+
+def test_a_run_that_failed_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, kept, _ = busy_world()
+    run = world.plan()
+
+    def down(*_: object) -> None:
+        raise UnavailableError("503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.client, "prepare_commits", down)
+        with pytest.raises(UnavailableError):
+            world.run(run)
+    again(world, run)
+    assert world.data() == kept
+
+
+def test_a_run_of_an_orchestrator_is_left_to_it() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0)
+    config = GCConfig(repository=world.lake.repository, dry_run=False, max_delete_objects=0)
+    grant = acquire_lease(config, "lakefs_gc manual__1", world.client)
+    plan = plan_run(config, grant, world.client, None, world.lake.clock)
+    with pytest.raises(ConfigError, match="is a run of lakefs_gc manual__1"):
+        resume(plan.run_uri, world.runner, world.client, None, world.lake.clock)
+    assert world.data() == kept | gone
+
+
+def test_a_run_does_not_go_on_beside_another() -> None:
+    world, kept, gone = busy_world(max_delete_objects=0)
+    run = ended(world)
+    said(run)
+    acquire_lease(GCConfig(repository=world.lake.repository), "somebody else", world.client)
+    with pytest.raises(LeaseHeldError):
+        again(world, run)
+    assert world.data() == kept | gone

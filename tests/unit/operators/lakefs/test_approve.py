@@ -1,0 +1,218 @@
+"""The task that asks a person: what Airflow is told, what its answers become, and what nobody's answer does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskAwaitingInput
+
+from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
+from dredge.gc.approve.records import COMMAND
+from dredge.gc.run import Run
+from operators.lakefs import approve
+from operators.lakefs.approve import LakeFSApproveOperator
+from tests.support.airflow import FILTERS
+from tests.support.approvals import said, waiting_run
+from tests.support.gc import World, busy_world
+from tests.support.lakefs_operators import Pushed
+
+pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
+
+ADA = {"id": "ada", "name": "Ada"}
+
+
+class Task:
+    """The task of one run, with what it tells Airflow."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+        self.operator = LakeFSApproveOperator(task_id="approve", run_uri=run.plan.run_uri)
+        self.pushed = Pushed()
+        self.asked: list[dict[str, Any]] = []
+        self.skipped: list[str] = []
+        monkeypatch.setattr(approve, "open_run", lambda *_: run)
+        monkeypatch.setattr(
+            "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
+            lambda **request: self.asked.append(request),
+        )
+        monkeypatch.setattr(
+            LakeFSApproveOperator,
+            "skip",
+            lambda _, ti, tasks: self.skipped.extend(task.task_id for task in tasks),
+        )
+        deletes, ends = (
+            SimpleNamespace(is_teardown=False, task_id="bulk_delete"),
+            SimpleNamespace(is_teardown=True),
+        )
+        monkeypatch.setattr(LakeFSApproveOperator, "get_direct_relatives", lambda *_, **__: [deletes, ends])
+
+    @property
+    def context(self) -> Any:
+        return {"ti": self.pushed, "task_instance": SimpleNamespace(id="ti"), "task": self.operator}
+
+    def start(self) -> Any:
+        return self.operator.execute(self.context)
+
+    def wait(self) -> TaskAwaitingInput:
+        with pytest.raises(TaskAwaitingInput) as parked:
+            self.start()
+        return parked.value
+
+    def answered(self, option: str, user: dict[str, str] | None = ADA) -> Any:
+        """Go on as Airflow does: with a new object of the operator, and what was answered."""
+        event = {
+            "chosen_options": [option],
+            "params_input": {},
+            "responded_at": datetime.now(UTC),
+            "responded_by_user": user,
+            "timedout": user is None,
+        }
+        return self.operator.execute_complete(self.context, event=event)
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[World, Run, Task]:
+    world, run, _, _ = waiting_run(approval_hours=3)
+    return world, run, Task(monkeypatch, run)
+
+
+def test_it_asks_for_as_long_as_the_run_may_wait_and_no_answer_is_a_no(
+    waiting: tuple[World, Run, Task],
+) -> None:
+    _, run, task = waiting
+    parked = task.wait()
+    assert parked.timeout.total_seconds() == 3 * 3600
+    (asked,) = task.asked
+    assert asked["subject"] == "Delete 7 objects (14 B) of lakeFS repository lake?"
+    assert "`data/slice" in asked["body"]
+    assert (asked["options"], asked["defaults"], asked["multiple"]) == (
+        ["Approve", "Reject"],
+        ["Reject"],
+        False,
+    )
+    assert asked["assigned_users"] is None
+    assert task.pushed["save_report", "report_uri"] == f"{run.folder.uri}/report.html"
+
+
+def test_approvers_are_the_assigned_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run, _, _ = waiting_run(approvers="ada, bob")
+    task = Task(monkeypatch, run)
+    task.wait()
+    assert task.asked[0]["assigned_users"] == [{"id": "ada", "name": "ada"}, {"id": "bob", "name": "bob"}]
+    with pytest.raises(RefusedError, match="may be approved by ada, bob"):
+        task.answered("Approve", {"id": "eve", "name": "Ada"})
+    assert task.answered("Approve")["status"] == "success"
+
+
+def test_a_run_within_its_limits_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _, _ = busy_world()
+    run = world.plan()
+    world.mark(run)
+    task = Task(monkeypatch, run)
+    assert task.start()["status"] == "not_asked"
+    assert (task.asked, task.pushed) == ([], {})
+
+
+def test_a_yes_is_written_down_before_the_task_ends(waiting: tuple[World, Run, Task]) -> None:
+    world, run, task = waiting
+    task.wait()
+    assert task.answered("Approve")["status"] == "success"
+    assert task.skipped == []
+    world.run(run)
+    (key,) = (
+        key
+        for batch in run.folder.writer.list("approve/")
+        for key in batch["key"].to_pylist()
+        if key.endswith("/approved.json")
+    )
+    assert run.folder.read_json(key)["by"] == "ada"
+
+
+def test_a_no_skips_what_deletes_and_nothing_that_cleans_up(waiting: tuple[World, Run, Task]) -> None:
+    world, run, task = waiting
+    before = world.data()
+    task.wait()
+    assert task.answered("Reject")["status"] == "rejected"
+    assert task.skipped == ["bulk_delete"]
+    with pytest.raises(RejectedError):
+        world.run(run)
+    assert world.data() == before
+
+
+def test_no_answer_in_time_rejects_the_run(waiting: tuple[World, Run, Task]) -> None:
+    world, run, task = waiting
+    task.wait()
+    assert task.answered("Reject", None)["status"] == "rejected"
+    with pytest.raises(RejectedError, match="nobody approved it in time"):
+        world.run(run)
+
+
+def test_a_yes_of_nobody_is_a_no(waiting: tuple[World, Run, Task]) -> None:
+    """What a task is told without a user is a default or a forgery."""
+    _, _, task = waiting
+    task.wait()
+    assert task.answered("Approve", None)["status"] == "rejected"
+
+
+def test_a_command_has_answered_before_the_time_is_over(waiting: tuple[World, Run, Task]) -> None:
+    _, run, task = waiting
+    task.wait()
+    said(run, by="ada", through=COMMAND)
+    assert task.answered("Reject", None)["status"] == "success"
+
+
+def test_a_click_does_not_undo_what_a_command_rejected(waiting: tuple[World, Run, Task]) -> None:
+    _, run, task = waiting
+    task.wait()
+    said(run, "rejected", by="eve", through=COMMAND)
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        task.answered("Approve")
+
+
+def test_a_cleared_task_takes_the_answer_that_stands(waiting: tuple[World, Run, Task]) -> None:
+    _, run, task = waiting
+    task.wait()
+    said(run, by="ada", through=COMMAND)
+    assert task.start()["status"] == "success"
+    assert len(task.asked) == 1
+    said(run, "rejected", by="eve", through=COMMAND)
+    assert task.start()["status"] == "rejected"
+    assert task.skipped == ["bulk_delete"]
+
+
+def test_a_task_that_is_tried_again_while_nobody_has_answered_asks_for_the_time_that_is_left(
+    waiting: tuple[World, Run, Task],
+) -> None:
+    world, _, task = waiting
+    task.wait()
+    world.age(hours=1)
+    assert task.wait().timeout.total_seconds() == 2 * 3600
+
+
+def test_a_no_that_cannot_be_written_down_never_becomes_a_question_again(
+    waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry starts the task anew, and Airflow has forgotten the answer by then."""
+    _, run, task = waiting
+    task.wait()
+
+    def down(*_: object) -> None:
+        raise UnavailableError("503")
+
+    monkeypatch.setattr(type(run.folder.writer), "put_if_absent", down)
+    with pytest.raises(RejectedError, match="could not be written down"):
+        task.answered("Reject")
+    with pytest.raises(UnavailableError):
+        task.answered("Approve")
+
+
+def test_where_nobody_can_answer_it_does_not_wait(
+    waiting: tuple[World, Run, Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, task = waiting
+    monkeypatch.setattr(approve, "_cannot_wait", lambda: True)
+    with pytest.raises(AwaitingApprovalError, match="dredge gc approve"):
+        task.start()
+    assert task.asked == []
