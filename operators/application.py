@@ -18,6 +18,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Client, Connection
@@ -147,6 +148,8 @@ class SparkApplication:
                     pass_fds=(lock.fileno(),),  # the lock is held for as long as it lives (P19)
                 )
             self._group = self._process.pid
+            # Whoever ends it, it leaves no zombie in a worker that lives on.
+            threading.Thread(target=self._process.wait, name="Spark application", daemon=True).start()
         return True
 
 

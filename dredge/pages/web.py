@@ -36,7 +36,6 @@ from dredge.pages.objects import Filter, Objects, why
 from dredge.pages.places import KINDS, Places, find
 from dredge.pages.questions import Asker
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.curve import render_curve
 from dredge.runs.defects import defect
 from dredge.runs.pages import render
 from dredge.runs.report_rows import COLUMNS
@@ -98,7 +97,7 @@ class Pages:
         found = find(self._places, key)
         stand = standing(found)
         newest = next((run for run in stand.runs if run.outcome in ("success", "dry_run")), None)
-        sections = [] if newest is None else _sections(report_of(found, newest.run_id))
+        sections = [] if newest is None else report_of(found, newest.run_id).get("sections", [])
         return self._page(
             request,
             "place",
@@ -120,7 +119,7 @@ class Pages:
             "run",
             place=found,
             run_id=run_id,
-            report={"held": [], "over_limit": [], **report, "sections": _sections(report)},
+            report={"held": [], "over_limit": [], "sections": [], **report},
             rows=rows,
             columns=COLUMNS,
             verdicts=[row.verdict for row in rows_of(report)],
@@ -360,14 +359,6 @@ def _number(text: str) -> int | None:
 
 def _asked(wanted: Filter) -> dict[str, Any]:
     return {name: getattr(wanted, name) for name in ("prefix", "reason", "outcome", "size_min", "size_max")}
-
-
-def _sections(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """The sections of a report, their curves drawn."""
-    return [
-        {**section, "svg": render_curve(section["curve"]) if section.get("curve") else ""}
-        for section in report.get("sections", [])
-    ]
 
 
 def _overview_row(stand: Standing, recent: tuple[int, int]) -> dict[str, Any]:

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     import jinja2
 
 
+_SHARED = Path(__file__).parent / "templates"
+"""What pages of all kinds include, such as a curve."""
+
+
 def render(template: Path, **values: Any) -> str:
     """Render a template that lies beside its user, in a folder `templates`.
 
@@ -25,7 +29,7 @@ def _templates(folder: Path) -> jinja2.Environment:
     import jinja2
 
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader([folder, _SHARED]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dredge.gc.config import GCConfig
+from dredge.gc.config import GCConfig, Safety
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
@@ -32,7 +32,13 @@ pytestmark = [
 def collect(lake: Lake, runner: TaskRunner) -> Run:
     """A run that trusts every object to be old; gives its context."""
     client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
-    config = GCConfig(repository="lake", mode="auto", dry_run=False, unsafe_min_age_seconds=0)
+    config = GCConfig(
+        repository="lake",
+        mode="auto",
+        dry_run=False,
+        unsafe_min_age_seconds=0,
+        safety=Safety(commit_hours_max=0),  # what was staged a moment ago goes now
+    )
     time.sleep(0.01)
     context = Run.open(plan_run(config, None, client).run_uri, None, client)
     try:

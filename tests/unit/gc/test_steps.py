@@ -15,11 +15,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.mark.parametrize("name", steps.__all__)
 def test_every_name_is_there(name: str) -> None:
-    assert getattr(steps, name).__name__ == name
-    assert getattr(steps, name).__module__.startswith("dredge.gc.")
+    found = getattr(steps, name)
+    if not isinstance(found, str):  # a constant does not know its name
+        assert found.__name__ == name
+        assert found.__module__.startswith("dredge.gc.")
 
 
-@pytest.mark.parametrize("name", ["purge", "StepSummary"])
+@pytest.mark.parametrize("name", ["sweep", "StepSummary"])
 def test_another_name_is_not(name: str) -> None:
     with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
         getattr(steps, name)
