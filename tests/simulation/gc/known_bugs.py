@@ -19,7 +19,7 @@ _TRANSPORT = "dredge/lakefs/transport.py"
 _CLIENT = "dredge/lakefs/client.py"
 _PREPARE = "dredge/lakefs/prepare.py"
 _SCAN = f"{GC}/mark_uncommitted/server_scan.py"
-_ACTIVE = f"{GC}/list_committed/active.py"
+_SOURCES = f"{GC}/list_committed/sources.py"
 _TRIES = "dredge/runs/tries.py"
 
 CHECKSUMS = (
@@ -171,7 +171,16 @@ REVIEW: Mapping[str, tuple[Breakage, ...]] = {
 
 SERVERS: Mapping[str, tuple[Breakage, ...]] = {
     "L2: no rules means that nothing is committed": (
-        _change(_ACTIVE, "    all_commits = prepared is None or rules is None", "    all_commits = False"),
+        _change(
+            _SOURCES,
+            "Found(branches, tags, graph, rules, prepared is None or rules is None)",
+            "Found(branches, tags, graph, rules, False)",
+        ),
+        _change(
+            _SOURCES,
+            "Found(branches, recorded.tags, graph, rules, rules is None,",
+            "Found(branches, recorded.tags, graph, rules, False,",
+        ),
     ),
     "L3: only the last page's files count": (
         _change(
