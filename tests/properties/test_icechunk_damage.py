@@ -28,7 +28,7 @@ from dredge.storage import open_reader
 from tests.support.depth import depth
 from tests.support.icechunk import build, local_storage, objects, random_graph
 
-SEEDS = range(depth(6, 60, "DREDGE_CASES"))
+SEEDS = range(depth(4, 60, "DREDGE_CASES"))
 DAMAGES_EACH = 25
 
 

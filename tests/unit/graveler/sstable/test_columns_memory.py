@@ -10,6 +10,7 @@ from benchmarks.decode import SETS, best_cpu_seconds, make_range, peak_mib, plai
 from dredge.graveler.sstable.columns import read_addresses
 
 
+@pytest.mark.long  # a figure of a benchmark, and one that a busy machine changes
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_a_full_range_decodes_within_300_mib_and_at_a_million_rows_a_second_at_least() -> None:
     """The claim is 4 million rows a second; a busy machine is allowed a quarter of it. 300 MiB count the whole
