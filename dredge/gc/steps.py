@@ -211,15 +211,10 @@ def resume(
     Raises:
         DredgeError: the run cannot go on, or one of its steps could not.
     """
-    from dredge.gc import steps
     from dredge.gc.resuming import reopen_run
     from dredge.runs.clock import utc_now
 
-    run = reopen_run(run_uri, client, options, clock or utc_now)
-    try:
-        return run_steps(run, runner)
-    finally:
-        steps.release_lease(run)
+    return _to_its_end(reopen_run(run_uri, client, options, clock or utc_now), runner)
 
 
 def collect(
@@ -242,7 +237,13 @@ def collect(
     from dredge.runs.clock import utc_now
 
     plan = steps.plan_run(config, None, client, options, clock or utc_now)
-    run = steps.Run.open(plan.run_uri, options, client, clock or utc_now)
+    return _to_its_end(steps.Run.open(plan.run_uri, options, client, clock or utc_now), runner)
+
+
+def _to_its_end(run: Run, runner: TaskRunner) -> StepSummary:
+    """Do the steps that are left, and give the lease back whatever becomes of them."""
+    from dredge.gc import steps
+
     try:
         return run_steps(run, runner)
     finally:

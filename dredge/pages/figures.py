@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import DredgeError
-from dredge.pages.history import LeaseState, RunRow, lease_of, runs_of
+from dredge.pages.history import ENDED, LeaseState, RunRow, lease_of, runs_of
 from dredge.pages.places import Place
 
 RECENT = timedelta(days=30)
@@ -40,7 +40,7 @@ class Standing:
     def not_deleted(self) -> tuple[int, int] | None:
         """Objects and bytes that the newest run found and did not delete; None when it came to no figure."""
         last = self.last
-        if last is None or (last.found == (0, 0) and last.outcome not in ("success", "dry_run")):
+        if last is None or (last.found == (0, 0) and last.outcome not in ENDED):
             return None
         return max(0, last.found[0] - last.deleted[0]), max(0, last.found[1] - last.deleted[1])
 

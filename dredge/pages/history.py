@@ -23,7 +23,6 @@ from dredge.icechunk.collection.save_report.report import build_report
 from dredge.pages.places import LAKEFS, Place
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
-from dredge.runs.report_rows import ReportRow
 from dredge.storage import ObjectReader, open_reader
 
 REPORT = "report.json"
@@ -213,8 +212,3 @@ def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
         while len(_kept) > _KEPT_MAX:
             _kept.popitem(last=False)
     return kept
-
-
-def rows_of(report: Mapping[str, Any]) -> list[ReportRow]:
-    """The rows of a report's table, as they were before they became JSON."""
-    return [ReportRow(**row) for row in report["rows"]]

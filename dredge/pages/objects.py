@@ -200,6 +200,11 @@ class Objects:
         return pa.table([rows["address"], rows["size"], reasons, outcomes, codes, nothing], schema=SCHEMA)
 
 
+def outcomes_of(objects: Objects) -> tuple[str, ...]:
+    """What can have become of the objects of a run."""
+    return ledger.OUTCOMES if objects.is_settled else (MAY_GO, HELD)
+
+
 def why(row: dict[str, str | None]) -> str:
     """Say in a sentence why an object is where it is.
 

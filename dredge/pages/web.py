@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -29,10 +30,11 @@ from fastapi.responses import (
 )
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, UnavailableError
+from dredge.gc.subtract import REASONS
 from dredge.pages import downloads
 from dredge.pages.figures import CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
-from dredge.pages.history import plan_of, report_of, rows_of, run_of_holder
-from dredge.pages.objects import Filter, Objects, why
+from dredge.pages.history import ENDED, plan_of, report_of, run_of_holder
+from dredge.pages.objects import Filter, Objects, outcomes_of, why
 from dredge.pages.places import KINDS, Places, find
 from dredge.pages.questions import Asker
 from dredge.runs.clock import Clock, utc_now
@@ -57,6 +59,20 @@ _HEADERS = {
 _ONGOING = ("unfinished", "awaiting_approval")
 
 type PageOf = Annotated[str, Query(max_length=4000)]
+
+
+def _wanted(
+    prefix: PageOf = "",
+    reason: PageOf = "",
+    outcome: PageOf = "",
+    size_min: PageOf = "",
+    size_max: PageOf = "",
+) -> Filter:
+    """Which objects an address asks for; a form sends fields that were left empty, too."""
+    return Filter(prefix, reason, outcome, _number(size_min), _number(size_max))
+
+
+type Wanted = Annotated[Filter, Depends(_wanted)]
 
 
 class Pages:
@@ -96,7 +112,7 @@ class Pages:
         """A repository: its runs, and what the newest report found."""
         found = find(self._places, key)
         stand = standing(found)
-        newest = next((run for run in stand.runs if run.outcome in ("success", "dry_run")), None)
+        newest = next((run for run in stand.runs if run.outcome in ENDED), None)
         sections = [] if newest is None else report_of(found, newest.run_id).get("sections", [])
         return self._page(
             request,
@@ -113,7 +129,7 @@ class Pages:
         """A run: live while it works, then its report."""
         found = find(self._places, key)
         report, plan = report_of(found, run_id), plan_of(found, run_id)
-        rows = [[(column, column.text(row.to_json())) for column in COLUMNS] for row in rows_of(report)]
+        rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
         return self._page(
             request,
             "run",
@@ -122,7 +138,7 @@ class Pages:
             report={"held": [], "over_limit": [], "sections": [], **report},
             rows=rows,
             columns=COLUMNS,
-            verdicts=[row.verdict for row in rows_of(report)],
+            verdicts=[row["verdict"] for row in report["rows"]],
             ongoing=report["outcome"] in _ONGOING,
             holder=plan.get("lease", {}).get("holder", ""),
             airflow_run=self._airflow_run(plan),
@@ -168,7 +184,7 @@ class Pages:
         rows = [
             {**row, "why": why(row), "size_text": size_text(row["size"])} for row in page.rows.to_pylist()
         ]
-        asked = {name: value for name, value in _asked(wanted).items() if value not in ("", None)}
+        asked = {name: value for name, value in asdict(wanted).items() if value not in ("", None)}
         onwards = urlencode({**asked, "start": page.next}) if page.next else ""
         return self._page(
             request,
@@ -183,6 +199,8 @@ class Pages:
             settled=objects.is_settled,
             onwards=onwards,
             query=urlencode(asked),
+            reasons=REASONS,
+            outcomes=outcomes_of(objects),
             can_ask=self._asker is not None and bool(found.store_uri),
         )
 
@@ -232,13 +250,11 @@ class Pages:
 
     def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
         depth = request.url.path.removeprefix(request.scope.get("root_path", "")).strip("/").count("/")
-        is_root = not request.url.path.removeprefix(request.scope.get("root_path", "")).strip("/")
         body = render(
             _HERE / "templates" / f"{name}.html.j2",
-            base="./" if is_root or depth == 0 else "../" * depth,
+            base="../" * depth or "./",
             kinds=KINDS,
             size_text=size_text,
-            airflow=self._airflow,
             **values,
         )
         return HTMLResponse(body, status, headers=_HEADERS)
@@ -247,15 +263,6 @@ class Pages:
 def make_router(pages: Pages) -> APIRouter:
     """Make the routes of the pages, to be included where somebody asks who may see them."""
     router = APIRouter(default_response_class=HTMLResponse)
-
-    def wanted(
-        prefix: PageOf = "",
-        reason: PageOf = "",
-        outcome: PageOf = "",
-        size_min: PageOf = "",
-        size_max: PageOf = "",
-    ) -> Filter:
-        return Filter(prefix, reason, outcome, _number(size_min), _number(size_max))
 
     @router.get("/")
     def overview(request: Request) -> Response:
@@ -279,34 +286,13 @@ def make_router(pages: Pages) -> APIRouter:
 
     @router.get("/place/{key}/run/{run_id}/objects")
     def objects(
-        request: Request,
-        key: str,
-        run_id: str,
-        prefix: PageOf = "",
-        reason: PageOf = "",
-        outcome: PageOf = "",
-        size_min: PageOf = "",
-        size_max: PageOf = "",
-        start: PageOf = "",
-        sort: PageOf = "",
+        request: Request, key: str, run_id: str, wanted: Wanted, start: PageOf = "", sort: PageOf = ""
     ) -> Response:
-        asked = wanted(prefix, reason, outcome, size_min, size_max)
-        return _drawn(pages, request, lambda: pages.objects(request, key, run_id, asked, start, sort))
+        return _drawn(pages, request, lambda: pages.objects(request, key, run_id, wanted, start, sort))
 
     @router.get("/place/{key}/run/{run_id}/objects.{form}")
-    def download(
-        request: Request,
-        key: str,
-        run_id: str,
-        form: str,
-        prefix: PageOf = "",
-        reason: PageOf = "",
-        outcome: PageOf = "",
-        size_min: PageOf = "",
-        size_max: PageOf = "",
-    ) -> Response:
-        asked = wanted(prefix, reason, outcome, size_min, size_max)
-        return _drawn(pages, request, lambda: pages.download(key, run_id, asked, form))
+    def download(request: Request, key: str, run_id: str, form: str, wanted: Wanted) -> Response:
+        return _drawn(pages, request, lambda: pages.download(key, run_id, wanted, form))
 
     @router.get("/run")
     def run_of_dag(request: Request, dag: PageOf, run: PageOf) -> Response:
@@ -357,19 +343,15 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _asked(wanted: Filter) -> dict[str, Any]:
-    return {name: getattr(wanted, name) for name in ("prefix", "reason", "outcome", "size_min", "size_max")}
-
-
 def _overview_row(stand: Standing, recent: tuple[int, int]) -> dict[str, Any]:
     return {"stand": stand, "recent": recent, "always": stand.reclaimed(), "left": stand.not_deleted}
 
 
 def _shares(report: dict[str, Any]) -> dict[str, Any]:
     """What the chart of a run shows: bytes by kind and verdict."""
-    rows = [row for row in rows_of(report) if row.size_bytes and not row.why.startswith("of these")]
+    rows = [row for row in report["rows"] if row["size_bytes"] and not row["why"].startswith("of these")]
     return {
-        "labels": [f"{row.kind}: {row.verdict}" for row in rows],
-        "bytes": [row.size_bytes for row in rows],
-        "verdicts": [row.verdict for row in rows],
+        "labels": [f"{row['kind']}: {row['verdict']}" for row in rows],
+        "bytes": [row["size_bytes"] for row in rows],
+        "verdicts": [row["verdict"] for row in rows],
     }

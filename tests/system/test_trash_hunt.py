@@ -16,6 +16,7 @@ import contextlib
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class Trouble:
             raise Crash
 
 
-class Worker(threading.Thread):
+class Worker(threading.Thread, ABC):
     """Does things to the lake, and checks that it sees what it did.
 
     Args:
@@ -80,8 +81,9 @@ class Worker(threading.Thread):
         except BaseException as error:
             self.failure = error
 
+    @abstractmethod
     def turn(self) -> None:
-        raise NotImplementedError
+        """Do one thing, and look at what came of it."""
 
     def do(self, call: Callable[[], object]) -> None:
         """Make a call; where the server died in it, its visible part had happened before."""
