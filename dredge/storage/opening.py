@@ -9,6 +9,7 @@ from dredge.storage.options import StorageOptions
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import (
     MarkerRemover,
+    NamedVersionDeleter,
     NoVersions,
     ObjectCopier,
     OldVersionDeleter,
@@ -135,7 +136,7 @@ def open_marker_remover(uri: str, options: StorageOptions | None = None) -> Mark
     Raises:
         ConfigError: the store keeps no versions.
     """
-    return MarkerRemover(_version_deleter(uri, options))
+    return MarkerRemover(_named(uri, options))
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
@@ -144,7 +145,11 @@ def open_old_version_deleter(uri: str, options: StorageOptions | None = None) ->
     Raises:
         ConfigError: the store keeps no versions.
     """
-    return OldVersionDeleter(_version_deleter(uri, options))
+    return OldVersionDeleter(_named(uri, options))
+
+
+def _named(uri: str, options: StorageOptions | None) -> VersionDeleter:
+    return NamedVersionDeleter(_version_deleter(uri, options), open_versions(uri, options).versioning)
 
 
 def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:

@@ -119,10 +119,10 @@ def test_what_is_put_under_the_key_between_look_and_copy_stays(monkeypatch: pyte
     taken = min(gone)
     copy = StreamedCopier.copy
 
-    def late(self: StreamedCopier, key: str, if_absent: bool = False) -> object:
+    def late(self: StreamedCopier, key: str, *more: Any, **named: Any) -> object:
         if key == taken:
             world.orphan(taken, b"somebody else's")
-        return copy(self, key, if_absent)
+        return copy(self, key, *more, **named)
 
     monkeypatch.setattr(StreamedCopier, "copy", late)
     done = restore(world, run, all=True)
