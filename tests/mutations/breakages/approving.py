@@ -9,6 +9,23 @@ OPERATOR = "operators/lakefs/approve.py"
 
 APPROVED = (
     Breakage(
+        "a sweep long after its guards does not ask branches again",
+        f"{GC}/bulk_delete/asked_again.py",
+        "if subtracted.exact or now",
+        "if True or now",
+        ("test_an_object_that_a_branch_serves_unseen_since_the_guards_stays",),
+    ),
+    Breakage(
+        "a sweep long after its guards does not look at new entries of heads",
+        f"{GC}/bulk_delete/sweep.py",
+        "codes = pc.if_else(pc.and_(pa.array(since), pc.is_null(codes)), HEAD_SINCE, codes)",
+        "pass",
+        (
+            "test_an_object_that_a_branch_serves_unseen_by_an_entry_of_its_new_head_stays",
+            "test_an_object_that_a_branch_serves_unseen_which_was_not_there_stays",
+        ),
+    ),
+    Breakage(
         "a question that was changed before its answer counts",
         PROOF,
         "if request != ours or not",
