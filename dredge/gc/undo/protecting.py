@@ -58,8 +58,9 @@ class Quarantine:
 
     def protect(self, group: pa.Table, may_send: MaySend) -> list[Protected]:
         """Copy each object of a group; see `dredge.runs.sweep.Protect`."""
-        rows = zip(*(group[name].to_pylist() for name in ("address", "size", "etag")), strict=True)
-        return list(ordered_map(lambda row: self._copy(*row, may_send), list(rows), _COPIES_AT_ONCE))
+        columns = (group[name].to_pylist() for name in ("address", "size", "etag"))
+        rows: list[tuple[str, int, str | None]] = list(zip(*columns, strict=True))
+        return list(ordered_map(lambda row: self._copy(*row, may_send), rows, _COPIES_AT_ONCE))
 
     def _copy(self, address: str, size: int, etag: str | None, may_send: MaySend) -> Protected:
         if not may_send():

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from dredge.errors import ConflictError, FormatError, NotFoundError, UnavailableError
-from dredge.storage.keys import is_text
+from dredge.storage.keys import is_text, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
@@ -75,7 +75,7 @@ class S3Copier:
         if if_absent and self._is_there(key):
             raise ConflictError(f"{key!r} exists already in {self._target.uri}; nothing was written")
         with translated(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
-            send = self._way(source, if_absent)
+            send = self._way(key, source, if_absent)
             _with_condition(lambda **condition: send(key, source, condition), if_absent)
         copied = self._head(self._target, key)
         _compare(key, source, copied)
@@ -94,10 +94,11 @@ class S3Copier:
                 Bucket=location.bucket, Key=_name(location, key), ChecksumMode="ENABLED"
             )
 
-    def _way(self, source: Any, if_absent: bool) -> _Send:
+    def _way(self, key: str, source: Any, if_absent: bool) -> _Send:
         """How an object is sent. Many stores know no condition for CopyObject and do it all the same, so where the key
-        must be free, what has one is used: an upload in parts, which takes one part at least."""
-        if if_absent:
+        must be free, what has one is used: an upload in parts, which takes one part at least. The answer to its begin
+        names the key in XML, which cannot carry every name."""
+        if if_absent and is_xml_safe(_name(self._target, key)):
             return self._send_parts if source["ContentLength"] else self._send_nothing
         return self._send_whole if source["ContentLength"] <= COPY_LIMIT_BYTES else self._send_parts
 
