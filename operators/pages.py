@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.schedules import gc_schedules
 from dredge.errors import ConfigError, DredgeError
-from operators.hooks.lakefs import LakeFSHook
-from operators.hooks.storage import storage_options
-from operators.lakefs.schedules import gc_schedules
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -30,12 +30,12 @@ from functools import cached_property
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
+from airflow_dredge.spark_jobs.rows import SparkRunner
+from airflow_dredge.spark_jobs.session import open_session
 from dredge.runs.environment import environment
 from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
-from spark_jobs.rows import SparkRunner
-from spark_jobs.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,12 +30,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from airflow_dredge.spark_jobs.failures import spark_reason
+from airflow_dredge.spark_jobs.session import is_remote
 from dredge.errors import DredgeError, FormatError, UnavailableError
 from dredge.runs.defects import TaskDefect, places
 from dredge.runs.environment import environment
 from dredge.runs.tasks import Json, PartitionFunction
-from spark_jobs.failures import spark_reason
-from spark_jobs.session import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa

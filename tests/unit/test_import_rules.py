@@ -111,8 +111,8 @@ def _imports() -> dict[str, set[str]]:
     """Every module of ours with the modules of ours that it names in an import, wherever that stands."""
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for folder in ("dredge", "operators", "spark_jobs")
-        for path in (ROOT / folder).rglob("*.py")
+        for folder in ("dredge", "airflow_dredge/operators", "airflow_dredge/spark_jobs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
     }
     found: dict[str, set[str]] = {}
     for name, path in files.items():

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_dredge.operators import application
+from airflow_dredge.operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.spark import job_error
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from operators import application
-from operators.application import SparkApplication, end_applications
-from operators.spark import job_error
 from tests.support.airflow import FILTERS
 from tests.support.spark_application import ROOT, RUN_URI, Program, alive, programs, wait_until
 
@@ -117,7 +117,7 @@ def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     asked = json.dumps(["beat", RUN_URI, program.command, str(ROOT), tempfile.gettempdir()])
     script = (
         "import json, sys, tempfile\n"
-        "from operators.application import SparkApplication\n"
+        "from airflow_dredge.operators.application import SparkApplication\n"
         f"step, run, command, root, tempfile.tempdir = json.loads({asked!r})\n"
         "SparkApplication(run, command, {'PYTHONPATH': root}).do(step, {})\n"
     )
