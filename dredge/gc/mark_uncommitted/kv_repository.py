@@ -110,10 +110,9 @@ class RepositoryRecords:
         """The keys that each entry of a staging token may mean; tombstones are passed over."""
         partition = token.encode()
         for row in self._view.scan(partition):
-            name = show_key(partition, row.key)
-            record = messages.decode(messages.StagedEntryData, row.value, name)
+            record = self._note_unknown(messages.StagedEntryData, row.key, row.value, partition)
             if record.identity:
-                yield self._keys(messages.decode(messages.Entry, record.data, name))
+                yield self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
 
     def copies(self) -> Iterator[tuple[str, ...]]:
         """The keys of recorded copies that share their bytes with something staged.
@@ -121,8 +120,7 @@ class RepositoryRecords:
         A rename stages the new path before it deletes the old one, so these are read after everything staged.
         """
         for name, value in self._rows(_COPIES):
-            label = show_key(self._partition, _COPIES + name)
-            yield self._keys(messages.decode(messages.Entry, value, label))
+            yield self._keys(self._note_unknown(messages.Entry, _COPIES + name, value))
 
     def _keys(self, entry: messages.Entry) -> tuple[str, ...]:
         return address_readings(entry.address, entry.address_type, self._plan.namespace)
@@ -161,8 +159,8 @@ class RepositoryRecords:
                 return
             yield entry.key.removeprefix(prefix), entry.value
 
-    def _note_unknown[M: Message](self, kind: type[M], key: bytes, value: bytes) -> M:
-        record = messages.decode(kind, value, show_key(b"", key))
+    def _note_unknown[M: Message](self, kind: type[M], key: bytes, value: bytes, partition: bytes = b"") -> M:
+        record = messages.decode(kind, value, show_key(partition, key))
         if messages.has_unknown_fields(record) and len(self.unknown) < 3:
             self.unknown.append(key.decode("utf-8", "backslashreplace"))
         return record
