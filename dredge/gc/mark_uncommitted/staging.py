@@ -8,8 +8,8 @@ made again first. Rows too many only keep garbage.
 
 Where the plan says so, the staging records are read from lakeFS's key-value store (`kv_records`): they have what the
 server does not show, and are the proof. Where the store is proved to be the server's own, as of now, they are
-everything, and the server is not asked for a scan. Where `live_source` says so, it is, and both count. In doubt its scan
-is proved as without records, which count besides: a copy of the store may lack just what the server's scan lost.
+everything, and the server is not asked for a scan. Where `live_source` says so, it is, and both count. In doubt its
+scan is proved as without records, which count besides: a copy of the store may lack just what the server's scan lost.
 """
 
 from __future__ import annotations
