@@ -33,11 +33,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
-from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
-from dredge.gc.run import Run
+from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords, Target
 from dredge.kv.rows import RowView
 from dredge.lakefs import LakeFS, Usage
 
@@ -62,8 +62,20 @@ class Standing:
     partial: bool = False
 
 
+class Asking(Protocol):
+    """Who looks: knows the server, and which repository it is about. A run does."""
+
+    @property
+    def client(self) -> LakeFS:
+        """The lakeFS server."""
+
+    @property
+    def plan(self) -> Target:
+        """Names the repository."""
+
+
 def look[T](
-    run: Run, read: Callable[[RepositoryRecords], T], access: KVAccess | None = None
+    run: Asking, read: Callable[[RepositoryRecords], T], access: KVAccess | None = None
 ) -> tuple[T, Standing]:
     """Read records of the run's repository, and say what they are worth.
 
@@ -171,7 +183,7 @@ def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Stand
     return Standing(records.location)
 
 
-def _heads(run: Run) -> dict[str, str]:
+def _heads(run: Asking) -> dict[str, str]:
     return {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
 
 
