@@ -326,6 +326,8 @@ class MemoryVersionDeleter:
         with store.lock:
             if store.older is None:
                 return DeleteOutcome(key, "missing")
+            if name in store.objects and store.older.current.get(name) == version_id:
+                del store.objects[name], store.older.current[name]
             store.older.delete(name, version_id)
             revived = None if name in store.objects else store.older.revived(name)
             if revived is not None and revived.data is not None:

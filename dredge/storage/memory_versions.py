@@ -24,23 +24,25 @@ class OlderVersions:
 
     Attributes:
         by_key: all of them.
+        current: ids of current versions that somebody has asked for.
         made: how many there have been.
     """
 
     by_key: dict[str, list[Older]] = field(default_factory=dict)
+    current: dict[str, str] = field(default_factory=dict)
     made: int = 0
 
     def supersede(self, key: str, data: bytes, last_modified: datetime) -> None:
         """Keep what was current."""
-        self._push(key, data, last_modified)
+        self._push(key, data, last_modified, self.current.pop(key, None))
 
     def mark(self, key: str, at: datetime) -> str:
         """Put a delete marker on top; gives its id."""
         return self._push(key, None, at)
 
     def versions(self, key: str, current: tuple[bytes, datetime] | None) -> list[ObjectVersion]:
-        """All of a key, the current one first; its id is "current", as nothing deletes it by that."""
-        found = [] if current is None else [_version(Older("current", *current), True)]
+        """All of a key, the current one first."""
+        found = [] if current is None else [_version(Older(self._current(key), *current), True)]
         older = self.by_key.get(key, [])
         return found + [_version(item, not found and not number) for number, item in enumerate(older)]
 
@@ -51,13 +53,24 @@ class OlderVersions:
     def revived(self, key: str) -> Older | None:
         """Take the newest version out, when no marker lies on it: it becomes the current one."""
         older = self.by_key.get(key, [])
-        return None if not older or older[0].data is None else older.pop(0)
+        if not older or older[0].data is None:
+            return None
+        self.current[key] = older[0].version_id
+        return older.pop(0)
 
-    def _push(self, key: str, data: bytes | None, at: datetime) -> str:
-        self.made += 1
-        version_id = f"v{self.made}"
+    def _current(self, key: str) -> str:
+        if key not in self.current:
+            self.current[key] = self._new_id()
+        return self.current[key]
+
+    def _push(self, key: str, data: bytes | None, at: datetime, version_id: str | None = None) -> str:
+        version_id = version_id or self._new_id()
         self.by_key.setdefault(key, []).insert(0, Older(version_id, data, at))
         return version_id
+
+    def _new_id(self) -> str:
+        self.made += 1
+        return f"v{self.made}"
 
 
 def _version(item: Older, is_latest: bool) -> ObjectVersion:
