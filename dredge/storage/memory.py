@@ -27,7 +27,7 @@ from dredge.storage.model import (
     SkippedName,
     always,
 )
-from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning
+from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Uploads
 
 BATCH_ROWS = 8192
