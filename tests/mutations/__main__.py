@@ -1,0 +1,124 @@
+"""`./run mutate`: breaks the product in one place after the other, and lists what no test notices."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from tests.mutations.mutants.equivalent import EQUIVALENT, read_equivalents, stale_ones
+from tests.mutations.mutants.finding import find_edits
+from tests.mutations.mutants.judging import Judge
+from tests.mutations.mutants.mutant import Mutant, mutants_of
+from tests.mutations.mutants.results import Results, figures, table
+from tests.mutations.mutants.touching import TestMap
+
+ROOT = Path(__file__).resolve().parents[2]
+GC = "dredge/gc"
+DANGEROUS = (
+    *(f"{GC}/{step}" for step in ("bulk_delete", "check_limits", "mark_uncommitted", "subtract")),
+    *(f"{GC}/{step}" for step in ("list_committed", "purge", "restore", "undo", "approve", "state")),
+    *(f"dredge/runs/{name}.py" for name in ("lease", "gate", "tries", "ledger", "sweep", "watch", "chain")),
+    "dredge/trash",
+    "dredge/icechunk/collection",
+    "operators",
+)
+"""What is broken when nothing is named, most dangerous first."""
+WORLDS = {"dredge/gc": "gc", "dredge/runs": "gc", "dredge/trash": "trash", "dredge/icechunk": "icechunk"}
+
+
+@click.command()
+@click.argument("paths", nargs=-1)
+@click.option("--limit", type=int, default=None, help="Break so many at most; the next call goes on.")
+@click.option("--survivors", is_flag=True, help="Only those that nobody noticed until now, again.")
+@click.option("--report", is_flag=True, help="Break nothing: figures, and who is left.")
+@click.option("--seconds", default=6.0, show_default=True, help="Of tests for each mutant, near ones first.")
+@click.option("--seeds", default=4, show_default=True, help="Of the simulator, where no test noticed.")
+@click.option("--tests", default=("tests/unit",), multiple=True, show_default=True, help="Folders of tests.")
+@click.option("--product", multiple=True, default=("dredge", "operators"), help="Folders whose lines are mapped.")
+@click.option("--root", type=click.Path(path_type=Path), default=ROOT, hidden=True)
+@click.option("--list", "listed", type=click.Path(path_type=Path), default=EQUIVALENT, hidden=True)
+def main(
+    paths: Sequence[str],
+    limit: int | None,
+    survivors: bool,
+    report: bool,
+    seconds: float,
+    seeds: int,
+    tests: Sequence[str],
+    product: Sequence[str],
+    root: Path,
+    listed: Path,
+) -> None:
+    """Break the lines of PATHS one at a time and run the tests that touch them."""
+    os.nice(19)
+    root = root.resolve()
+    state = root / ".dredge" / "mutants"
+    results, equivalents = Results(state / "results.jsonl", root), read_equivalents(listed)
+    files = list(_files(root, paths or DANGEROUS))
+    mutants = [mutant for file in files for mutant in mutants_of(root, file, find_edits)]
+    wanted = [mutant for mutant in mutants if mutant.key not in equivalents]
+    known = {mutant.key: results.get(mutant) for mutant in wanted}
+    if survivors:
+        todo = [mutant for mutant in wanted if (result := known[mutant.key]) is not None and not result.by]
+    else:
+        todo = [mutant for mutant in wanted if known[mutant.key] is None]
+
+    def work(judge: Judge) -> None:
+        for number, mutant in enumerate(todo[:limit], 1):
+            result = judge.judge(mutant)
+            results.put(mutant, result)
+            _say(f"{number}/{len(todo[:limit])}  {result.seconds:5.1f} s  {_line(mutant, result.by)}")
+
+    if todo[:limit] and not report:
+        judge = Judge(root, product, TestMap(state / "lines.json", root), work, _seeds(seeds), seconds, _say)
+        if code := judge.run(tests, state / "scratch"):
+            sys.exit(code)
+    stale = stale_ones(equivalents, mutants, files)
+    left = [mutant for mutant in wanted if (result := results.get(mutant)) is not None and not result.by]
+    for mutant in left:
+        print(f"left: {_line(mutant, '')}")
+    for key in stale:
+        print(f"{listed.name} names what is no mutant any more: {key}")
+    print("\n".join(table(figures(mutants, results, equivalents))))
+    sys.exit(1 if left or stale else 0)
+
+
+def _files(root: Path, paths: Sequence[str]) -> Iterator[str]:
+    for path in paths:
+        place = root / path
+        for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            yield str(file.relative_to(root))
+
+
+def _line(mutant: Mutant, by: str) -> str:
+    key = mutant.key
+    words = f"found by {by}" if by else "NOBODY NOTICED"
+    number = f" ({key.number})" if key.number > 1 else ""
+    return f"{key.file}:{mutant.line} {key.function}: {key.old}  ->  {key.new}{number}: {words}"
+
+
+def _seeds(count: int) -> Callable[[str], Iterator[tuple[str, Callable[[], bool]]]]:
+    """Short histories of the simulator, for the files that have a world there."""
+    if not count:
+        return lambda _: iter(())
+    from tests.simulation.history import play  # imported once, before any mutant
+    from tests.simulation.worlds import WORLDS as SIMULATED
+
+    def seeds(file: str) -> Iterator[tuple[str, Callable[[], bool]]]:
+        world = next((world for folder, world in WORLDS.items() if file.startswith(folder)), "")
+        for seed in range(count if world else 0):
+            yield f"seed {seed} of {world}", lambda seed=seed: play(SIMULATED[world](), seed).error is not None  # type: ignore[misc]
+
+    return seeds
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
