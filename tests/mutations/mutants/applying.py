@@ -111,8 +111,11 @@ def forget(root: Path, file: str, tree: ast.Module) -> None:
         file: from there.
         tree: its other version.
     """
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
-        if str(path).startswith(f"{root}/"):
-            del sys.modules[name]
+    for name in [name for name, module in sys.modules.items() if _path(module).startswith(f"{root}/")]:
+        del sys.modules[name]
     sys.meta_path.insert(0, _BrokenFinder(str(root / file), tree))
+
+
+def _path(module: types.ModuleType) -> str:
+    """Where a module, or a package without a file of its own, is."""
+    return str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), ""))

@@ -9,6 +9,7 @@ import resource
 import select
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ class Ended(NamedTuple):
     Attributes:
         value: what its work returned; None when it did not come to its end.
         seconds: of processor that it took.
-        cause: "" for a value, else "time" or the signal or the error.
+        cause: "" for a value, else "time", how the process ended, or its error with where it was raised.
     """
 
     value: Any
@@ -52,7 +53,8 @@ def in_child(work: Callable[[], Any], cpu_seconds_max: float, seconds_max: float
         return Ended(None, seconds, "time")
     if not data:
         return Ended(None, seconds, f"status {status}")
-    return Ended(pickle.loads(data), seconds, "")
+    value, cause = pickle.loads(data)
+    return Ended(value, seconds, cause)
 
 
 def _be_child(work: Callable[[], Any], writing: int, cpu_seconds_max: float) -> None:
@@ -64,11 +66,18 @@ def _be_child(work: Callable[[], Any], writing: int, cpu_seconds_max: float) -> 
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
-        data = pickle.dumps(work())
+        data = pickle.dumps(_done(work))
         while data:
             data = data[os.write(writing, data) :]
     finally:
         os._exit(0)
+
+
+def _done(work: Callable[[], Any]) -> tuple[Any, str]:
+    try:
+        return work(), ""
+    except BaseException:
+        return None, f"error: {traceback.format_exc()}"
 
 
 def _read(reading: int, seconds_max: float) -> tuple[bytes, bool]:

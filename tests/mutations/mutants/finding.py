@@ -10,8 +10,10 @@ from tests.mutations.mutants import rules
 from tests.mutations.mutants.mutant import Edit
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LOGGERS = frozenset({"log", "logger", "warnings"})
-SILENT = frozenset({"print", "echo", "warn_once"})
+LOGGERS = frozenset({"log", "logger", "warnings", "record"})
+"""What takes words and figures for people. Figures are held by tests of the report; here it is about deeds."""
+SILENT = frozenset({"print", "echo", "warn"})
+FIGURES = frozenset({"counts", "details", "metrics"})
 
 
 def find_edits(tree: ast.Module) -> Iterator[Edit]:
@@ -74,7 +76,9 @@ class _Walk:
                 not isinstance(node, ast.Call)
             ):
                 continue
-            if name == "slice" or (isinstance(node, ast.Call) and name == "func" and isinstance(value, ast.Name)):
+            if name == "slice" or (
+                isinstance(node, ast.Call) and name == "func" and isinstance(value, ast.Name)
+            ):
                 continue
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                 yield from inner.block(value, node)
@@ -91,10 +95,9 @@ class _Walk:
         """One node below a statement."""
         walk = self._conditional(node, parent, name)
         if isinstance(node, ast.expr):
-            condition = walk.is_condition
-            for new in rules.instead_of(
-                node, parent, name, walk.returns, condition, walk.outer is not None, len(walk.names)
-            ):
+            has_call, in_class = walk.outer is not None, bool(walk.names)
+            place = rules.Place(parent, name, walk.returns, walk.is_condition, has_call, in_class)
+            for new in rules.instead_of(node, place):
                 yield walk._edit(node, new, put)
         if isinstance(node, ast.Call):
             yield from walk._without_keywords(node)
@@ -165,6 +168,13 @@ def _setter(node: ast.AST, name: str) -> Callable[[ast.AST], None]:
 
 def is_silent(statement: ast.AST) -> bool:
     """Whether a statement only says something, or nothing happens there when it is run."""
+    if isinstance(statement, ast.Assign | ast.AugAssign):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        return (
+            isinstance(target, ast.Subscript)
+            and isinstance(target.value, ast.Attribute)
+            and (target.value.attr in FIGURES)
+        )
     if not isinstance(statement, ast.Expr):
         return isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
     value = statement.value
@@ -173,7 +183,7 @@ def is_silent(statement: ast.AST) -> bool:
     if not isinstance(value, ast.Call):
         return False
     match value.func:
-        case ast.Attribute(value=ast.Name(id=name)) if name in LOGGERS:
+        case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name)) if name in LOGGERS | FIGURES:
             return True
         case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
             return True

@@ -6,7 +6,10 @@ collected. Each mutant lives and dies in a fork of it.
 
 from __future__ import annotations
 
+import functools
+import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -43,6 +46,8 @@ class Judge:
         work: what is done once everything is imported.
         seeds: what is asked when no test noticed.
         seconds_max: of tests that are run for a mutant, by what they took once.
+        say: tells of progress.
+        found: what each test found in each file until now.
     """
 
     root: Path
@@ -52,6 +57,7 @@ class Judge:
     seeds: Seeds
     seconds_max: float
     say: Callable[[str], None]
+    found: dict[str, Counter[str]]
     _items: dict[str, pytest.Item] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
 
@@ -115,7 +121,12 @@ class Judge:
             work = lambda: self._replaced(mutant, tree, tests)  # noqa: E731
         limit = 60 + 5 * seconds
         ended = in_child(work, limit, 6 * limit)
-        return Result(ended.value if not ended.cause else ended.cause, len(tests), round(ended.seconds, 2))
+        if ended.cause.startswith("error"):
+            raise RuntimeError(f"{mutant.key} could not be judged: {ended.cause}")
+        by = ended.cause or ended.value
+        if by in self._items:
+            self.found.setdefault(mutant.key.file, Counter())[by] += 1
+        return Result(by, len(tests), round(ended.seconds, 2))
 
     def _replaced(self, mutant: Mutant, tree: object, tests: Sequence[str]) -> str:
         try:
@@ -149,8 +160,7 @@ class Judge:
 
     def _tests_for(self, mutant: Mutant) -> list[str]:
         """The tests to run, those that are near to the line and quick first."""
-        near = _Near(mutant.key.file)
-        tests = sorted(self._touching(mutant), key=lambda test: (near.rank(test), self.tests.seconds(test)))
+        tests = sorted(self._touching(mutant), key=functools.partial(self._rank, mutant))
         chosen, seconds = [], 0.0
         for test in tests:
             seconds += self.tests.seconds(test)
@@ -158,6 +168,16 @@ class Judge:
                 break
             chosen.append(test)
         return chosen
+
+    def _rank(self, mutant: Mutant, test: str) -> tuple[float, float]:
+        """First those that found something in the file for little, then the file's own, then any, near ones rather."""
+        seconds = self.tests.seconds(test) + 0.05
+        if finds := self.found.get(mutant.key.file, Counter())[test]:
+            return -finds / seconds, 0.0
+        distance = _distance(mutant.key.file, test)
+        if not distance:
+            return 0.0, seconds
+        return 1.0, random.Random(f"{mutant.key}{test}").random() + distance / 4
 
     def _touching(self, mutant: Mutant) -> set[str]:
         file = mutant.key.file
@@ -186,18 +206,12 @@ def _others_that_name(root: Path, folders: Iterable[str], mutant: Mutant) -> Ite
                 yield str(path.relative_to(root))
 
 
-class _Near:
-    """How near a test is to a file, by their paths."""
-
-    def __init__(self, file: str) -> None:
-        path = PurePosixPath(file)
-        self._stem = f"test_{path.stem}"
-        self._folders = tuple(part for part in path.parts[:-1] if part != "dredge")
-
-    def rank(self, test: str) -> int:
-        path = PurePosixPath(test.partition("::")[0])
-        same_folder = path.parts[: -1][-len(self._folders) :] == self._folders
-        return 2 - same_folder - (same_folder and path.stem.startswith(self._stem))
+def _distance(file: str, test: str) -> int:
+    """How far a test is from a file by their paths: 0 is the file's own, 1 anything else of its folder, 2 the rest."""
+    path, tests = PurePosixPath(file), PurePosixPath(test.partition("::")[0])
+    folders = tuple(part for part in path.parts[:-1] if part != "dredge")
+    same_folder = tests.parts[:-1][-len(folders) :] == folders
+    return 2 - same_folder - (same_folder and tests.stem.startswith(f"test_{path.stem}"))
 
 
 class _Reports:

@@ -48,6 +48,14 @@ class Results:
         """What is known of a mutant of the function as it is now."""
         return self._known.get((mutant.key, self._digest(mutant)))
 
+    def found(self) -> dict[str, Counter[str]]:
+        """What each test found in each file."""
+        counts: dict[str, Counter[str]] = {}
+        for (key, _), result in self._known.items():
+            if "::" in result.by:
+                counts.setdefault(key.file, Counter())[result.by] += 1
+        return counts
+
     def put(self, mutant: Mutant, result: Result) -> None:
         """Keep what became of one."""
         digest = self._digest(mutant)
@@ -81,7 +89,9 @@ def _digest(node: ast.AST) -> str:
 HEADS = ("broken", "found", "equivalent", "left", "not tried")
 
 
-def figures(mutants: Iterable[Mutant], results: Results, equivalents: Collection[Key]) -> dict[str, Counter[str]]:
+def figures(
+    mutants: Iterable[Mutant], results: Results, equivalents: Collection[Key]
+) -> dict[str, Counter[str]]:
     """Count what became of mutants, by folder.
 
     Args:
@@ -109,4 +119,6 @@ def table(counts: dict[str, Counter[str]]) -> list[str]:
     rows.append(("all", *(total[head] for head in HEADS)))
     width = max(len(row[0]) for row in rows)
     lines = ["".join((" " * width, *(f"{head:>12}" for head in HEADS)))]
-    return lines + ["".join((f"{row[0]:<{width}}", *(f"{number:>12,}" for number in row[1:]))) for row in rows]
+    return lines + [
+        "".join((f"{row[0]:<{width}}", *(f"{number:>12,}" for number in row[1:]))) for row in rows
+    ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 ORDERED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -51,55 +52,93 @@ BOUNDS = re.compile(
     "AGE|HOUR|DAY|SECOND|MINUTE|MARGIN|LIMIT|_MAX|_MIN|MAX_|MIN_|ROUNDS|TTL|SILENCE|TRIES|SHARE|EVERY|OLDEST"
 )
 BOUND_ARGUMENTS = frozenset({"default", "minimum", "maximum", "above"})
-KEPT_KEYWORDS = frozenset({"strict", "key", "exc_info", "default", "name", "daemon", "flush", "indent", "stacklevel"})
-PURE = frozenset(
-    "len sorted set list dict tuple frozenset str int float bool min max sum isinstance timedelta defaultdict Counter"
-    " join format zip range enumerate iter next array items keys values".split()
+KEPT_KEYWORDS = frozenset(
+    {"strict", "key", "exc_info", "default", "name", "daemon", "flush", "indent", "stacklevel"}
 )
+PURE = frozenset(
+    {
+        *(
+            "len",
+            "sorted",
+            "set",
+            "list",
+            "dict",
+            "tuple",
+            "frozenset",
+            "str",
+            "int",
+            "float",
+            "bool",
+            "min",
+            "max",
+        ),
+        *(
+            "sum",
+            "isinstance",
+            "timedelta",
+            "defaultdict",
+            "Counter",
+            "join",
+            "format",
+            "zip",
+            "range",
+            "enumerate",
+        ),
+        *("iter", "next", "array", "items", "keys", "values"),
+    }
+)
+LIBRARIES = frozenset({"pc", "pa", "np", "json", "re", "ast", "dataclasses", "math"})
+STEADY = frozenset(
+    {"read_part", "read_parts", "take", "filter", "slice", "combine_chunks", "to_numpy", "fill_null"}
+)
+"""Reads of what is written once: their order says nothing."""
 COMMUTATIVE = (ast.BitOr, ast.BitAnd, ast.Add)
 
 
-def instead_of(
-    node: ast.expr,
-    parent: ast.AST,
-    name: str,
-    returns: str,
-    condition: bool,
-    in_function: bool,
-    depth: int,
-) -> Iterator[ast.expr]:
-    """Give what may stand in an expression's place.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an expression stands.
 
-    Args:
-        node: the expression.
+    Attributes:
         parent: what it is part of.
         name: of the field there.
         returns: what the function around says it gives.
-        condition: both outcomes of the expression around are tried anyway.
-        in_function: it is run by a call.
-        depth: how many classes and functions are around.
+        is_condition: both outcomes of the expression around are tried anyway.
+        in_function: a call runs it, not the import.
+        in_class: it is inside of a class at least.
     """
-    if not in_function:
-        yield from _of_import(node, parent, name, depth)
-        return
-    if isinstance(node, ast.Constant):
-        yield from _constants(node, parent, name, returns)
-        return
-    yield from _decided(node, parent, name, returns)
-    yield from _operators(node, condition)
-    if isinstance(node, ast.Call):
-        yield from _calls(node)
+
+    parent: ast.AST
+    name: str
+    returns: str
+    is_condition: bool
+    in_function: bool
+    in_class: bool
 
 
-def _decided(node: ast.expr, parent: ast.AST, name: str, returns: str) -> Iterator[ast.expr]:
+def instead_of(node: ast.expr, place: Place) -> Iterator[ast.expr]:
+    """Give what may stand in an expression's place."""
+    if not place.in_function:
+        yield from _of_import(node, place)
+    elif isinstance(node, ast.Constant):
+        yield from _constants(node, place.parent)
+    else:
+        yield from _decided(place)
+        yield from _operators(node, place.is_condition)
+        if isinstance(node, ast.Call):
+            yield from _calls(node)
+
+
+def _decided(place: Place) -> Iterator[ast.expr]:
     """Both outcomes of a condition or an answer."""
-    is_filter = isinstance(parent, ast.comprehension) and name == "ifs"
-    if isinstance(parent, ast.While) and name == "test":
+    is_filter = isinstance(place.parent, ast.comprehension) and place.name == "ifs"
+    is_answer = isinstance(place.parent, ast.Return)
+    if isinstance(place.parent, ast.While) and place.name == "test":
         yield ast.Constant(False)
-    elif name == "test" or is_filter or (isinstance(parent, ast.Return) and returns == "bool"):
+    elif place.name == "test" or is_filter or (is_answer and place.returns == "bool"):
         yield ast.Constant(True)
         yield ast.Constant(False)
-    elif isinstance(parent, ast.Return) and returns.endswith("| None"):
+    elif is_answer and place.returns.endswith("| None"):
         yield ast.Constant(None)
 
 
@@ -143,7 +182,7 @@ def _calls(node: ast.Call) -> Iterator[ast.expr]:
                 yield receiver
 
 
-def _constants(node: ast.Constant, parent: ast.AST, name: str, returns: str) -> Iterator[ast.expr]:
+def _constants(node: ast.Constant, parent: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node.value, bool):
         is_default = isinstance(parent, ast.arguments)
         if not is_default and not (isinstance(parent, ast.keyword) and parent.arg in KEPT_KEYWORDS):
@@ -155,21 +194,28 @@ def _constants(node: ast.Constant, parent: ast.AST, name: str, returns: str) -> 
             yield from _halved_and_doubled(node.value)
 
 
-def _of_import(node: ast.expr, parent: ast.AST, name: str, depth: int) -> Iterator[ast.expr]:
+def _of_import(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     """Constants and tables of a module, defaults of a class."""
+    parent = place.parent
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool):
             is_given = isinstance(parent, ast.keyword) and parent.arg == "default"
-            if is_given or (isinstance(parent, ast.AnnAssign) and depth):
+            if is_given or (isinstance(parent, ast.AnnAssign) and place.in_class):
                 yield ast.Constant(not node.value)
         elif isinstance(node.value, int | float) and (_is_bound(parent) or _is_time(parent)):
             yield from _halved_and_doubled(node.value)
-    elif isinstance(parent, ast.Assign | ast.AnnAssign) and name == "value" and not depth:
-        if isinstance(node, ast.List | ast.Tuple) and 1 < len(node.elts) < 40:
-            for index in range(len(node.elts)):
-                yield type(node)(node.elts[:index] + node.elts[index + 1 :], ast.Load())
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and not _is_text(node.left):
-        yield node.left
+    elif isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Add | ast.Sub) and not _is_text(node):
+            yield node.left
+    elif isinstance(parent, ast.Assign | ast.AnnAssign) and place.name == "value" and not place.in_class:
+        yield from _shorter(node)
+
+
+def _shorter(node: ast.expr) -> Iterator[ast.expr]:
+    """A table without one of its lines."""
+    if isinstance(node, ast.List | ast.Tuple) and 1 < len(node.elts) < 40:
+        for index in range(len(node.elts)):
+            yield type(node)(node.elts[:index] + node.elts[index + 1 :], ast.Load())
 
 
 def _is_bound(parent: ast.AST) -> bool:
@@ -257,8 +303,9 @@ def _acts(statement: ast.stmt) -> bool:
     if not isinstance(value, ast.Call):
         return False
     called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    receiver = getattr(value.func.value, "id", "") if isinstance(value.func, ast.Attribute) else ""
     if isinstance(statement, ast.Assign):
-        return called not in PURE and not _is_class(called)
+        return called not in PURE | STEADY and receiver not in LIBRARIES and not _is_class(called)
     return called not in {"append", "add", "extend", "update"}
 
 
