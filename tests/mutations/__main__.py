@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
+from tests.mutations.breakages import BREAKAGES
 from tests.mutations.mutants.equivalent import EQUIVALENT, read_equivalents, stale_ones
 from tests.mutations.mutants.finding import find_edits
 from tests.mutations.mutants.judging import Judge
@@ -62,6 +64,9 @@ def main(
 ) -> None:
     """Break the lines of PATHS one at a time and run the tests that touch them."""
     os.nice(19)
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit("ended; the next call goes on")
+    )  # a mutant ends with this process
     root = root.resolve()
     state = root / ".dredge" / "mutants"
     results, equivalents = Results(state / "results.jsonl", root), read_equivalents(listed)
@@ -75,6 +80,8 @@ def main(
         todo = [mutant for mutant in wanted if known[mutant.key] is None]
 
     def work(judge: Judge) -> None:
+        for breakage in BREAKAGES:
+            judge.prefer(breakage.file, breakage.tests)
         for number, mutant in enumerate(todo[:limit], 1):
             result = judge.judge(mutant)
             results.put(mutant, result)
@@ -98,6 +105,8 @@ def main(
 def _files(root: Path, paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
         place = root / path
+        if not place.exists():
+            raise click.BadParameter(f"{path} is not there")
         for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
             if place.is_file() or file.name not in SAYING:
                 yield str(file.relative_to(root))

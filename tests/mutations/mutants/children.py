@@ -42,8 +42,18 @@ def in_child(work: Callable[[], Any], cpu_seconds_max: float, seconds_max: float
         os.close(reading)
         _be_child(work, writing, cpu_seconds_max)
     os.close(writing)
-    data, too_long = _read(reading, seconds_max)
-    os.close(reading)
+    try:
+        data, too_long = _read(reading, seconds_max)
+    except BaseException:
+        _end_group(pid)
+        raise
+    finally:
+        os.close(reading)
+    return _ended(pid, data, too_long)
+
+
+def _ended(pid: int, data: bytes, too_long: bool) -> Ended:
+    """Wait for a child that has said all that it has to say."""
     if too_long:
         _end_group(pid)
     _, status, usage = os.wait4(pid, 0)
@@ -61,6 +71,7 @@ def _be_child(work: Callable[[], Any], writing: int, cpu_seconds_max: float) -> 
     """The child's whole life; it never comes back."""
     try:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds_max) + 1, int(cpu_seconds_max) + 5))
         silence = os.open(os.devnull, os.O_WRONLY)

@@ -168,6 +168,9 @@ def _setter(node: ast.AST, name: str) -> Callable[[ast.AST], None]:
 
 def is_silent(statement: ast.AST) -> bool:
     """Whether a statement only says something, or nothing happens there when it is run."""
+    if isinstance(statement, ast.If):
+        only_says = all(is_silent(inner) for inner in (*statement.body, *statement.orelse))
+        return only_says or ast.unparse(statement.test) == "TYPE_CHECKING"
     if isinstance(statement, ast.Assign | ast.AugAssign):
         target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
         return (
@@ -176,7 +179,7 @@ def is_silent(statement: ast.AST) -> bool:
             and (target.value.attr in FIGURES)
         )
     if not isinstance(statement, ast.Expr):
-        return isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+        return False
     value = statement.value
     if isinstance(value, ast.Constant):
         return True

@@ -10,7 +10,7 @@ import functools
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -35,7 +35,7 @@ type Seeds = Callable[[str], Iterator[tuple[str, Callable[[], bool]]]]
 """Gives, for a file, names of further checks that take longer, each of which tells whether something is wrong."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Judge:
     """The plugin.
 
@@ -66,6 +66,12 @@ class Judge:
         scratch.mkdir(parents=True, exist_ok=True)
         options = [*QUIET, f"--rootdir={self.root}", f"--basetemp={scratch / 'tests'}"]
         return int(pytest.main([*options, *(str(self.root / folder) for folder in folders)], plugins=[self]))
+
+    def prefer(self, file: str, names: Collection[str]) -> None:
+        """Have test functions of some names asked early about a file."""
+        for test in self._items:
+            if test.rpartition("::")[2].partition("[")[0] in names:
+                self.found.setdefault(file, Counter())[test] += 1
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """In place of running the tests."""

@@ -207,8 +207,15 @@ def _of_import(node: ast.expr, place: Place) -> Iterator[ast.expr]:
     elif isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Add | ast.Sub) and not _is_text(node):
             yield node.left
-    elif isinstance(parent, ast.Assign | ast.AnnAssign) and place.name == "value" and not place.in_class:
+    elif _is_table(parent) and place.name == "value" and not place.in_class:
         yield from _shorter(node)
+
+
+def _is_table(parent: ast.AST) -> bool:
+    match parent:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return not name.startswith("__")
+    return False
 
 
 def _shorter(node: ast.expr) -> Iterator[ast.expr]:
