@@ -44,6 +44,16 @@ class Standing:
             return None
         return max(0, last.found[0] - last.deleted[0]), max(0, last.found[1] - last.deleted[1])
 
+    @property
+    def live(self) -> tuple[int, int] | None:
+        """Objects and bytes in use, as the newest run counted them that looked at everything; None when none did."""
+        return next((run.live for run in self.runs if run.live is not None), None)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the newest run waits for a person."""
+        return self.last is not None and self.last.outcome == "awaiting_approval"
+
     def reclaimed(self, since: datetime | None = None) -> tuple[int, int]:
         """Objects and bytes deleted by its runs.
 
