@@ -21,6 +21,25 @@ SCRIPT = "<script>alert('x')</script>"
 HOSTILE = f"data/{SCRIPT}\"'&?#%2f😀" + "x" * 300
 
 
+ADDRESSES = (
+    "/",
+    "/place/a",
+    "/place/a/gaps",
+    "/place/a/run/b",
+    "/place/a/run/b/state",
+    "/place/a/run/b/report",
+    "/place/a/run/b/objects",
+    "/place/a/run/b/objects.csv",
+    "/place/a/run/b/restore",
+    "/place/a/expiration/b",
+    "/place/a/expiration/b/plan.svg",
+    "/run?dag=a&run=b",
+    "/why",
+    "/static/pages.css",
+)
+"""One of each route that only reads."""
+
+
 @dataclass
 class Browser:
     """A browser without scripts."""

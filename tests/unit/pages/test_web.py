@@ -18,24 +18,7 @@ from dredge.pages.objects import SORTS
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.web import STATIC, Pages, make_app
 from tests.support.gc import busy_world, make_world
-from tests.support.pages import HOSTILE, SCRIPT, Browser, Site, newest, site_of
-
-ADDRESSES = (
-    "/",
-    "/place/a",
-    "/place/a/gaps",
-    "/place/a/run/b",
-    "/place/a/run/b/state",
-    "/place/a/run/b/report",
-    "/place/a/run/b/objects",
-    "/place/a/run/b/objects.csv",
-    "/place/a/run/b/restore",
-    "/place/a/expiration/b",
-    "/place/a/expiration/b/plan.svg",
-    "/run?dag=a&run=b",
-    "/why",
-    "/static/pages.css",
-)
+from tests.support.pages import ADDRESSES, HOSTILE, SCRIPT, Browser, Site, newest, site_of
 
 
 @pytest.fixture(scope="module")
