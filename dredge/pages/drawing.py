@@ -19,8 +19,8 @@ from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, 
 from dredge.gc.subtract import REASONS
 from dredge.pages import downloads, restoring
 from dredge.pages.expirations import PICTURE_HEADERS, expiration_of, expirations_of, picture_of
-from dredge.pages.figures import CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
-from dredge.pages.history import ENDED, plan_of, report_of, run_of_holder, uri_of
+from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
+from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
 from dredge.pages.keeping import LINE_DAYS, Keeping, keeping_of
 from dredge.pages.objects import SORTS, Filter, Objects, outcomes_of, why
 from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
@@ -74,15 +74,16 @@ class Pages:
         stands = list(ordered_map(standing, self._places.all(), _PLACES_AT_ONCE))
         now = self._clock()
         days = by_day([run for item in stands for run in item.runs], now)
+        total = sum(size for _, size in days)
         return self._page(
             request,
             "overview",
             stands=[_overview_row(item, now, known) for item in stands],
             known=known,
-            total=size_text(sum(size for _, size in days)),
+            total=size_text(total),
             days=CHART_DAYS,
             by_day=[(day, size_text(size)) for day, size in reversed(days) if size],
-            chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]},
+            chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]} if total else {},
         )
 
     def place_of(self, key: str) -> Place:
@@ -121,7 +122,7 @@ class Pages:
     def run(self, request: Request, key: str, run_id: str, known: Facts) -> Response:
         """A run: live while it works, then its report."""
         found = find(self._places, key)
-        report, plan = report_of(found, run_id), plan_of(found, run_id)
+        report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
         deletes = found.kind == LAKEFS and bool(report["counts"].get("deleted_objects"))
         return self._page(
@@ -156,7 +157,7 @@ class Pages:
     def state(self, key: str, run_id: str) -> dict[str, Any]:
         """What a page asks for again and again while a run works."""
         found = find(self._places, key)
-        report = report_of(found, run_id)
+        report = _as_of_now(found, run_id)
         return {
             "outcome": report["outcome"],
             "outcome_text": report["outcome_text"],
@@ -320,6 +321,19 @@ class Pages:
             **values,
         )
         return HTMLResponse(body, status, headers=HEADERS)
+
+
+def _as_of_now(place: Place, run_id: str) -> dict[str, Any]:
+    """The report of a run; one that is not finished and still has the lease is at work."""
+    report = report_of(place, run_id)
+    if report["outcome"] == "unfinished" and _has_lease(place, _holder(plan_of(place, run_id))):
+        return {**report, "outcome_text": AT_WORK, "what_to_do": ""}
+    return report
+
+
+def _has_lease(place: Place, holder: str) -> bool:
+    lease = lease_of(place)
+    return lease is not None and lease.holder == holder
 
 
 def _holder(plan: Mapping[str, Any]) -> str:

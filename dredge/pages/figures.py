@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import DredgeError
@@ -12,6 +12,8 @@ from dredge.pages.history import ENDED, LeaseState, RunRow, lease_of, runs_of
 from dredge.pages.places import Place
 
 RECENT = timedelta(days=30)
+AT_WORK = "at work"
+"""What an unfinished run is called while its repository's lease is held."""
 CHART_DAYS = 30
 
 
@@ -67,7 +69,10 @@ class Standing:
 def standing(place: Place, limit: int = 200) -> Standing:
     """Look at a place; what cannot be read is said instead of raised, so that the others are shown."""
     try:
-        return Standing(place, runs_of(place, limit), lease_of(place))
+        runs, lease = runs_of(place, limit), lease_of(place)
+        if lease is not None and runs and runs[0].outcome == "unfinished":
+            runs[0] = replace(runs[0], text=AT_WORK)
+        return Standing(place, runs, lease)
     except DredgeError as error:
         return Standing(place, error=str(error))
 

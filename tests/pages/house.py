@@ -1,6 +1,6 @@
 """A whole Airflow with Dredge's pages, and something of each kind to collect: a lake, an Icechunk repository, a store.
 
-    python -m tests.pages.house          keeps it, for a look by hand; Ctrl-C ends it
+python -m tests.pages.house          keeps it, for a look by hand; Ctrl-C ends it
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ import psycopg
 
 from demo.kinds import plant_all
 from demo.lake import Lake as PlantedLake
+from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.repository import read_history
 from dredge.kv import open_store
+from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, scenarios
 from tests.support.kv_world import World
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
@@ -37,6 +40,9 @@ HOSTILE = (
 )
 """Addresses of garbage that nobody should be fooled by; the last one has 1,000 characters or so."""
 SCALE = 0.05
+BY_HAND = ("lakefs_gc", "lakefs_gc_restore", "icechunk_expiration", "kv_trash_cleaner")
+SCHEDULED = "demo_daily"
+"""Switched off at first: its first run would come in between."""
 MIN_AGE_SECONDS = 2
 
 
@@ -49,6 +55,7 @@ class House:
         lake: the server that has the repository "demo".
         planted: what is in it, and what must become of it.
         icechunk: folder of the Icechunk repository.
+        expires: a time in the middle of its history, in ISO 8601.
         trash: state folder of the trash cleaner.
     """
 
@@ -56,6 +63,7 @@ class House:
     lake: Lake
     planted: PlantedLake
     icechunk: Path
+    expires: str
     trash: Path
 
     @property
@@ -77,14 +85,22 @@ def house(folder: Path, postgres: PostgresServer) -> Iterator[House]:
         plant_all(planted, SCALE)
         for address in HOSTILE:
             planted.store.put(address, b"hostile")
-        build(local_storage(folder / "icechunk"), graph_of(scenarios()[0]), 2)
+        expires = _build_icechunk(folder / "icechunk")
         environ = _environ(lake, folder, _key_values(postgres))
         with live_airflow(folder / "airflow", postgres, environ, "triggerer") as airflow:
-            names = ("lakefs_gc", "lakefs_gc_restore", "icechunk_expiration", "kv_trash_cleaner", "demo_daily")
-            for name in names:
+            for name in (*BY_HAND, SCHEDULED):
                 airflow.wait(name, lambda name=name: _is_known(airflow, name), 120)  # type: ignore[misc]
+            for name in BY_HAND:
                 airflow.call("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
-            yield House(airflow, lake, planted, folder / "icechunk", folder / "trash")
+            yield House(airflow, lake, planted, folder / "icechunk", expires, folder / "trash")
+
+
+def _build_icechunk(folder: Path) -> str:
+    """Build the sample of the design, and give a time between two of its snapshots."""
+    ids = build(local_storage(folder), graph_of(scenarios()[0]), 2)
+    snapshots = read_history(open_reader(f"file://{folder}")).snapshots
+    middle = (snapshots[ids["7"]].flushed_at + snapshots[ids["8"]].flushed_at) // 2
+    return instant(middle).isoformat()
 
 
 def _is_known(airflow: LiveAirflow, name: str) -> bool:
@@ -99,7 +115,7 @@ def _environ(lake: Lake, folder: Path, kv: dict[str, Any]) -> dict[str, str]:
         "password": KEY_PAIR.secret_access_key,
     }
     schedules = {
-        "demo_daily": {
+        SCHEDULED: {
             "schedule": "@daily",
             "repository": "demo",
             "unsafe_min_age_seconds": MIN_AGE_SECONDS,
@@ -111,6 +127,7 @@ def _environ(lake: Lake, folder: Path, kv: dict[str, Any]) -> dict[str, str]:
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_LAKEFS_DEFAULT": json.dumps(server),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW_CONN_LAKEFS_KV_DEFAULT": json.dumps(kv),
         "AIRFLOW_VAR_DREDGE_GC_SCHEDULES": json.dumps(schedules),
         "AIRFLOW_VAR_DREDGE_PAGES": json.dumps(places),

@@ -8,7 +8,7 @@ const sizeText = (value) => {
   while (value >= 1024 && unit < sizes.length - 1) { value /= 1024; unit += 1; }
   return `${unit ? value.toFixed(1) : value} ${sizes[unit]}`;
 };
-const colourOf = (verdict) => css(verdict.includes("deleted") ? "--bad" : verdict === "kept" ? "--good" : "--wait");
+const colourOf = (verdict) => css(verdict === "deleted" ? "--bad" : verdict === "kept" ? "--good" : "--wait");
 
 const charts = {
   days: (data) => ({
