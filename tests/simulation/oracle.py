@@ -204,7 +204,7 @@ class Oracle:
         keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
-            if not address.startswith("data/") or address in keep:
+            if not address.startswith("data/") or address in keep or address in self.pinned:
                 continue
             if self.bucket.objects[key].modified < cutoff:
                 self.simulation.violate(
