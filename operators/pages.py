@@ -146,10 +146,10 @@ def make_pages(core: FastAPI) -> FastAPI:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import requires_access_dag
 
+    from airflow_dredge.operators.pages_airflow import AirflowSurroundings
     from dredge.pages.questions import ServerAsker
     from dredge.pages.restoring import DAG
     from dredge.pages.web import Pages, make_app
-    from airflow_dredge.operators.pages_airflow import AirflowSurroundings
 
     places = AirflowPlaces()
     return make_app(
