@@ -14,6 +14,7 @@ from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
     SECONDS_MAX,
+    check_finite,
     check_settings,
     from_fields,
     read_settings,
@@ -416,6 +417,7 @@ def _instant(name: str, value: str | None) -> datetime | None:
 
 
 def _at_least(settings: Safety | Tuning, least: float, *names: str) -> None:
+    check_finite(settings)
     for name in names:
         if getattr(settings, name) < least:
             raise ConfigError(f"{name} is {getattr(settings, name)}; it must be at least {least:g}")

@@ -27,7 +27,7 @@ from dredge.storage.model import (
     SkippedName,
     always,
 )
-from dredge.storage.undo import NULL_VERSION, ObjectVersion, Versioning
+from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Uploads
 
 BATCH_ROWS = 8192
@@ -329,8 +329,7 @@ class MemoryVersionDeleter:
         with store.lock:
             if store.older is None:
                 return DeleteOutcome(key, "missing")
-            if version_id == NULL_VERSION and name in store.objects and name in store.older.nameless:
-                store.older.nameless.discard(name)
+            if name in store.objects and store.older.forget_current(name, version_id):
                 del store.objects[name]
             store.older.delete(name, version_id)
             revived = None if name in store.objects else store.older.revived(name)

@@ -27,20 +27,23 @@ class OlderVersions:
 
     Attributes:
         by_key: all of them.
+        current: ids of current versions that somebody has asked for.
         made: how many there have been.
         suspended: whether versioning is suspended.
         nameless: keys whose current version has no id of its own: it was written while versioning was off or suspended.
     """
 
     by_key: dict[str, list[Older]] = field(default_factory=dict)
+    current: dict[str, str] = field(default_factory=dict)
     made: int = 0
     suspended: bool = False
     nameless: set[str] = field(default_factory=set)
 
     def supersede(self, key: str, data: bytes, last_modified: datetime) -> None:
         """Keep what was current, unless what comes takes its id."""
+        version_id = self.current.pop(key, None)
         if key not in self.nameless:
-            self._push(key, Older(self._new_id(), data, last_modified))
+            self._push(key, Older(version_id or self._new_id(), data, last_modified))
         elif not self.suspended:
             self._push(key, Older(NULL_VERSION, data, last_modified))
         self.nameless.discard(key)
@@ -51,6 +54,18 @@ class OlderVersions:
             self.delete(key, NULL_VERSION)
             self.nameless.add(key)
 
+    def forget_current(self, key: str, version_id: str) -> bool:
+        """Forget the id of a current version; gives whether this was its id."""
+        if key in self.nameless:
+            same = version_id == NULL_VERSION
+            if same:
+                self.nameless.discard(key)
+            return same
+        same = self.current.get(key) == version_id
+        if same:
+            del self.current[key]
+        return same
+
     def mark(self, key: str, at: datetime) -> str:
         """Put a delete marker on top; gives its id."""
         if self.suspended:
@@ -60,9 +75,8 @@ class OlderVersions:
         return version_id
 
     def versions(self, key: str, current: tuple[bytes, datetime] | None) -> list[ObjectVersion]:
-        """All of a key, the current one first; its id is "current" where it has one, as nothing deletes it by that."""
-        name = NULL_VERSION if key in self.nameless else "current"
-        found = [] if current is None else [_version(Older(name, *current), True)]
+        """All of a key, the current one first."""
+        found = [] if current is None else [_version(Older(self._current(key), *current), True)]
         older = self.by_key.get(key, [])
         return found + [_version(item, not found and not number) for number, item in enumerate(older)]
 
@@ -77,14 +91,23 @@ class OlderVersions:
             return None
         if older[0].version_id == NULL_VERSION:
             self.nameless.add(key)
+        else:
+            self.current[key] = older[0].version_id
         return older.pop(0)
+
+    def _current(self, key: str) -> str:
+        if key in self.nameless:
+            return NULL_VERSION
+        if key not in self.current:
+            self.current[key] = self._new_id()
+        return self.current[key]
+
+    def _push(self, key: str, item: Older) -> None:
+        self.by_key.setdefault(key, []).insert(0, item)
 
     def _new_id(self) -> str:
         self.made += 1
         return f"v{self.made}"
-
-    def _push(self, key: str, item: Older) -> None:
-        self.by_key.setdefault(key, []).insert(0, item)
 
 
 def _version(item: Older, is_latest: bool) -> ObjectVersion:

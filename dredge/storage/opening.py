@@ -8,6 +8,7 @@ from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import (
+    ExactVersionDeleter,
     MarkerRemover,
     NamedVersionDeleter,
     NoVersions,
@@ -150,6 +151,15 @@ def open_old_version_deleter(uri: str, options: StorageOptions | None = None) ->
 
 def _named(uri: str, options: StorageOptions | None) -> VersionDeleter:
     return NamedVersionDeleter(_version_deleter(uri, options), open_versions(uri, options).versioning)
+
+
+def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
+    """Open a store for deleting exactly the versions that were looked at. Only metadata garbage goes this way.
+
+    Raises:
+        ConfigError: the store keeps no versions.
+    """
+    return ExactVersionDeleter(_version_deleter(uri, options))
 
 
 def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:

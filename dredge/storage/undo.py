@@ -217,3 +217,29 @@ class OldVersionDeleter:
                     " Please report this."
                 )
         return self._deleter.delete([(key, version.version_id) for key, version in wanted], may_send)
+
+
+class ExactVersionDeleter:
+    """Deletes versions by their ids, current ones too. What is written under the key meanwhile is another version, and
+    stays.
+
+    Args:
+        deleter: of versions.
+    """
+
+    def __init__(self, deleter: VersionDeleter) -> None:
+        self._deleter = deleter
+
+    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """Delete versions for good; arguments as for `VersionDeleter.delete`.
+
+        Raises:
+            RefusedError: one of the ids is that of whatever was written without versioning; none was deleted.
+        """
+        for key, version_id in wanted:
+            if version_id in ("", "null"):
+                raise RefusedError(
+                    f"{key!r} was written while the bucket kept no versions, so that its id may name"
+                    " something newer. Nothing was deleted."
+                )
+        return self._deleter.delete(wanted, may_send)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import TaskAwaitingInput
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.errors import AwaitingApprovalError, RejectedError, UnavailableError
 from dredge.gc import steps
-from operators.environment import tasks_environment
-from operators.failures import reported
-from operators.lakefs.base import LakeFSOperator, open_run
-from operators.links import REPORT, ReportLink
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import ConfigError
-from dredge.gc.namespaces import DATA, canonical_namespace
+from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.restore.choosing import fitting, prefix_of
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
 from dredge.gc.restore.putting_back import PuttingBack, Restored
@@ -116,7 +117,7 @@ def _restore(
     ]
     chosen = Chosen(
         run_uri=swept.folder.uri,
-        prefix=config.address or config.prefix or DATA,
+        prefix=prefix_of(config),
         is_address=config.address is not None,
         reason=config.reason or "",
         pin_uri=pin_folder(run.state.uri, run.plan.run_id, run.options).uri,
@@ -198,15 +199,7 @@ class Chosen:
     def rows(self, part: PartInfo) -> pa.Table:
         """The rows of a part that are chosen."""
         folder = RunFolder(open_writer(self.run_uri), self.run_uri.rpartition("/")[2])
-        rows = swept_rows(folder, part)
-        fits = pc.equal(rows["address"], self.prefix) if self.is_address else _starts(rows, self.prefix)
-        if self.reason:
-            fits = pc.and_(fits, pc.equal(rows["reason"], self.reason))
-        return rows.filter(fits).combine_chunks()
-
-
-def _starts(rows: pa.Table, prefix: str) -> pa.ChunkedArray:
-    return pc.starts_with(rows["address"], prefix)
+        return fitting(swept_rows(folder, part), self.prefix, self.is_address, self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

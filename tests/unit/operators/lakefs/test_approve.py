@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskAwaitingInput
 
+from airflow_dredge.operators.lakefs import approve
+from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
 from dredge.gc.approve.records import COMMAND
 from dredge.gc.run import Run
-from operators.lakefs import approve
-from operators.lakefs.approve import LakeFSApproveOperator
 from tests.support.airflow import FILTERS
 from tests.support.approvals import asked_again, said, waiting_run
 from tests.support.gc import World, busy_world
