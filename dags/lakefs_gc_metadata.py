@@ -12,9 +12,9 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from operators.lakefs.metadata import LakeFSMetadataOperator
-from operators.lakefs.params import METADATA, METADATA_FORM, UNDO_DEFAULTS
-from operators.params import params_of, templates
+from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
+from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM, UNDO_DEFAULTS
+from airflow_dredge.operators.params import params_of, templates
 
 
 def metadata_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

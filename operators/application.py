@@ -1,5 +1,7 @@
 """The Spark application that does the steps of a run on this machine: found or started, asked, and ended.
 
+Through spark-submit it is Spark's driver; over Connect the client of a server, which is loaded once for all steps.
+
 `spark_jobs/application.py` is its other side, and says what is spoken. The socket of a run's application has a name
 made from the run and from how Spark is started, in a folder of this user's: any task of the run finds it, and none of
 another run. A task on another machine finds nothing there and starts one for that machine.
@@ -44,12 +46,19 @@ class SparkApplication:
     :param run_uri: folder of the run
     :param command: spark-submit, with its settings, and the job file
     :param env: variables that Spark starts with, on top of this process's; no secrets of the run
+    :param own_secrets: further ones, which are in no name: what Spark itself needs to be let in
     """
 
-    def __init__(self, run_uri: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        run_uri: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        own_secrets: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = [*command]
-        self._env = dict(env)
-        how = json.dumps([self._command, sorted(self._env.items())])
+        how = json.dumps([self._command, sorted(env.items())])
+        self._env = {**env, **(own_secrets or {})}
         self._name = f"{_name_of(run_uri)}-{_digest(how)}"
         self._run_uri = run_uri
         self._address = Path()
@@ -136,7 +145,7 @@ class SparkApplication:
                 return False
             address.unlink(missing_ok=True)
             log.info(
-                "Starting Spark for this run: usually 5 to 15 seconds, a minute the first time on a machine"
+                "Starting Spark for this run: usually up to 15 seconds, a minute the first time on a machine"
             )
             with address.with_suffix(".log").open("wb") as sink:
                 self._process = subprocess.Popen(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.hooks.kv import kv_env
+from airflow_dredge.operators.lakefs.undo import LakeFSUndoOperator
 from dredge.gc import steps
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
-from operators.hooks.kv import kv_env
-from operators.lakefs.undo import LakeFSUndoOperator
 
 if TYPE_CHECKING:
     from dredge.lakefs import LakeFS

@@ -36,7 +36,7 @@ def test_params_are_these_and_change_nothing_unless_told(dag: DAG) -> None:
 
 
 def test_a_schedule_can_be_made(dag: DAG) -> None:
-    from dags.lakefs_gc_metadata import metadata_dag
+    from airflow_dredge.dags.lakefs_gc_metadata import metadata_dag
 
     made = metadata_dag("metadata_lake", "@daily", repository="lake", metadata="delete", dry_run=False)
     assert made.params["metadata"] == "delete"

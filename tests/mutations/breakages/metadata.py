@@ -45,7 +45,7 @@ METADATA = (
     Breakage(
         "metadata goes by name",
         "dredge/storage/memory.py",
-        "if name in store.objects and store.older.current.get(name) == version_id:",
+        "if name in store.objects and store.older.forget_current(name, version_id):",
         "if name in store.objects:",
         ("test_whenever_a_commit_writes_its_files_and_names_them_they_are_there",),
     ),
@@ -101,7 +101,7 @@ METADATA = (
     Breakage(
         "a version of the time before versioning goes",
         "dredge/storage/undo.py",
-        'if version_id in ("", "null"):',
+        'if version_id in ("", NULL_VERSION):',
         "if False:",
         ("test_a_version_of_the_time_before_versioning_is_never_deleted",),
     ),

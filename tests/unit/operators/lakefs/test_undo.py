@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
+from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOperator
+from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc.metadata.config import MetadataConfig
 from dredge.runs.summary import StepSummary
-from operators.lakefs.metadata import LakeFSMetadataOperator
-from operators.lakefs.purge import LakeFSPurgeOperator
-from operators.lakefs.restore import LakeFSRestoreOperator
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
 
@@ -68,7 +68,7 @@ def test_metadata_is_noted_with_the_records_of_the_named_store(
 
     monkeypatch.setattr("dredge.gc.metadata.collecting.collect_metadata", collect)
     monkeypatch.setattr(
-        "operators.lakefs.metadata.kv_env", lambda name: {"DREDGE_KV_URL": f"sqlite:///{name}"}
+        "airflow_dredge.operators.lakefs.metadata.kv_env", lambda name: {"DREDGE_KV_URL": f"sqlite:///{name}"}
     )
     config = {"repository": "lake", "metadata": "delete"}
     operator = LakeFSMetadataOperator(task_id="metadata", config=config, kv_conn_id="db")
