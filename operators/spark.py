@@ -23,7 +23,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_dredge.operators.application import SparkApplication
-from airflow_dredge.operators.connect import ConnectJob
+from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
 from airflow_dredge.operators.environment import HasOptions
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
@@ -184,24 +184,36 @@ class SparkJobOperator(SparkSubmitOperator):
         hook._name = f"dredge {self.run_uri.rstrip('/').rpartition('/')[2]}"
         command = hook._build_spark_submit_command(self.application)
         variables = {name: str(value) for name, value in env.items()}
-        self._application_of_run = SparkApplication(self.run_uri, command, variables)
         try:
-            code, said = self._application_of_run.do(self.step, secrets)
+            self._do_in(SparkApplication(self.run_uri, command, variables), secrets)
         except FileNotFoundError as error:
             raise not_on_path(error) from None
         finally:
             hook._run_post_submit_commands()
+
+    def _do_in(self, application: SparkApplication, secrets: Mapping[str, str]) -> None:
+        """Have an application do this step."""
+        self._application_of_run = application
+        code, said = application.do(self.step, secrets)
         if code != 0:
             raise job_error(self.step, code, [said]) or UnavailableError(ended_text(self.step, code))
 
     def connect(self, secrets: Mapping[str, str]) -> None:
-        """Run the job in a child process that drives a Spark Connect server."""
+        """Run the job over a Spark Connect server: in a child process of its own, or in the application of the run."""
         require_connection(
             self.spark_connect_conn_id, '{"conn_type": "spark_connect", "host": "localhost", "port": 15002}'
         )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
-        env = {**{name: str(value) for name, value in (self.env_vars or {}).items()}, **secrets}
-        self._connect_job = ConnectJob(Path(self.application), self.job_arguments, self.run_uri, url, env)
+        env = {name: str(value) for name, value in (self.env_vars or {}).items()}
+        if self.shares_application:
+            remote, token = remote_of_run(url, self.run_uri)
+            command = [sys.executable, self.application, "--remote", remote]
+            own_secrets = {TOKEN: token} if token else {}
+            self._do_in(SparkApplication(self.run_uri, command, env, own_secrets), secrets)
+            return
+        self._connect_job = ConnectJob(
+            Path(self.application), self.job_arguments, self.run_uri, url, {**env, **secrets}
+        )
         code = self._connect_job.run()
         if code:
             raise job_error(self.step, code, self._connect_job.last_lines) or UnavailableError(

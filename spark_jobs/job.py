@@ -95,25 +95,26 @@ def check_run_uri(run_uri: str) -> None:
 def job_main(
     jobs: Mapping[str, Job],
     argv: Sequence[str] | None = None,
-    serve: Callable[[Mapping[str, Job], str], None] | None = None,
+    serve: Callable[[Mapping[str, Job], str, str | None], None] | None = None,
 ) -> NoReturn:
     """Run a job as a program.
 
     Args:
         jobs: those that can be asked for, by step.
         argv: arguments; defaults to the program's.
-        serve: does jobs for whoever asks on a socket, whose path it is given.
+        serve: does jobs for whoever asks on a socket; it is given its path, and the URL of a Connect server or None.
     """
     arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     for name in ("dredge", "airflow_dredge"):
         logging.getLogger(name).setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _stop)
-    _end_with_parent()
+    if arguments.serve is None or arguments.remote is None:
+        _end_with_parent()  # a client of Connect that serves was started by a task, and serves those after it
     if arguments.serve is None or serve is None:
         _exit(_run(arguments.step, jobs[arguments.step], arguments))
     with suppress(SystemExit):
-        serve(jobs, arguments.serve)
+        serve(jobs, arguments.serve, arguments.remote)
     _exit(0)
 
 
