@@ -219,6 +219,31 @@ def test_a_lease_that_is_gone_does_not_stand(lease: Lease) -> None:
         check_lease(open_reader("memory://lease-test"), LEASE, grant)
 
 
+def test_a_right_whose_lease_is_gone_is_not_renewed_and_nobody_minds_that_it_is_given_back(lease: Lease) -> None:
+    grant = LeaseGrant("one", 1, datetime(2027, 1, 1, tzinfo=UTC))
+    with pytest.raises(LeaseHeldError, match="held by nobody"):
+        lease.renew(grant)
+    lease.release(grant)
+    assert list(open_reader("memory://lease-test").list("")) == []
+
+
+def test_a_right_that_could_not_be_given_back_is_told(clock: ManualClock, lease: Lease) -> None:
+    grant = lease.acquire("one")
+
+    class Renewed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            clock.advance(seconds=1)
+            lease.renew(grant)
+            return open_writer("memory://lease-test").put_if_match(key, data, etag)
+
+    renewed: Any = Renewed()
+    with pytest.raises(UnavailableError, match="changed by others"):
+        Lease(renewed, TTL, clock).release(grant)
+
+
 def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
     lease = Lease(open_writer("memory://lease-test"), timedelta(seconds=0.04), clock)
     grant = lease.acquire("one")
