@@ -167,9 +167,9 @@ def test_one_object_is_brought_back_and_the_others_stay_gone(
     tour.page.get_by_role("link", name="Bring back").click()
     tour.page.get_by_label("One address").fill(HOSTILE[2])
     tour.page.get_by_role("button", name="Show what would come back").click()
-    assert "1 objects" in tour.page.locator("[data-choice]").inner_text()
+    assert "1 object " in tour.page.locator("[data-choice]").inner_text()
     tour.picture("restore-looked-at")
-    tour.page.get_by_role("button", name="Bring back 1 objects").click()
+    tour.page.get_by_role("button", name="Bring back 1 object").click()
     assert tour.page.get_by_role("status").count() == 1
     tour.until("1 came back")
     tour.picture("restore-done")
