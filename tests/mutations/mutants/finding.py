@@ -10,7 +10,7 @@ from tests.mutations.mutants import rules
 from tests.mutations.mutants.mutant import Edit
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LOGGERS = frozenset({"log", "logger", "warnings", "record"})
+LOGGERS = frozenset({"log", "logger", "warnings", "record", "progress"})
 """What takes words and figures for people. Figures are held by tests of the report; here it is about deeds."""
 SILENT = frozenset({"print", "echo", "warn"})
 FIGURES = frozenset({"counts", "details", "metrics"})
