@@ -66,7 +66,9 @@ class _Walk:
 
     def inside(self, node: ast.AST) -> Iterator[Edit]:
         """What is below a node."""
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.TypeAlias):
+        if isinstance(
+            node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.TypeAlias
+        ):
             return
         if isinstance(node, ast.Call) and is_silent(ast.Expr(node)):
             return

@@ -24,7 +24,7 @@ from dredge.runs.lease import Lease
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.sweep import DeletingTask, refuse_old_mark, sweep_then_settle, what_was_deleted
+from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle, what_was_deleted
 from dredge.runs.tries import StepTry
 from dredge.storage import NOT_SENT, DeleteOutcome, ObjectWriter, forget_memory_store, open_writer
 
@@ -258,6 +258,36 @@ def test_a_gate_that_shut_within_a_group_ends_the_task_though_it_opened_again(sw
     assert not sweep.task(deleter).delete(part, [rows("d/a"), rows("d/b")])
     assert deleter.keys == ["d/a"]
     assert sweep.outcomes(part) == {}
+
+
+def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest_is_not(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a", "d/b", "d/c", "d/d", "d/e"), Deleter()
+    said = {
+        "d/a": Protected(),
+        "d/b": Protected("kept", "not_copied", "too long"),
+        "d/c": Protected("failed", "SlowDown", "later"),
+        "d/d": Protected("failed", NOT_SENT),
+        "d/e": Protected("failed", "AccessDenied"),
+    }
+
+    def protect(group: pa.Table, may_send: Callable[[], bool]) -> list[Protected]:
+        assert may_send()
+        assert deleter.keys == [], "before anything is deleted"
+        return [said[address] for address in group["address"].to_pylist()]
+
+    task = DeletingTask(sweep.run, deleter, sweep.gate, protect=protect)
+    assert task.delete(part, [rows(*said)])
+    assert deleter.keys == ["d/a"]
+    assert task.failed == 2
+    found = ledger.best(ledger.read_raw(sweep.folder, ledger.stem_of(part)))
+    columns = found.select(["address", "outcome", "code", "message"]).to_pylist()
+    assert [tuple(row.values()) for row in columns] == [
+        ("d/a", "deleted", None, None),
+        ("d/b", "kept", "not_copied", "too long"),
+        ("d/c", "failed", "SlowDown", "later"),
+        ("d/e", "failed", "AccessDenied", None),
+    ]
+    assert task.undone(part, "d/")["address"].to_pylist() == ["d/c", "d/d", "d/e"]
 
 
 def test_a_settled_part_counts_its_outcomes_and_names_some_failures(sweep: Sweep) -> None:
