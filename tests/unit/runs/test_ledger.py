@@ -53,6 +53,7 @@ def test_of_equal_outcomes_the_latest_counts_and_every_object_has_one_row() -> N
 def test_only_what_failed_is_tried_again() -> None:
     rows = pa.concat_tables([row(outcome, outcome, 1) for outcome in BEST_FIRST])
     assert ledger.finished(rows).to_pylist() == BEST_FIRST[:-1]
+    assert list(ledger.OUTCOMES) == BEST_FIRST, "reports count each of them"
 
 
 def test_what_was_not_sent_is_not_in_the_ledger_and_the_rest_is_word_for_word(folder: RunFolder) -> None:
