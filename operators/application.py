@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dredge.errors import ConfigError, UnavailableError
+from dredge.runs.peers import is_of_this_user
 
 log = logging.getLogger(__name__)
 
@@ -229,11 +230,20 @@ def _ends(path: Path, seconds: float) -> bool:
 
 
 def _greeted(address: Path) -> tuple[Connection, dict[str, Any]] | None:
-    """Return a line to an application, and its greeting; None when nobody is there."""
+    """Return a line to an application, and its greeting; None when nobody is there.
+
+    :raises ConfigError: somebody else is, whom no secret may be told
+    """
     try:
         line = Client(str(address), "AF_UNIX")
     except (FileNotFoundError, ConnectionError):
         return None
+    if not is_of_this_user(line):
+        line.close()
+        raise ConfigError(
+            f"another user's process listens on {address}. Nothing was sent to it. Set TMPDIR to a folder that nobody"
+            " else can write to."
+        )
     try:
         return line, json.loads(line.recv_bytes())
     except (EOFError, OSError):  # it is just ending

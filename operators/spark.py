@@ -22,13 +22,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.application import SparkApplication
+from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
+from airflow_dredge.operators.environment import HasOptions
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
-from operators.application import SparkApplication
-from operators.connect import TOKEN, ConnectJob, remote_of_run
-from operators.environment import HasOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
-_CONF_COMMAND = (sys.executable, "-m", "spark_jobs.session")
+_JOBS = "airflow_dredge.spark_jobs"
+_CONF_COMMAND = (sys.executable, "-m", f"{_JOBS}.session")
 #: The line by which a job says why it ended; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
@@ -281,9 +282,9 @@ def own_spark_home(path: str) -> dict[str, str]:
 
 def job_file() -> Path:
     """Return the file that does a step; jobs are started, never imported."""
-    spec = importlib.util.find_spec("spark_jobs")
+    spec = importlib.util.find_spec(_JOBS)
     if spec is None or spec.origin is None:
-        raise ConfigError("the package spark_jobs is not installed beside operators")
+        raise ConfigError(f"the package {_JOBS} is not installed beside the operators")
     return Path(spec.origin).with_name("step.py")
 
 

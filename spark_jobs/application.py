@@ -32,12 +32,13 @@ from functools import cached_property
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
+from airflow_dredge.spark_jobs.rows import SparkRunner
+from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.runs.environment import environment
+from dredge.runs.peers import is_of_this_user
 from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
-from spark_jobs.rows import SparkRunner
-from spark_jobs.session import close_session, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,12 +89,19 @@ class Application:
         """Greet everybody at once, so that nobody waits for an application that is busy."""
         while True:
             with suppress(OSError), listener.accept() as task:
-                if self._ending:  # who hears nothing starts another one
-                    continue
-                is_free = self._in_use.acquire(blocking=False)
-                _say(task, {"free": is_free, "group": os.getpgid(0)})
-                if is_free:
-                    self._tasks.put(_kept(task))
+                # Who hears nothing starts another one.
+                if not self._ending and is_of_this_user(task):
+                    self._greet(task)
+
+    def _greet(self, task: Connection) -> None:
+        is_free = self._in_use.acquire(blocking=False)
+        try:
+            _say(task, {"free": is_free, "group": os.getpgid(0)})
+            if is_free:
+                self._tasks.put(_kept(task))
+        except OSError:  # it is gone already
+            if is_free:
+                self._in_use.release()
 
     def _serve_one(self) -> None:
         """Serve the next task."""

@@ -26,13 +26,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from airflow_dredge.spark_jobs.rows import SparkRunner
+from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.errors import ConfigError, DredgeError
 from dredge.runs.defects import defect
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.rows import SparkRunner
-from spark_jobs.session import close_session, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,7 +106,7 @@ def job_main(
     """
     arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
-    for name in ("dredge", "spark_jobs"):
+    for name in ("dredge", "airflow_dredge"):
         logging.getLogger(name).setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _stop)
     if arguments.serve is None or arguments.remote is None:
@@ -140,7 +140,7 @@ def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str
     except KeyboardInterrupt:
         code, said = 130, f"stopped: {step} was interrupted; the run can be resumed"
     except Exception as error:
-        logging.getLogger("spark_jobs").exception("%s failed", step)
+        logging.getLogger(__package__).exception("%s failed", step)
         found = defect(f"the job {step}", error, run_uri)
         code, said = found.exit_code, f"{found.kind}: {' '.join(str(found).split())}"
     print(f"{MARK}{said}", file=sys.stderr)

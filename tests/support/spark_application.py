@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
-from operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.application import SparkApplication, end_applications
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_URI = "file:///nowhere/run"
@@ -22,8 +22,8 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 
 from dredge.errors import RefusedError
-from spark_jobs.application import Application
-from spark_jobs.job import Job, job_main
+from airflow_dredge.spark_jobs.application import Application
+from airflow_dredge.spark_jobs.job import Job, job_main
 
 here = Path(__file__).parent
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.spark_jobs import application
+from airflow_dredge.spark_jobs.job import Job
 from dredge.errors import RefusedError
-from spark_jobs import application
-from spark_jobs.job import Job
 from tests.support.spark_application import wait_until
 
 STEP: Mapping[str, Any] = {"run": "file:///nowhere/run", "environment": {}}

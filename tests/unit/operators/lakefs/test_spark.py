@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators import spark
+from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.spark import job_file
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from operators import spark
-from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
-from operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from operators.lakefs.spark import LakeFSSparkOperator
-from operators.spark import job_file
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -171,7 +171,7 @@ def test_a_driver_elsewhere_is_started_for_its_step_and_no_secret_goes_there(
         begun.append(operator._hook._build_spark_submit_command(operator.application))
         assert not operator._hook._env
 
-    monkeypatch.setattr("operators.spark.SparkSubmitOperator.execute", execute)
+    monkeypatch.setattr("airflow_dredge.operators.spark.SparkSubmitOperator.execute", execute)
     operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", conf=conf)
     with connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}):
         operator.submit({}, SECRETS)  # type: ignore[arg-type]
