@@ -28,7 +28,7 @@ from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
 from dredge.runs.tasks import LocalRunner, TaskRunner
 
-JOB = Path(__file__).resolve().parent.parent / "spark_jobs" / "step.py"
+JOB = Path(__file__).resolve().parent.parent / "airflow_dredge" / "spark_jobs" / "step.py"
 SETTINGS = "DREDGE_BENCH_SETTINGS"
 """Names a variable with further settings of the run, as JSON."""
 RUN = {"mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 1.0}

@@ -30,6 +30,8 @@ def rows_of(run: Run, step: str) -> int | None:
     match step:
         case SliceListingOutput.STEP:
             return _to_list(run)
+        case ListCommittedOutput.STEP:
+            return _to_read(run)
         case SubtractOutput.STEP:
             return _to_compare(run)
         case BulkDeleteOutput.STEP:
@@ -48,6 +50,17 @@ def _to_list(run: Run) -> int | None:
         return 0
     chosen = len(choose_slices(run.plan, level.folders).listed)
     return len(level.objects) + base.state.objects * chosen // max(1, len(level.folders) - chosen)
+
+
+def _to_read(run: Run) -> int | None:
+    """What an optimized run listed: about as much as was committed since, and only new ranges are read."""
+    if base_of(run) is None:
+        return None
+    summary = run.folder.read_summary(SliceListingOutput.STEP)
+    if summary is None:
+        return None
+    listing = SliceListingOutput.of(summary)
+    return sum(part.rows for part in (*listing.listed, *listing.young))
 
 
 def _to_compare(run: Run) -> int | None:

@@ -35,11 +35,12 @@ def save_report(run: Run) -> StepSummary:
         DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
     """
     error: DredgeError | None = None
+    complete = _is_complete(run)
     try:
-        if not run.plan.dry_run and _is_complete(run):
+        if complete and not run.plan.dry_run:
             advance_state(run)
             _compact_index(run)
-        if _is_complete(run):
+        if complete:
             clean_up(run)
     except DredgeError as found:
         log.exception("the state was not moved on")

@@ -14,6 +14,7 @@ def test_a_clean_run_compares_what_it_listed_and_deletes_its_candidates() -> Non
     assert [rows_of(context, step) for step in steps] == [None] * 5
     slice_listing(context, world.runner)
     mark_uncommitted(context, world.runner)
+    assert rows_of(context, "list_committed") is None  # all ranges, if nobody has read them before
     assert rows_of(context, "subtract") is None
     list_committed(context, world.runner)
     assert rows_of(context, "subtract") == len(kept | gone)
@@ -40,6 +41,7 @@ def test_an_optimized_run_also_compares_what_earlier_runs_knew() -> None:
     slice_listing(context, world.runner)
     listed = summary_of(context, "slice_listing").counts["old_objects"]
     assert 3 <= listed <= to_list
+    assert rows_of(context, "list_committed") == listed
     mark_uncommitted(context, world.runner)
     list_committed(context, world.runner)
     # The staged address of then, and the five of the range that is not active any more.
