@@ -85,6 +85,11 @@ def test_bugs_are_chosen_by_a_part_of_their_names_or_by_the_whole() -> None:
     assert len(chosen("", "all")) == len(BUGS)
 
 
+def test_the_readme_tells_what_is_known() -> None:
+    folder = Path(__file__).parent
+    assert finding.table(BUGS, Results(folder / "known_bugs.jsonl")) in (folder / "README.md").read_text()
+
+
 def test_coverage_counts_what_met_of_what_could() -> None:
     coverage = Coverage()
     coverage.begin("sweep")
