@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="TEXT",
-        help="break the product with each known bug (whose name has that text), and tell after how many histories"
+        help="break the product with each known bug (whose name has that text, or one of A|B, or is =NAME), and tell after how many histories"
         " it was found, each within --minutes or --cpu-seconds",
     )
     parser.add_argument(

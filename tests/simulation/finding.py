@@ -109,13 +109,12 @@ def find_one(look: Look, cpu_seconds: float) -> Look:
 
 
 def chosen(text: str, world_name: str) -> list[KnownBug]:
-    """The bugs of a world, or of all, whose names have a text; `=NAME` is that very name."""
-    return [
-        bug
-        for bug in BUGS
-        if (bug.name == text[1:] if text.startswith("=") else text in bug.name)
-        and world_name in (ALL, bug.world)
-    ]
+    """The bugs of a world, or of all, whose names have one of some texts, with `|` between them; `=NAME` is a name."""
+
+    def fits(bug: KnownBug) -> bool:
+        return any(bug.name == part[1:] if part[:1] == "=" else part in bug.name for part in text.split("|"))
+
+    return [bug for bug in BUGS if world_name in (ALL, bug.world) and fits(bug)]
 
 
 class Unbroken:

@@ -82,6 +82,7 @@ def test_parts_share_the_bugs(asked: list[tuple[int, float]], capsys: pytest.Cap
 def test_bugs_are_chosen_by_a_part_of_their_names_or_by_the_whole() -> None:
     assert BUG in chosen(BUG.name[2:8], BUG.world)
     assert chosen(f"={BUG.name}", BUG.world) == [BUG]
+    assert chosen(f"=nothing|={BUG.name}", "all") == [BUG]
     assert len(chosen("", "all")) == len(BUGS)
 
 
