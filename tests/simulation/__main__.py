@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="TEXT",
-        help="break the product with each known bug (whose name has that text, or one of A|B, or is =NAME), and tell after how many histories"
-        " it was found, each within --minutes or --cpu-seconds",
+        help="break the product with each known bug (whose name has that text, or one of A|B, or is =NAME), and tell"
+        " after how many histories it was found, each within --minutes or --cpu-seconds",
     )
     parser.add_argument(
         "--cpu-seconds", type=float, help="for each known bug, of one core; 0 only tells what is known"
