@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--world {ALL} goes with --known-bugs")
     seconds = asked.minutes * 60
     if asked.known_bugs is not None:
-        search = Search(asked.seed, asked.cpu_seconds or seconds, asked.results, asked.part)
+        search = Search(
+            asked.seed, seconds if asked.cpu_seconds is None else asked.cpu_seconds, asked.results, asked.part
+        )
         return find_all(chosen(asked.known_bugs, asked.world), search)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
 
@@ -54,10 +56,12 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="",
         metavar="TEXT",
-        help="break the product with each known bug (whose name has that text), and tell after how many histories"
-        " it was found, each within --minutes or --cpu-seconds",
+        help="break the product with each known bug (whose name has that text, or one of A|B, or is =NAME), and tell"
+        " after how many histories it was found, each within --minutes or --cpu-seconds",
     )
-    parser.add_argument("--cpu-seconds", type=float, help="for each known bug, of one core")
+    parser.add_argument(
+        "--cpu-seconds", type=float, help="for each known bug, of one core; 0 only tells what is known"
+    )
     parser.add_argument(
         "--results",
         type=Path,

@@ -15,6 +15,7 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from statistics import median
 
 from tests.simulation.broken import break_product
 from tests.simulation.known_bugs import BUGS, BY_NAME, KnownBug
@@ -47,6 +48,8 @@ def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
     results, unbroken = Results(search.results), Unbroken()
     this, parts = search.part
     ours = [bug for number, bug in enumerate(bugs) if number % parts == this - 1 and not bug.why_not]
+    if not search.cpu_seconds:
+        ours = []
     missed = []
     for number, bug in enumerate(ours, 1):
         look = _look(bug, search, results, unbroken)
@@ -54,11 +57,25 @@ def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
             missed.append(bug.name)
         print(f"{number:3d}/{len(ours)}  {_line(bug, look)}", flush=True)
     unbroken.close()
-    print(
-        f"{len(ours) - len(missed)} of {len(ours)} were found, {sum(bool(bug.why_not) for bug in bugs)} more cannot"
-        f" be; missed: {', '.join(missed) or 'none'}"
-    )
+    print(f"missed: {', '.join(missed) or 'none'}\n\n{table(bugs, results)}")
     return 1 if missed else 0
+
+
+def table(bugs: Sequence[KnownBug], results: Results) -> str:
+    """What is known of some bugs, as a table in Markdown: a line for each world, seconds of one core."""
+    lines = [
+        "| World | Bugs | No history can show | Found | seconds: median, most | Looked for in vain | Not looked for |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for world in sorted({bug.world for bug in bugs}):
+        here = [bug for bug in bugs if bug.world == world]
+        looks = [results.of(world, bug.name) for bug in here if not bug.why_not]
+        found = sorted(look.seconds for look in looks if look is not None and look.rule)
+        vain = sum(look is not None and not look.rule for look in looks)
+        seconds = f"{median(found):.0f}, {found[-1]:.0f}" if found else ""
+        cells = len(here), len(here) - len(looks), len(found), seconds, vain, looks.count(None)
+        lines.append(f"| {world} | " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
 
 
 def find_one(look: Look, cpu_seconds: float) -> Look:
@@ -71,8 +88,10 @@ def find_one(look: Look, cpu_seconds: float) -> Look:
         cpu_seconds: how long to look, in seconds of one core.
     """
     from tests.simulation.history import play
+    from tests.simulation.machine import import_product
     from tests.simulation.worlds import WORLDS
 
+    import_product()
     world, first = WORLDS[look.world](), look.seed
     began, seed, errors, rule, words = time.process_time(), look.seed, 0, "", ""
     while not rule and time.process_time() - began < cpu_seconds:
@@ -90,13 +109,12 @@ def find_one(look: Look, cpu_seconds: float) -> Look:
 
 
 def chosen(text: str, world_name: str) -> list[KnownBug]:
-    """The bugs of a world, or of all, whose names have a text; `=NAME` is that very name."""
-    return [
-        bug
-        for bug in BUGS
-        if (bug.name == text[1:] if text.startswith("=") else text in bug.name)
-        and world_name in (ALL, bug.world)
-    ]
+    """The bugs of a world, or of all, whose names have one of some texts, with `|` between them; `=NAME` is a name."""
+
+    def fits(bug: KnownBug) -> bool:
+        return any(bug.name == part[1:] if part[:1] == "=" else part in bug.name for part in text.split("|"))
+
+    return [bug for bug in BUGS if world_name in (ALL, bug.world) and fits(bug)]
 
 
 class Unbroken:

@@ -1,15 +1,14 @@
 """Bugs that the simulator must find: guards of the collector left out, one after the other.
 
 `./run simulate --known-bugs` breaks the product with each, hunts, and shows after how many histories it was found. One
-that is not found is a hole in the simulator, or another guard stands behind it: then `BEHIND` says which, and the two
-are broken together.
+that is not found is a hole in the simulator, unless `why_not` says why no history can show it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.mutations.breakages import guarding, reading, sweeping
+from tests.mutations.breakages import approving, guarding, reading, sweeping, undo
 from tests.mutations.breakages.breakage import Breakage
 from tests.simulation.gc import known_bugs as gc
 from tests.simulation.icechunk import known_bugs as icechunk
@@ -42,12 +41,18 @@ OF_THE_LIST = (
     *guarding.HOLDS,
     *reading.OPTIMIZED,
     *sweeping.SWEEP,
+    *approving.APPROVED,
+    *undo.UNDO,
 )
 """Breakages of the collector, from the list of mutations."""
 
 BUGS = (
     *(KnownBug(name, changes) for name, changes in ({**gc.REVIEW, **gc.SERVERS}).items()),
-    *(KnownBug(each.name, (each,)) for each in OF_THE_LIST if each.file.startswith("dredge/")),
+    *(
+        KnownBug(each.name, (each,), gc.WHY_NOT.get(each.name, ""))
+        for each in OF_THE_LIST
+        if each.file.startswith("dredge/")
+    ),
     *(KnownBug(each.name, (each,), trash.WHY_NOT.get(each.name, ""), "trash") for each in trash.BUGS),
     *(
         KnownBug(each.name, (each,), icechunk.WHY_NOT.get(each.name, ""), "icechunk")

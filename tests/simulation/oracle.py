@@ -7,8 +7,10 @@ kept        what a run's retention policy keeps is not deleted by it
 foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
             where another one has the same namespace
 approved    a run that must be approved deletes only after a yes, and not after a no
-restored    what a restore brought back is there with its bytes, and stays for as long as it was asked to
-purged      a purge takes no current version, nothing that is too young, nothing that was brought back
+restored    what a restore brought back is there with its bytes, and stays for as long as it was asked to; what a run
+            was to copy first is not deleted without its copy
+purged      a purge takes no current version, nothing that is too young, nothing that was brought back, and nobody
+            else takes a copy
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, or named as held
@@ -29,6 +31,8 @@ from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import Run
 from dredge.runs import ledger
+from dredge.storage.location import parse_uri
+from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import DAY
 from tests.simulation.gc.mishaps import INNER
@@ -56,6 +60,7 @@ class Asked:
         most: objects that it may delete; None is no limit.
         said: gives what people answered so far.
         plan: gives the run's folder, which is another one after it was cleared.
+        undo: whether its deletions can be taken back.
     """
 
     begun: float
@@ -65,6 +70,7 @@ class Asked:
     most: int | None = None
     said: Callable[[], Sequence[Said]] = tuple
     plan: Callable[[], str] = str
+    undo: str = "off"
 
 
 @dataclass
@@ -272,6 +278,12 @@ class Oracle:
         if asked is None:
             return
         self._judge_approval(address, process, asked)
+        if asked.undo == "quarantine":
+            copy = self.bucket.objects.get(
+                parse_uri(asked.plan(), StorageOptions()).root + QUARANTINE + address
+            )
+            if copy is None or copy.data != self.bucket.objects[self.root + address].data:
+                self.simulation.violate("restored", f"{process.name} deletes {address} without a copy")
         if self.shared_since is not None and self.shared_since < asked.begun:
             self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
         quiet = self.truth.moved < process.begun
@@ -302,11 +314,12 @@ class Oracle:
             self.simulation.violate("restored", f"{process.name} deletes {address}, which was brought back")
 
     def _judge_copy(self, address: str, copy: Stored) -> None:
-        """Look whether a copy of what a run deleted may go; own files of old runs go with their copies."""
+        """Look whether a copy of what a run deleted may go."""
         name, _, _ = self._process().name.partition(" ")
-        if name.startswith("purge"):
-            age = (self.bucket.clock() - copy.modified).total_seconds()
-            self._judge_purge(name, address.partition(QUARANTINE)[2], age)
+        if not name.startswith("purge"):
+            self.simulation.violate("purged", f"{name} takes {address}, a copy of what was deleted")
+        age = (self.bucket.clock() - copy.modified).total_seconds()
+        self._judge_purge(name, address.partition(QUARANTINE)[2], age)
 
     def _judge_purge(self, name: str, address: str, age_seconds: float) -> None:
         days, dry_run = self.purges[name]

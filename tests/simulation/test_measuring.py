@@ -82,7 +82,13 @@ def test_parts_share_the_bugs(asked: list[tuple[int, float]], capsys: pytest.Cap
 def test_bugs_are_chosen_by_a_part_of_their_names_or_by_the_whole() -> None:
     assert BUG in chosen(BUG.name[2:8], BUG.world)
     assert chosen(f"={BUG.name}", BUG.world) == [BUG]
+    assert chosen(f"=nothing|={BUG.name}", "all") == [BUG]
     assert len(chosen("", "all")) == len(BUGS)
+
+
+def test_the_readme_tells_what_is_known() -> None:
+    folder = Path(__file__).parent
+    assert finding.table(BUGS, Results(folder / "known_bugs.jsonl")) in (folder / "README.md").read_text()
 
 
 def test_coverage_counts_what_met_of_what_could() -> None:

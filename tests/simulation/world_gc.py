@@ -192,6 +192,7 @@ class GcScene:
             config["max_delete_objects"],
             lambda: self.orchestrator.runs[name].said,
             lambda: self.orchestrator.runs[name].run_uri,
+            config["undo"],
         )
 
     def _beside(self, verb: str, *args: Any) -> None:

@@ -246,3 +246,43 @@ SERVERS: Mapping[str, tuple[Breakage, ...]] = {
     "L55: servers' clocks are not compared": CLOCKS,
 }
 """By entry of docs/lakefs-behaviour.md."""
+
+_ITSELF = "the program holds its own work against itself, and no history changes that work; unit tests do"
+_OWN_FILES = "nobody damages what a run has written for itself; unit tests do"
+WHY_NOT: Mapping[str, str] = {
+    "objects without a time pass": "every store here gives times; unit tests have one that does not",
+    "an object outside data/ may be a candidate": "no listing leaves data/; unit tests have one that does",
+    "the sweep deletes wherever candidates lie": "no listing leaves data/; unit tests have one that does",
+    "a row with the hash of another address may be a candidate": _ITSELF,
+    "hashes of a shard that were not compared are not missed": _ITSELF,
+    "rows that were not cut into shards are not missed": _ITSELF,
+    "rows that were not compared are not missed": _ITSELF,
+    "rows that are listed and not compared pass": _ITSELF,
+    "staged rows that were not copied pass": _ITSELF,
+    "holds may be other ones than were counted": _ITSELF,
+    "any key may be deleted as an own file": _ITSELF,
+    "the chain leaves out an input": _ITSELF,
+    "the chain leaves out what an input was made from": _ITSELF,
+    "a result may lack an input": _ITSELF,
+    "a hold that nobody knows holds nothing": _ITSELF,
+    "a verdict that nobody knows clears": _ITSELF,
+    "a part of the index is believed unseen": _OWN_FILES,
+    "a damaged proof is accepted": _OWN_FILES,
+    "a question may be changed after its answer": _OWN_FILES,
+    "a pin that cannot be read holds nothing": _OWN_FILES,
+    "a scan of staging without branches passes": "a list without branches is refused right where it is read",
+    "a name on a local folder lies in no whole path": "no repository here lies in a local folder",
+    "a repository may have moved since the plan": "no repository here is made anew elsewhere",
+    "a run of another repository is resumed": "only one repository here is collected",
+    "a restore takes from a run of another repository": "only one repository here is collected",
+    "a path that nobody can ask for clears": "paths here are UTF-8",
+    "what runs of an earlier version saw staged is forgotten": "no run here is of an earlier version",
+    "a hash alone says that an object in parts was known before": "no two addresses here have one hash",
+    "an answer without a result counts as deleted": "of the driver for S3, which is not played; its unit tests do",
+    "a copy that differs from its source passes": "of the driver for S3, which is not played; its unit tests do",
+    "anything may be permission to delete": "settings here are no text",
+    "everybody may approve": "no run here names its approvers",
+    "names from the lake are shown as they are": "nobody here reads a page",
+    "a bucket without versions is swept as if it had them": "no bucket here loses its versioning",
+}
+"""Why no history can show a bug of the list of mutations."""

@@ -52,7 +52,13 @@ OF_HISTORIES = (
         (),
     ),
 )
+_ITSELF = "the program holds its own work against itself, and no history changes that work; unit tests do"
 WHY_NOT: Mapping[str, str] = {
+    "a live snapshot that no task read is passed over": _ITSELF,
+    "a live manifest that no task read is passed over": _ITSELF,
+    "candidates of Icechunk that were not written pass": _ITSELF,
+    "canaries of Icechunk may be candidates": _ITSELF,
+    "a run of another Icechunk repository is resumed": "there is only one repository here",
     "a chunk that is not there stops nothing": "no history damages a manifest; unit tests do",
     "candidates may lie anywhere": "no listing leaves its folder; unit tests make one that does",
     "a candidate that is no id is deleted": "nobody writes such a key here; unit tests do",
