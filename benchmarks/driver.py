@@ -60,12 +60,13 @@ def main() -> None:
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
     context = Run.open(plan.run_uri)
+    suspects: dict[str, int] = {}
     todo: list[tuple[str, Callable[[], Any]]] = [
         ("slice_listing", lambda: spread("slice_listing", plan.run_uri)),
         ("mark_uncommitted", lambda: steps.mark_uncommitted(context)),
         ("list_committed", lambda: spread("list_committed", plan.run_uri)),
         ("subtract", lambda: spread("subtract", plan.run_uri)),
-        ("check_limits", lambda: steps.check_limits(context)),
+        ("check_limits", lambda: suspects.update(steps.check_limits(context).counts)),
         ("bulk_delete", lambda: spread("bulk_delete", plan.run_uri)),
         ("verify", lambda: steps.verify(context)),
         ("save_report", lambda: steps.save_report(context)),
@@ -81,6 +82,7 @@ def main() -> None:
         "run_uri": plan.run_uri,
         "seconds": seconds,
         "requests": requests,
+        "check_limits": suspects,
         "total": round(time.perf_counter() - begun, 2),
         "driver_peak_mib": own.ru_maxrss // 1024,
     }
@@ -94,14 +96,17 @@ def _engine(
     if engine == "submit":
         conf = json.loads(
             subprocess.run(
-                [sys.executable, "-m", "spark_jobs.session"], capture_output=True, text=True, check=True
+                [sys.executable, "-m", "airflow_dredge.spark_jobs.session"],
+                capture_output=True,
+                text=True,
+                check=True,
             ).stdout
         )
         return None, lambda step, uri: _submit(conf, step, uri), lambda: None
     if engine == "connect":
+        from airflow_dredge.spark_jobs.rows import SparkRunner
+        from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
         from dredge.storage import StorageOptions
-        from spark_jobs.rows import SparkRunner
-        from spark_jobs.session import close_session, open_session, with_session_id
 
         spark = open_session("benchmark", with_session_id(remote, SESSION))
         spread = SparkRunner(spark, StorageOptions.from_env().to_env())

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.schedules import gc_schedules
 from dredge.errors import ConfigError, DredgeError
-from operators.hooks.lakefs import LakeFSHook
-from operators.hooks.storage import storage_options
-from operators.lakefs.schedules import gc_schedules
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -146,10 +146,10 @@ def make_pages(core: FastAPI) -> FastAPI:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import requires_access_dag
 
+    from airflow_dredge.operators.pages_airflow import AirflowSurroundings
     from dredge.pages.questions import ServerAsker
     from dredge.pages.restoring import DAG
     from dredge.pages.web import Pages, make_app
-    from operators.pages_airflow import AirflowSurroundings
 
     places = AirflowPlaces()
     return make_app(

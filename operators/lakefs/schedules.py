@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import CronDataIntervalTimetable, Variable
 
+from airflow_dredge.operators.lakefs.params import FORM
 from dredge.errors import ConfigError
-from operators.lakefs.params import FORM
 
 GC_SCHEDULES = "dredge_gc_schedules"
 """Variable: a JSON object of DAG ids, each with `schedule`, `repository` and other Params of `lakefs_gc`."""

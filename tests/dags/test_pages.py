@@ -14,10 +14,10 @@ from unittest import mock
 import httpx
 import pytest
 
+from airflow_dredge.operators.pages import AirflowPlaces
 from dredge.errors import ConfigError
 from dredge.pages.places import Place
 from dredge.testing import run_lakefs
-from operators.pages import AirflowPlaces
 from tests.support.airflow import FILTERS, ROOT, Airflow
 from tests.support.gc import busy_world
 from tests.support.pages import ADDRESSES
@@ -37,7 +37,7 @@ def api(airflow: Airflow) -> Iterator[Any]:
     """Airflow's API server with the plugin, its database untouched by the pages."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
 
-    plugin = import_module("plugins.dredge_pages").DredgePages
+    plugin = import_module("airflow_dredge.plugins.dredge_pages").DredgePages
     (mounted,) = plugin.fastapi_apps
     app = create_app(apps="core")
     app.mount(mounted["url_prefix"], mounted["app"])

@@ -9,7 +9,15 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
-from dredge.settings import HOURS_MAX, SECONDS_MAX, check_settings, from_fields, read_settings, setting
+from dredge.settings import (
+    HOURS_MAX,
+    SECONDS_MAX,
+    check_finite,
+    check_settings,
+    from_fields,
+    read_settings,
+    setting,
+)
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
@@ -35,6 +43,9 @@ class Safety:
     gate_every_seconds: float = 3
     watch_silence_seconds_max: float = 60
     canary_chunks: int = 20
+
+    def __post_init__(self) -> None:
+        check_finite(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
