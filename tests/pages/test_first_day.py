@@ -257,7 +257,7 @@ def test_what_is_damaged_gone_or_down_has_a_page_that_says_so(
     assert tour.page.get_by_role("heading", name="No run yet").count() == 1
     tour.picture("run-failed-before-its-plan")
     home.lake.server.stop()
-    tour.until("does not answer")
+    tour.until("cannot be reached")
     tour.dredge(f"place/{'0' * 16}")
     tour.picture("server-down")
 
