@@ -116,6 +116,7 @@ class AirflowSurroundings:
             text=found["timetable_description"] or found["timetable_summary"],
             next_at=None if next_at is None else datetime.fromisoformat(next_at),
             may_backfill=found["timetable_periodic"] and (types is None or "backfill" in types),
+            is_off=found["is_paused"],
         )
 
     async def _settings_of(self, request: Request, dag_id: str) -> dict[str, Any]:

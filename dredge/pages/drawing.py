@@ -353,7 +353,15 @@ def _overview_row(stand: Standing, now: datetime, known: Facts) -> dict[str, Any
         "always": stand.reclaimed(),
         "left": stand.not_deleted,
         "next": known.next_of(stand.place),
+        "unplanned": _unplanned(known.schedules_of(stand.place)),
     }
+
+
+def _unplanned(schedules: Sequence[Schedule]) -> str:
+    """Why no next run is known."""
+    if not schedules:
+        return "by hand"
+    return "switched off" if all(item.is_off for item in schedules) else "after the present one"
 
 
 def _shares(report: dict[str, Any]) -> dict[str, Any]:

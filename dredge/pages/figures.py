@@ -51,11 +51,6 @@ class Standing:
         """Objects and bytes in use, as the newest run counted them that looked at everything; None when none did."""
         return next((run.live for run in self.runs if run.live is not None), None)
 
-    @property
-    def waits(self) -> bool:
-        """Whether the newest run waits for a person."""
-        return self.last is not None and self.last.outcome == "awaiting_approval"
-
     def reclaimed(self, since: datetime | None = None) -> tuple[int, int]:
         """Objects and bytes deleted by its runs.
 

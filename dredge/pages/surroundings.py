@@ -29,8 +29,9 @@ class Schedule:
         dag_id: its name.
         settings: what its runs are started with, by name.
         text: when, in words.
-        next_at: when it runs next; None when it is switched off.
+        next_at: when it runs next; None when it is switched off, or Airflow does not say while runs of it go on.
         may_backfill: whether intervals of the past can be made up.
+        is_off: whether it is switched off.
     """
 
     dag_id: str
@@ -38,6 +39,7 @@ class Schedule:
     text: str
     next_at: datetime | None
     may_backfill: bool
+    is_off: bool = False
 
     def is_of(self, place: Place) -> bool:
         """Whether it collects a place."""

@@ -135,7 +135,7 @@ def test_a_run_in_earnest_asks_and_deletes_what_was_approved(
     tour.picture("overview-waits")
     tour.open("plugin/dredge")
     tour.frame.get_by_role("link", name="Approve or reject").click()
-    tour.page.wait_for_url(re.compile("required_actions"))
+    tour.page.wait_for_url(re.compile(r"//[^/]+/dags/.*/required_actions"))
     approve = tour.page.get_by_role("button", name="Approve")
     approve.wait_for()
     tour.airflow_picture("airflow-approval")
@@ -185,14 +185,18 @@ def test_three_windows_are_backfilled_from_the_repositorys_page(home: House, tou
     tour.page.get_by_role("link", name="Backfill in Airflow").wait_for()
     tour.picture("repository")
     tour.page.get_by_role("link", name="Backfill in Airflow").click()
-    tour.page.wait_for_url(re.compile(f"dags/{SCHEDULED}/backfills"))
+    tour.page.wait_for_url(re.compile(rf"//[^/]+/dags/{SCHEDULED}/backfills"))
     tour.page.get_by_role("button", name="Trigger").first.click()
     tour.page.get_by_text("Run this Dag for a range of dates").click()
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    dates = tour.page.get_by_role("dialog").locator("input[type=datetime-local]")
-    for place, days in ((0, 4), (1, 2)):
-        dates.nth(place).fill(f"{today - timedelta(days=days):%Y-%m-%dT%H:%M}")
-    tour.page.get_by_text("Missing and Errored Runs").click()
+    for days in (4, 2):
+        tour.page.get_by_text("Select date and time").first.click()
+        for field, text in (("YYYY/MM/DD", "%Y/%m/%d"), ("HH:mm", "%H:%M")):
+            entry = tour.page.get_by_placeholder(field).locator("visible=true").first
+            entry.fill(f"{today - timedelta(days=days):{text}}")
+            entry.press("Enter")
+        tour.page.get_by_text("Date Range").click()
+    tour.page.get_by_text("Missing and Errored Runs", exact=True).locator("visible=true").last.click()
     tour.airflow_picture("airflow-backfill")
     tour.page.get_by_role("button", name="Run Backfill").click()
     count = "select count(*) from dag_run where dag_id = %s and run_type = 'backfill' and state = 'success'"
@@ -253,7 +257,7 @@ def test_what_is_damaged_gone_or_down_has_a_page_that_says_so(
     assert tour.page.get_by_role("heading", name="No run yet").count() == 1
     tour.picture("run-failed-before-its-plan")
     home.lake.server.stop()
-    tour.until("does not answer")
+    tour.until("cannot be reached")
     tour.dredge(f"place/{'0' * 16}")
     tour.picture("server-down")
 

@@ -93,14 +93,15 @@ const follow = (frame) => {
   setTimeout(ask, 4000);
 };
 
-// A frame of Airflow's may not lead its window anywhere itself; a link of that window may.
+// A frame of Airflow's may not lead its window anywhere itself; a link of that window may. These pages lie a folder
+// below Airflow's.
 const lead = (event) => {
   const above = window.parent;
   if (above === window) return;
   event.preventDefault();
   const link = above.document.createElement("a");
   const root = above.document.querySelector("base")?.href ?? `${location.origin}/`;
-  link.href = new URL(event.currentTarget.getAttribute("href"), root).href;
+  link.href = new URL(event.currentTarget.getAttribute("href").replace("../", ""), root).href;
   above.document.body.append(link);
   link.click();
   link.remove();

@@ -90,15 +90,20 @@ def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None
     soon = datetime(2026, 4, 1, tzinfo=UTC)
     ours = Schedule("daily_<b>", {"repository": place.name}, "at midnight", soon, may_backfill=True)
     others = Schedule("other", {"repository": "elsewhere"}, "hourly", soon, may_backfill=True)
-    off = Schedule("off", {"repository": place.name}, "weekly", None, may_backfill=False)
+    off = Schedule("off", {"repository": place.name}, "weekly", None, may_backfill=False, is_off=True)
     around = Around(Facts(is_airflow=True, schedules=(off, others, ours)), [soon, soon + timedelta(days=1)])
     client = pages_of(place, around=around, clock=world.lake.clock)
     text = client.get(f"/place/{place.key}").text
     assert "2026-04-01 00:00" in client.get("/").text
     assert "daily_&lt;b&gt;" in text
-    assert "dags/daily_%3Cb%3E" in text
+    assert 'href="../dags/daily_%3Cb%3E"' in text  # these pages lie a folder below Airflow's
     assert "switched off" in text
     assert "elsewhere" not in text
+    around.known = Facts(is_airflow=True, schedules=(off,))
+    assert "switched off" in client.get("/").text
+    around.known = Facts(is_airflow=True, schedules=(replace(off, is_off=False),))
+    assert "after the present one" in client.get("/").text
+    around.known = Facts(is_airflow=True, schedules=(off, others, ours))
     windows = client.get(f"/place/{place.key}/gaps").text
     assert "from <time" in windows
     assert "2026-04-02" in windows
