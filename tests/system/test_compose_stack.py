@@ -94,6 +94,4 @@ def executors(stack: Stack) -> set[str]:
     """The workers on which an executor ran."""
     with urllib.request.urlopen(f"{stack.master_url}/json/", timeout=30) as answer:
         assert json.loads(answer.read())["aliveworkers"] == stack.services["spark-worker"].replicas
-    return {
-        path.relative_to(stack.folder).parts[0] for path in stack.folder.glob("spark-worker-*/work/app-*/*")
-    }
+    return {path.parents[2].name for path in stack.folder.glob("spark-worker-*/*/app-*/*")}
