@@ -27,6 +27,10 @@ def metadata_command(repository: str, min_age_hours: float, as_json: bool) -> No
     key-value store when DREDGE_KV_URL names it; without it, their files count as named by no commit.
 
     \b
+    Examples:
+      dredge gc metadata my-repo
+
+    \b
     Exit codes: 0 looked · 2 bad input · 3 the history cannot be read, or the key-value store is another one's
                 4 the server or the store is not available · 5 a metarange cannot be trusted · 6 no such repository
     """
