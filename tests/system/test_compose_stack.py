@@ -94,4 +94,5 @@ def executors(stack: Stack) -> set[str]:
     """The workers on which an executor ran."""
     with urllib.request.urlopen(f"{stack.master_url}/json/", timeout=30) as answer:
         assert json.loads(answer.read())["aliveworkers"] == stack.services["spark-worker"].replicas
-    return {path.parents[2].name for path in stack.folder.glob("spark-worker-*/*/app-*/*")}
+    workers = stack.folder.glob("spark-worker-*")
+    return {worker.name for worker in workers if any((worker / "work").glob("app-*/*"))}
