@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +13,7 @@ from dredge.commands.gc_many import all_command
 from dredge.commands.gc_metadata import metadata_command
 from dredge.commands.gc_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import setting_options
+from dredge.commands.terminal import show_progress
 from dredge.gc.config import GCConfig
 
 if TYPE_CHECKING:
@@ -64,6 +63,11 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     of the DAG lakefs_gc, and so are the run's folder and its report.
 
     \b
+    Examples:
+      dredge gc run my-repo
+      dredge gc run my-repo --apply --processes 4 --undo versions
+
+    \b
     Exit codes: 0 done, or shown · 2 bad input, or no way to the server · 3 refused or held by a guard, or another run
                 is at work · 4 the server or the store is not available: run it again
                 5 data that cannot be trusted: nothing (more) was deleted · 6 no such repository
@@ -71,8 +75,7 @@ def run(repository: str, apply: bool, processes: int, quiet: bool, as_json: bool
     """
     given = {name: value for name, value in settings.items() if value is not None}
     config = GCConfig.from_params({**given, "repository": repository, "dry_run": not apply})
-    if not quiet:
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    show_progress(quiet)
 
     from dredge.gc import steps
     from dredge.runs.tasks import LocalRunner
@@ -98,13 +101,16 @@ def resume(uri: str, processes: int, quiet: bool, as_json: bool) -> None:
     Servers and stores are found as by `dredge gc run`.
 
     \b
+    Examples:
+      dredge gc resume s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN
+
+    \b
     Exit codes: those of `dredge gc run`
     """
     from dredge.gc.resuming import reopen_run
     from dredge.runs.tasks import LocalRunner
 
-    if not quiet:
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    show_progress(quiet)
     with LocalRunner(processes) as runner:
         _show_outcome(reopen_run(uri.rstrip("/")), runner, as_json)
 
@@ -118,6 +124,10 @@ def runs(uri: str, limit: int, as_json: bool) -> None:
 
     NAMESPACE is the repository's storage namespace, such as s3://bucket/repo, or the run root that its runs
     were given. Stores are reached by the usual AWS_… variables.
+
+    \b
+    Examples:
+      dredge gc runs s3://bucket/my-repo --limit 5
 
     \b
     Exit codes: 0 listed (also when there are none) · 2 bad input · 4 the store is not available
@@ -147,6 +157,10 @@ def report(uri: str, as_json: bool) -> None:
 
     RUN is the URI of the run's folder, as `dredge gc runs` shows it. Also works while the run goes on and
     after it failed.
+
+    \b
+    Examples:
+      dredge gc report s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN --json
 
     \b
     Exit codes: 0 the run is a success, a dry run or still going on · 1 it failed or deleted only a part
@@ -179,6 +193,10 @@ def verify(uri: str, against_ranges: bool, as_json: bool) -> None:
     parts it reads, so a damaged index costs time, never an object.
 
     \b
+    Examples:
+      dredge gc index verify s3://bucket/my-repo --against-ranges
+
+    \b
     Exit codes: 0 all is well · 1 something is damaged or wrong: rebuild it · 2 bad input
                 4 the store is not available
     """
@@ -193,6 +211,10 @@ def verify(uri: str, against_ranges: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def rebuild(uri: str, against_ranges: bool, as_json: bool) -> None:
     """Decode the ranges again whose part of the index is damaged or wrong. Files are added, none is changed.
+
+    \b
+    Examples:
+      dredge gc index rebuild s3://bucket/my-repo
 
     \b
     Exit codes: 0 done · 2 bad input · 4 the store is not available

@@ -45,6 +45,10 @@ def why_command(
     key-value store when DREDGE_KV_URL names it; else branches are asked, and what they cannot tell is said.
 
     \b
+    Examples:
+      dredge gc why lakefs://my-repo/main/a/b
+
+    \b
     Exit codes: 0 something keeps it · 1 nothing that was looked at does, or it is deleted · 2 bad input
                 3 the history cannot be read · 4 the server or the store is not available
                 6 no such repository or path
@@ -99,6 +103,10 @@ def cost_command(
     The figures are those of the newest clean run, dry or not: start one with `dredge gc run REPOSITORY --mode clean`.
 
     \b
+    Examples:
+      dredge gc cost my-repo
+
+    \b
     Exit codes: 0 counted · 2 bad input, or no such run · 3 a range is missing · 4 the store is not available
                 5 a file cannot be trusted · 6 no such repository
     """
@@ -148,6 +156,10 @@ def plan_command(
     Figures are those that a clean dry run under these rules would find, taken from the listing, staging and history
     of the newest clean run. "≤" marks those that may be too large: commits that no ref leads to keep some of it. With
     DREDGE_KV_URL they are read from lakeFS's key-value store, and all figures are exact.
+
+    \b
+    Examples:
+      dredge gc plan my-repo
 
     \b
     Exit codes: 0 foreseen · 2 bad input, or no such run · 3 a range is missing · 4 the server or the store is

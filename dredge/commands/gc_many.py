@@ -36,6 +36,10 @@ def all_command(apply: bool, at_once: int, quiet: bool, as_json: bool, **setting
     another collector works are left out. A summary of all runs is written as a page.
 
     \b
+    Examples:
+      dredge gc all --json
+
+    \b
     Exit codes: 0 done, or shown · 2 bad input, or no way to the server
                 4 the server is not available · 9 some repositories need a look; the others are done
     """

@@ -36,6 +36,10 @@ def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **
     it (by its id), what reads that commit fails until the next run puts the file back.
 
     \b
+    Examples:
+      dredge gc metadata my-repo
+
+    \b
     Exit codes: 0 looked, or done · 2 bad input
                 3 the history cannot be read, the key-value store is another one's, or another run is at work
                 4 the server or the store is not available, or a file could not be deleted

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dredge.commands.options import setting_options
+from dredge.commands.terminal import show_progress
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.restore.config import RestoreConfig
 
@@ -43,6 +42,10 @@ def restore_command(
     RUN is the URI of the run's folder, as `dredge gc runs` shows it, or its id. What comes back is kept from the next
     runs for --keep-days. What has no way back (the run's `undo` was off, or it was purged) is counted and named. Can be
     done again: what is there already is only looked at.
+
+    \b
+    Examples:
+      dredge gc restore s3://bucket/my-repo/_lakefs/retention/gc/unified/RUN --all
 
     \b
     Exit codes: 0 done · 2 bad input, no such run, or nothing that fits · 3 another run is at work
@@ -79,6 +82,10 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
     their delete markers. A version that is the current one stays, and so does what was brought back and is pinned.
 
     \b
+    Examples:
+      dredge gc purge my-repo
+
+    \b
     Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is at work
                 4 the server or the store is not available, or something could not be deleted: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no such repository
@@ -100,6 +107,10 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
 @_JSON
 def pins_command(repository: str, end: str | None, as_json: bool) -> None:
     """List what was brought back and is kept from the next runs, until when and why.
+
+    \b
+    Examples:
+      dredge gc pins my-repo
 
     \b
     Exit codes: 0 listed, or ended · 2 no such pin · 4 the server or the store is not available
@@ -125,7 +136,7 @@ def pins_command(repository: str, end: str | None, as_json: bool) -> None:
 
 
 def _log() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    show_progress(quiet=False)
 
 
 def _show(summary: StepSummary, outcomes: Mapping[str, str], as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dredge.commands.options import FiniteRange
+from dredge.commands.terminal import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,10 @@ def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, 
     """Show what an expiration would do. Changes nothing.
 
     \b
+    Examples:
+      dredge icechunk plan s3://bucket/weather --older-than 30d
+
+    \b
     Exit codes: 0 planned (also when there is nothing to do) · 2 bad input · 3 the history cannot be expired
     by time
                 4 the store is not available · 5 a file cannot be trusted · 6 no repository
@@ -86,6 +90,10 @@ def plan(uri: str, estimate: bool, svg: str | None, as_json: bool, whole: bool, 
 @click.option("--approved", metavar="DIGEST", help="Apply the plan with this digest and no other.")
 def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bool, **asked: Any) -> None:
     """Take old snapshots out of history: in place on spec 1, through the library on spec 2.
+
+    \b
+    Examples:
+      dredge icechunk expire s3://bucket/weather --older-than 30d
 
     \b
     Exit codes: 0 done, or shown · 2 bad input, or a rule that cannot be applied to the spec
@@ -177,6 +185,10 @@ def collect(
     """Delete the snapshots, manifests, chunks and transaction logs that nothing reaches.
 
     \b
+    Examples:
+      dredge icechunk collect s3://bucket/weather --json
+
+    \b
     Exit codes: 0 done, or shown · 2 bad input · 3 refused by a guard or awaiting approval, or another run is at work
                 4 the store is not available, or some objects could not be deleted: run it again
                 5 a live file cannot be trusted: nothing more was deleted · 6 no repository
@@ -184,8 +196,7 @@ def collect(
     """
     from dredge.icechunk.collection.config import CollectConfig
 
-    if not quiet:
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    show_progress(quiet)
     age = _seconds(asked["min_age"])
     config = CollectConfig(
         uri=uri,

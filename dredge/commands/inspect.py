@@ -41,6 +41,10 @@ def table(uri: str, as_json: bool) -> None:
     of a dump       entity (commit, branch, tag), and of its ranges value_base64, the record as it stands
 
     \b
+    Examples:
+      dredge inspect table ./range-file --json
+
+    \b
     Exit codes: 0 shown · 2 bad input · 4 the store is not available · 5 damaged, or no such table
                 6 no such file
     """
@@ -63,6 +67,10 @@ def addresses(uri: str, as_json: bool) -> None:
     """Show the physical address of every entry of a range, one a line, quoted as in JSON.
 
     Reads with the column reader, millions of rows a second. Metaranges and refs dumps are refused.
+
+    \b
+    Examples:
+      dredge inspect addresses ./range-file
 
     \b
     Exit codes: 0 shown · 2 bad input · 4 the store is not available · 5 damaged, or no range

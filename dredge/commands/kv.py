@@ -46,7 +46,12 @@ def command() -> None:
 @_json
 def ls_command(url: str, as_json: bool) -> None:
     """List the partitions, and what each is by the shape of its name. DynamoDB reads the whole table for
-    it."""
+    it.
+
+    \b
+    Examples:
+      dredge kv ls sqlite:///srv/lake/kv.db
+    """
     from dredge.kv.rows import show
 
     with _Reader(url) as store, store.view() as view:
@@ -77,7 +82,12 @@ def scan_command(
     show_secrets: bool,
     as_json: bool,
 ) -> None:
-    """Show the rows of a partition in key order."""
+    """Show the rows of a partition in key order.
+
+    \b
+    Examples:
+      dredge kv scan postgresql://lakefs@db/lakefs graveler --json
+    """
     name, begin = name_bytes(partition), name_bytes(prefix)
     first = max(begin, name_bytes(start))
     with _Reader(url) as store, store.view() as view:
@@ -96,7 +106,12 @@ def scan_command(
 @_secrets
 @_json
 def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: bool, as_json: bool) -> None:
-    """Show one row."""
+    """Show one row.
+
+    \b
+    Examples:
+      dredge kv get postgresql://lakefs@db/lakefs graveler repos/shop
+    """
     from dredge.kv import KeyNotFoundError
 
     name, wanted = name_bytes(partition), name_bytes(key)

@@ -110,6 +110,10 @@ def scan_command(
     Without --state a look stands alone: little is trash at a first look.
 
     \b
+    Examples:
+      dredge trash scan postgresql://lakefs@db/lakefs --json
+
+    \b
     Exit codes: 0 looked (with --exit-code: no trash), 10 trash was found (with --exit-code), 2 bad input,
     3 refused (schema version, clock, another run, another store's state), 4 the store does not answer,
     5 a record cannot be read: nothing was judged.
@@ -169,6 +173,10 @@ def clean_command(
     rows back.
 
     \b
+    Examples:
+      dredge trash clean postgresql://lakefs@db/lakefs --state s3://ops/trash
+
+    \b
     Exit codes: 0 done, or a dry run; 1 some of the plan stayed (the output says why); 2 bad input;
     3 refused: a limit, another run, or something removed was named again and put back; 4 the store did not
     answer, also for a single repository (the next run verifies what this one removed, and tries the rest);
@@ -221,6 +229,10 @@ def restore_command(
     """Put back what a run removed. A key that exists by now stays as it is.
 
     \b
+    Examples:
+      dredge trash restore postgresql://lakefs@db/lakefs --state s3://ops/trash --run RUN
+
+    \b
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
@@ -254,6 +266,10 @@ def unqueue_command(url: str, state_uri: str, dry_run: bool, as_json: bool) -> N
     """Take tokens that a branch names off the server's drop queue, before it deletes acknowledged uploads.
 
     For what a scan reports as staging-live-but-queued. Removes markers only, never staged changes.
+
+    \b
+    Examples:
+      dredge trash unqueue postgresql://lakefs@db/lakefs --state s3://ops/trash
 
     \b
     Exit codes: 0 done, or a dry run; 2 bad input; 3 another run, another store's state; 4 the store does not

@@ -28,6 +28,11 @@ def command(uri: str, listen: str) -> None:
     Nobody is asked who they are: do not listen on an address that others reach.
 
     \b
+    Examples:
+      dredge ui s3://bucket/my-repo
+      dredge ui ./lake/objects/shop --listen 127.0.0.1:9000
+
+    \b
     Exit codes: 0 ended by Ctrl-C · 2 bad input · 4 the store is not available
     """
     try:

@@ -23,6 +23,8 @@ log = logging.getLogger("dredge")
 EVERY_SECONDS = 5.0
 NOW = "_progress/now.json"
 """Below the folder of a step: how far it is, by its driver."""
+PROGRESS = "dredge_progress"
+"""Attribute of the log records of `log_progress`: step, unit, done, total (None where nobody knows) and seconds."""
 
 
 class Progress:
@@ -96,8 +98,10 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
             except DredgeError as error:
                 log.debug("%s: progress cannot be read: %s", step, error)
                 continue
-            text = line(step, unit, done, total, running_seconds() - started)
-            log.info("%s", text)
+            seconds = running_seconds() - started
+            text = line(step, unit, done, total, seconds)
+            told = {"step": step, "unit": unit, "done": done, "total": total, "seconds": seconds}
+            log.info("%s", text, extra={PROGRESS: told})
             _leave(folder, step, {"text": text, "done": done, "total": total, "at": utc_now().isoformat()})
 
     thread = threading.Thread(target=poll, name=f"progress-{step}", daemon=True)

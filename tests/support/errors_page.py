@@ -87,6 +87,7 @@ def exit_codes() -> Iterator[tuple[str, str]]:
     found = {"0": "done", "1": "another error; also the end of `dredge` by Ctrl-C"}
     for kind in _classes(DredgeError):
         found.setdefault(str(kind.exit_code), _first(kind))
+    found["10"] = "`dredge trash scan --exit-code`: trash was found"
     found["130"] = "a Spark job was interrupted; what it did stays, and the step can be run again"
     yield from sorted(found.items(), key=lambda item: int(item[0]))
 

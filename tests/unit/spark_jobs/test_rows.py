@@ -39,3 +39,17 @@ def test_a_worker_with_another_version_does_nothing_and_says_which_it_has(
     assert failure["class"] == "ConfigError"
     assert f"has Dredge {__version__}, the driver's has 9.9" in failure["message"]
     assert "Install dredge==9.9 for the executors" in failure["message"]
+
+
+@pytest.mark.parametrize(
+    ("said", "advises"),
+    [
+        ("ModuleNotFoundError: No module named 'airflow_dredge'", True),
+        ("ModuleNotFoundError: No module named 'dredge.runs'", True),
+        ("ModuleNotFoundError: No module named 'pandas'", False),
+    ],
+)
+def test_executors_without_dredge_are_told_from_others_that_fail(said: str, advises: bool) -> None:
+    text = str(rows._spark_failed("sweep", RuntimeError(said)))
+    assert said in text
+    assert (f"install dredge=={__version__} there" in text) is advises
