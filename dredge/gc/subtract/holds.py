@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.undo.pins import PINNED
+from dredge.sets.live import LocatedSet, in_any
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"

@@ -21,10 +21,10 @@ from dredge.errors import FormatError
 from dredge.gc.history import earlier_results
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.state.base import open_base
 from dredge.runs.folder import RunFolder
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
 
 log = logging.getLogger("dredge")
 
