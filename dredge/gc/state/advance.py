@@ -63,7 +63,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     record.parts.extend(carry)
     carry += record.input(SubtractOutput).young
     state = _state(plan, base, record, carry)
-    before = Current[RunState](plan.state_etag, plan.state, None)
+    before: Current[RunState] = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     _save_for_people(run, record, state)
     record.counts.update(

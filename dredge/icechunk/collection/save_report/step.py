@@ -1,4 +1,4 @@
-"""Save report: what became of the run, whatever it is.
+"""Save report: what became of the run, whatever it is. When all went well the state moves on first.
 
     report.json     for programs; everything in one JSON object
     report.html     the same as a page
@@ -9,23 +9,74 @@ earlier one gives way to it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from dredge.errors import DredgeError, FormatError
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.output import PAGE, REPORT, SaveReportOutput
 from dredge.icechunk.collection.save_report.report import build_report
+from dredge.icechunk.collection.state.advance import advance_state
+from dredge.icechunk.collection.state.output import StateOutput
+from dredge.icechunk.collection.state.store import StateStore
 from dredge.runs.report import render_html
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
+from dredge.runs.versions import OPTIMIZED
+
+log = logging.getLogger("dredge")
 
 
 def save_report(run: Run) -> StepSummary:
-    """Write the report of a run.
+    """Let the state move on when the run is complete, and write the report of the run.
 
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
+        DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
     """
+    error: DredgeError | None = None
+    try:
+        if _is_complete(run):
+            advance_state(run)
+    except DredgeError as found:
+        log.exception("the state was not moved on")
+        error = found
+    _distrust(run)
+    summary = _write(run)
+    if error is not None:
+        raise error
+    return summary
+
+
+def _is_complete(run: Run) -> bool:
+    try:
+        return all(run.folder.read_summary(item.STEP) is not None for item in StateOutput.INPUTS)
+    except FormatError:
+        return False
+
+
+def _distrust(run: Run) -> None:
+    """Let no run build on a state again that one could not read."""
+    plan = run.plan
+    if plan.mode != OPTIMIZED or plan.state is None:
+        return
+    for output in (MarkOutput, ListCandidatesOutput):
+        failure = run.folder.read_failure(output.STEP)
+        if (
+            failure is not None
+            and failure["kind"] == FormatError.kind
+            and run.folder.read_summary(output.STEP) is None
+        ):
+            log.error(
+                "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name
+            )
+            StateStore(run.state, run.options).distrust(plan.state, failure["message"])
+
+
+def _write(run: Run) -> StepSummary:
     started = run.clock()
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.writing(attempt):
