@@ -200,7 +200,7 @@ class VersionStore[S: State](ABC):
         return version
 
     def distrust(self, version: Version, why: str) -> None:
-        """Note that a version is damaged, so that no run builds on it again."""
+        """Note that a version is damaged, or holds no more, so that no run builds on it again."""
         name = f"{DISTRUSTED}/{version.name.rpartition('/')[2]}"
         self.writer.put(name, json.dumps({"why": why}).encode())
 
@@ -210,7 +210,7 @@ class VersionStore[S: State](ABC):
             why = read_json(self.writer, name)["why"]
         except NotFoundError:
             return
-        raise ValueError(f"a run found it damaged: {why}")
+        raise ValueError(f"a run noted that it may not be used again: {why}")
 
     def _is_of_earlier_try(self, run_id: str, attempt: int) -> bool:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from dredge.errors import DredgeError
 from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.index import ManifestIndex
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates import listing, named
 from dredge.icechunk.collection.list_candidates.listing import ListResult
@@ -31,7 +32,7 @@ from dredge.icechunk.collection.state.pending import read_pending
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
 from dredge.runs.versions import CLEAN
 
 _MANIFESTS_PER_TASK = 500
@@ -54,7 +55,8 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
     counted = record.input(MarkOutput).counted
     if counted is None or run.base is None:  # never: the mark of such a run always counts
         raise AssertionError("an optimized run has counts")
-    _ask_for_new(run, runner, record, run.base, [name for result in results for name in result.unproved])
+    doubtful = {name: part for result in results for name, part in result.unproved.items()}
+    _ask_for_new(run, runner, record, run.base, doubtful)
     if run.plan.config.keep_chunks:
         return
     settings = run.plan.config.tuning
@@ -88,15 +90,17 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
 
 
 def _ask_for_new(
-    run: Run, runner: TaskRunner, record: StepRecord, base: Base, manifests: Sequence[str]
+    run: Run, runner: TaskRunner, record: StepRecord, base: Base, manifests: Mapping[str, str]
 ) -> None:
     settings = run.plan.config.tuning
+    index = ManifestIndex.load(run.state) if manifests else ManifestIndex()
+    by_part: dict[str, list[str]] = {}
+    for manifest, part in sorted(manifests.items()):
+        by_part.setdefault(part, []).append(manifest)
     tasks = [
-        AskTask(manifests=share)
-        for share in round_robin(
-            sorted(manifests),
-            max(run.num_tasks(runner, len(manifests)), -(-len(manifests) // _MANIFESTS_PER_TASK)),
-        )
+        AskTask(index_part=index.manifest_parts[part], manifests=share)
+        for part, names in sorted(by_part.items())
+        for share in in_chunks(names, -(-len(names) // _MANIFESTS_PER_TASK))
     ]
     config = AskConfig(counted=base.state.counted, threads=settings.threads)
     answers: list[AskResult] = run.spread(

@@ -108,14 +108,14 @@ class ListResult:
         counts: `FIGURES` by name.
         foreign: keys of some foreign objects.
         absent: some ids that are live and not listed, as 16 hexadecimal digits.
-        unproved: new manifests whose bytes nothing proves.
+        unproved: new manifests whose bytes nothing proves, each with the part of the index that it was counted from.
     """
 
     parts: list[PartInfo]
     counts: dict[str, int]
     foreign: list[str]
     absent: list[str]
-    unproved: list[str]
+    unproved: dict[str, str]
 
 
 @partition_function
@@ -125,7 +125,7 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     seen = np.zeros(len(live), dtype=np.bool_)
     found = _Found()
     digests = _new_manifests(run.folder, config, task)
-    doubtful: list[str] = []
+    doubtful: dict[str, str] = {}
     for batch in task.names.list(run.open_store()):
         hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.names.prefix)))
         is_live = sets.contains(live, hashes) & is_id
@@ -133,7 +133,7 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
         is_old = is_old_column(batch["last_modified"], config.cutoff)
         found.add(batch, is_id, is_live, is_old, keep_all=task.kind in config.kept_kinds)
         if digests:
-            doubtful += unproved(batch, task.names.prefix, digests)
+            doubtful |= unproved(batch, task.names.prefix, digests)
         run.progress.add(batch.num_rows)
     absent = _that_must_be_there(run.folder, config, task, live[~seen])
     return ListResult(
@@ -145,10 +145,10 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     )
 
 
-def _new_manifests(folder: RunFolder, config: ListConfig, task: ListTask) -> dict[str, str]:
+def _new_manifests(folder: RunFolder, config: ListConfig, task: ListTask) -> dict[str, list[str]]:
     if task.kind != "manifests" or config.new_manifests is None:
         return {}
-    found: dict[str, str] = json.loads(folder.read_bytes(config.new_manifests))
+    found: dict[str, list[str]] = json.loads(folder.read_bytes(config.new_manifests))
     return found
 
 

@@ -4,12 +4,12 @@ A bit that flips in a manifest turns a chunk's id into another one. Nothing is a
 as if nothing named it. A listing of all chunks shows that; a run without one asks instead:
 
     the bytes that were read have the MD5 that the store took when they were written: the store did not change them
-    else: each chunk that was new is asked for
+    else: the manifest is read again, must say what was counted, and each chunk that was new is asked for
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,11 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection.index import read_manifest_rows
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.state.base import counts_folder
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of
 from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
 from dredge.sets.sharded import CountedSet
 from dredge.storage import ObjectReader
 from dredge.storage.parallel import ordered_map
@@ -48,9 +50,11 @@ class AskTask:
     """One task.
 
     Attributes:
+        index_part: that the manifests were counted from.
         manifests: ids.
     """
 
+    index_part: PartInfo
     manifests: list[str]
 
 
@@ -69,18 +73,22 @@ class AskResult:
     absent: list[str]
 
 
-def unproved(batch: pa.RecordBatch, prefix: str, digests: Mapping[str, str]) -> list[str]:
+def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Give the new manifests on a page of a listing whose bytes nothing proves.
 
     Args:
         batch: of the listing.
         prefix: of its keys.
-        digests: MD5 of the bytes that were read, by id of the new manifests; "" where nobody knows.
+        read: MD5 of the bytes that were read ("" where nobody knows) and part of the index that they were counted
+            from, by id of the new manifests.
+
+    Returns:
+        The part of the index that each was counted from.
     """
     names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
-    new = pc.is_in(names, pa.array(list(digests), pa.string()))
+    new = pc.is_in(names, pa.array(list(read), pa.string()))
     rows = zip(names.filter(new).to_pylist(), batch["etag"].filter(new).to_pylist(), strict=True)
-    return [name for name, tag in rows if not tag or digests[name] != tag]
+    return {name: read[name][1] for name, tag in rows if not tag or read[name][0] != tag}
 
 
 @partition_function
@@ -88,11 +96,21 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
     """Ask the store for every chunk that is new in some manifests.
 
     Raises:
-        FormatError: a manifest is missing or damaged.
+        FormatError: a manifest is missing or damaged, or does not say what was counted.
     """
     reader = run.open_store()
-    ids = np.concatenate([_native(reader, manifest) for manifest in task.manifests])
-    ids = np.unique(ids, axis=0)
+    counted = dict(read_manifest_rows(run.open_state(), task.index_part))
+    pieces = []
+    for manifest in task.manifests:
+        pieces.append(_native(reader, manifest))
+        if not np.array_equal(np.unique(hashes_of(pieces[-1])), counted[manifest]):
+            raise FormatError(
+                f"{reader.uri}/{OBJECT_FOLDERS['manifests']}{manifest} does not name the chunks that"
+                f" {run.stores.state_uri}/index has for it: it was damaged, in the store or on its way, when the index"
+                f" took it in. Nothing was deleted. Remove the folder {run.stores.state_uri}/index, which makes the"
+                " next run read every manifest again."
+            )
+    ids = np.unique(np.concatenate(pieces), axis=0)
     hashes = hashes_of(ids)
     (known,) = config.counted.find(counts_folder(run.open_state(), run.stores.run_id), [hashes])
     keys = [OBJECT_FOLDERS["chunks"] + name for name in encode_ids(ids[~known]).to_pylist()]

@@ -38,14 +38,14 @@ class Change:
 
     Attributes:
         counted: how many live manifests name each chunk.
-        new: live manifests that the base did not count.
+        new: live manifests that the base did not count, each with the part of the index that it was counted from.
         dropped: manifests that it counted and that nothing live names.
         not_taken_away: of these, those that the index lost: what they name stays until the next clean run.
         read: md5 of the bytes of each manifest that this run read, by id.
     """
 
     counted: CountedSet
-    new: frozenset[str]
+    new: Mapping[str, str]
     dropped: frozenset[str]
     not_taken_away: int
     read: Mapping[str, str]
@@ -86,12 +86,14 @@ class CountResult:
     """What a task wrote.
 
     Attributes:
+        index_part: name of the part of the index that was counted.
         parts: a layer of counts.
         added: manifests that it has added.
         dropped: manifests that it has taken away.
         damaged: names of index parts that cannot be trusted; nothing of them was counted.
     """
 
+    index_part: str
     parts: list[PartInfo]
     added: list[str]
     dropped: list[str]
@@ -105,7 +107,8 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
     try:
         rows = dict(read_manifest_rows(state, task.index_part))
     except FormatError:
-        return CountResult(parts=[], added=[], dropped=[], damaged=[task.index_part.name])
+        name = task.index_part.name
+        return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])
     added = [name for name in task.added if name in rows]
     dropped = [name for name in task.dropped if name in rows]
     total = Counted.sum(
@@ -118,7 +121,8 @@ def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountR
         if len(counted.hashes)
     ]
     run.progress.add(len(added) + len(dropped))
-    return CountResult(parts=parts, added=added, dropped=dropped, damaged=[])
+    name = task.index_part.name
+    return CountResult(index_part=name, parts=parts, added=added, dropped=dropped, damaged=[])
 
 
 def count_live(
@@ -174,13 +178,14 @@ def count_change(
             index.drop(name)
         if not damaged:
             break
-    if missing := new - {name for result in results for name in result.added}:
+    counted_from = {name: result.index_part for result in results for name in result.added}
+    if missing := new - counted_from.keys():
         raise FormatError(f"{run.plan.uri}: {len(missing)} live manifests were not read")
     taken_away = {name for result in results for name in result.dropped}
     counted = _with_layers(base.state.counted, results)
     if len(counted.layers) > run.plan.config.tuning.counted_layers_max:
         counted = _united(run, runner, counted)
-    return Change(counted, frozenset(new), frozenset(dropped), len(dropped - taken_away), read)
+    return Change(counted, counted_from, frozenset(dropped), len(dropped - taken_away), read)
 
 
 def _count(

@@ -64,7 +64,8 @@ class MarkOutput(StepOutput):
     @property
     def new_manifests(self) -> PartInfo:
         """Live manifests that the run it builds on did not count (optimized runs): a JSON object by id, of the MD5 of
-        the bytes that this run read; "" where an earlier one had read them."""
+        the bytes that this run read ("" where an earlier one had read them), and the name of the part of the index
+        that they were counted from."""
         return self.part(NEW_MANIFESTS)
 
     @property

@@ -81,9 +81,8 @@ def _find_chunks(
             dropped_manifests=len(change.dropped),
             manifests_not_taken_away=change.not_taken_away,
         )
-        data = json.dumps(
-            {manifest: change.read.get(manifest, "") for manifest in sorted(change.new)}
-        ).encode()
+        new = {name: [change.read.get(name, ""), part] for name, part in sorted(change.new.items())}
+        data = json.dumps(new).encode()
         name = f"{MarkOutput.STEP}/{NEW_MANIFESTS}"
         record.parts.append(run.folder.write_bytes(name, data, len(change.new)))
         return

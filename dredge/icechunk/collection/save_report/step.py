@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dredge.errors import DredgeError, FormatError
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
@@ -59,21 +60,33 @@ def _is_complete(run: Run) -> bool:
 
 
 def _distrust(run: Run) -> None:
-    """Let no run build on a state again that one could not read."""
-    plan = run.plan
-    if plan.mode != OPTIMIZED or plan.state is None:
-        return
+    """Let no run build on a state again that this one could not read, or has made untrue."""
+    why = None if run.plan.state is None else _kept_chunks(run) or _could_not_read(run)
+    if run.plan.state is not None and why:
+        log.error("%s may not be used again, and the next run is a clean one: %s", run.plan.state.name, why)
+        StateStore(run.state, run.options).distrust(run.plan.state, why)
+
+
+def _kept_chunks(run: Run) -> str | None:
+    """A run that kept all chunks deleted the manifests that named them: only a listing finds them now."""
+    config, step = run.plan.config, BulkDeleteOutput.STEP
+    if not config.keep_chunks or config.dry_run:
+        return None
+    if run.folder.read_summary(step) is None and run.folder.read_incomplete(step) is None:
+        return None
+    return f"run {run.plan.run_id} kept all chunks, and deleted manifests that named some"
+
+
+def _could_not_read(run: Run) -> str | None:
+    if run.plan.mode != OPTIMIZED:
+        return None
     for output in (MarkOutput, ListCandidatesOutput):
         failure = run.folder.read_failure(output.STEP)
-        if (
-            failure is not None
-            and failure["kind"] == FormatError.kind
-            and run.folder.read_summary(output.STEP) is None
-        ):
-            log.error(
-                "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name
-            )
-            StateStore(run.state, run.options).distrust(plan.state, failure["message"])
+        if failure is None or failure["kind"] != FormatError.kind:
+            continue
+        if run.folder.read_summary(output.STEP) is None:
+            return str(failure["message"])
+    return None
 
 
 def _write(run: Run) -> StepSummary:
