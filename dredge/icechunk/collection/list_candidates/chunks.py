@@ -90,15 +90,15 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
 
 
 def _ask_for_new(
-    run: Run, runner: TaskRunner, record: StepRecord, base: Base, manifests: Mapping[str, str]
+    run: Run, runner: TaskRunner, record: StepRecord, base: Base, manifests: Mapping[str, Sequence[str]]
 ) -> None:
     settings = run.plan.config.tuning
     index = ManifestIndex.load(run.state) if manifests else ManifestIndex()
     by_part: dict[str, list[str]] = {}
-    for manifest, part in sorted(manifests.items()):
+    for manifest, (part, _) in sorted(manifests.items()):
         by_part.setdefault(part, []).append(manifest)
     tasks = [
-        AskTask(index_part=index.manifest_parts[part], manifests=share)
+        AskTask(index_part=index.manifest_parts[part], manifests={name: manifests[name][1] for name in share})
         for part, names in sorted(by_part.items())
         for share in in_chunks(names, -(-len(names) // _MANIFESTS_PER_TASK))
     ]

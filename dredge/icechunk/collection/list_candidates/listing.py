@@ -108,14 +108,15 @@ class ListResult:
         counts: `FIGURES` by name.
         foreign: keys of some foreign objects.
         absent: some ids that are live and not listed, as 16 hexadecimal digits.
-        unproved: new manifests whose bytes nothing proves, each with the part of the index that it was counted from.
+        unproved: new manifests whose bytes nothing proves, each with the part of the index that it was counted from
+            and the tag of its file.
     """
 
     parts: list[PartInfo]
     counts: dict[str, int]
     foreign: list[str]
     absent: list[str]
-    unproved: dict[str, str]
+    unproved: dict[str, list[str]]
 
 
 @partition_function
@@ -125,7 +126,7 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     seen = np.zeros(len(live), dtype=np.bool_)
     found = _Found()
     digests = _new_manifests(run.folder, config, task)
-    doubtful: dict[str, str] = {}
+    doubtful: dict[str, list[str]] = {}
     for batch in task.names.list(run.open_store()):
         hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.names.prefix)))
         is_live = sets.contains(live, hashes) & is_id

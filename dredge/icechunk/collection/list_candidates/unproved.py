@@ -3,12 +3,14 @@
 A bit that flips in a manifest turns a chunk's id into another one. Nothing is at the other id, and the true chunk looks
 as if nothing named it. A listing of all chunks shows that; a run without one asks instead:
 
-    the bytes that were read have the MD5 that the store took when they were written: the store did not change them
-    else: the manifest is read again, must say what was counted, and each chunk that was new is asked for
+    the bytes that were counted have the MD5 that the store took when they were written: the store did not change them
+    else: the manifest is read again, and must say what was counted; if its bytes have no such MD5 either, each chunk
+    that was new is asked for
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,11 +53,11 @@ class AskTask:
 
     Attributes:
         index_part: that the manifests were counted from.
-        manifests: ids.
+        manifests: tags of their files, by id; "" where the store gives none.
     """
 
     index_part: PartInfo
-    manifests: list[str]
+    manifests: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class AskResult:
     absent: list[str]
 
 
-def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Give the new manifests on a page of a listing whose bytes nothing proves.
 
     Args:
@@ -83,12 +85,12 @@ def unproved(batch: pa.RecordBatch, prefix: str, read: Mapping[str, Sequence[str
             from, by id of the new manifests.
 
     Returns:
-        The part of the index that each was counted from.
+        The part of the index that each was counted from, and the tag of its file, by id.
     """
     names = pc.utf8_slice_codeunits(batch["key"], len(prefix))
     new = pc.is_in(names, pa.array(list(read), pa.string()))
     rows = zip(names.filter(new).to_pylist(), batch["etag"].filter(new).to_pylist(), strict=True)
-    return {name: read[name][1] for name, tag in rows if not tag or read[name][0] != tag}
+    return {name: [read[name][1], tag or ""] for name, tag in rows if not tag or read[name][0] != tag}
 
 
 @partition_function
@@ -100,10 +102,12 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
     """
     reader = run.open_store()
     counted = dict(read_manifest_rows(run.open_state(), task.index_part))
-    pieces = []
-    for manifest in task.manifests:
-        pieces.append(_native(reader, manifest))
-        if not np.array_equal(np.unique(hashes_of(pieces[-1])), counted[manifest]):
+    pieces = [np.empty((0, ID_BYTES), np.uint8)]
+    for manifest, tag in task.manifests.items():
+        ids, digest = _native(reader, manifest)
+        if digest != tag:
+            pieces.append(ids)
+        if not np.array_equal(np.unique(hashes_of(ids)), counted[manifest]):
             raise FormatError(
                 f"{reader.uri}/{OBJECT_FOLDERS['manifests']}{manifest} does not name the chunks that"
                 f" {run.stores.state_uri}/index has for it: it was damaged, in the store or on its way, when the index"
@@ -121,15 +125,15 @@ def ask_for_chunks(run: WorkerRun, config: AskConfig, task: AskTask) -> AskResul
     return AskResult(asked=len(keys), missing=len(missing), absent=some)
 
 
-def _native(reader: ObjectReader, manifest: str) -> np.ndarray:
+def _native(reader: ObjectReader, manifest: str) -> tuple[np.ndarray, str]:
     key = OBJECT_FOLDERS["manifests"] + manifest
     try:
-        arrays = parse_manifest(reader.get(key), key).arrays
+        data = reader.get(key)
     except NotFoundError:
         raise FormatError(f"{reader.uri}/{key} is live and missing. Nothing was deleted.") from None
-    return np.concatenate(
-        [np.empty((0, ID_BYTES), np.uint8), *(array.ids[array.kind == NATIVE] for array in arrays)]
-    )
+    native = [array.ids[array.kind == NATIVE] for array in parse_manifest(data, key).arrays]
+    digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    return np.concatenate([np.empty((0, ID_BYTES), np.uint8), *native]), digest
 
 
 def _is_there(reader: ObjectReader, key: str) -> bool:
