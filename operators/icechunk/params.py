@@ -15,6 +15,9 @@ from operators.params import params_of, templates
 from operators.retry import RETRY_BY_FAMILY
 from operators.spark import SparkSettings
 
+ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
+"""Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of `icechunk_expiration`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class IcechunkTaskSettings(SparkSettings):

@@ -240,7 +240,7 @@ OPTIMIZED = (
     ),
     Breakage(
         "the state moves on from wherever it is",
-        f"{GC}/state/store.py",
+        "dredge/runs/versions.py",
         "if etag != before.etag and",
         "if False and",
         ("test_the_state_moves_on_only_from_where_the_run_began",),
