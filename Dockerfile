@@ -9,19 +9,19 @@ RUN apt-get update \
 
 ENV AIRFLOW_HOME=/opt/airflow \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/dredge/dags \
-    AIRFLOW__CORE__PLUGINS_FOLDER=/opt/dredge/plugins \
     PATH=/opt/dredge/.venv/bin:$PATH \
     UV_LINK_MODE=copy
 WORKDIR /opt/dredge
 
 COPY pyproject.toml uv.lock .python-version README.md LICENSE ./
-RUN uv sync --frozen --no-default-groups --no-install-project
+RUN uv sync --frozen --no-default-groups --extra airflow --no-install-project
 COPY dredge dredge
+COPY airflow_dredge airflow_dredge
 COPY operators operators
 COPY spark_jobs spark_jobs
 COPY plugins plugins
 COPY dags dags
-RUN uv sync --frozen --no-default-groups && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
+RUN uv sync --frozen --no-default-groups --extra airflow --no-editable && mkdir -p /opt/airflow && chown -R airflow /opt/airflow /opt/dredge
 
 USER airflow
 CMD ["airflow", "api-server"]

@@ -86,7 +86,9 @@ def connect_server() -> Iterator[tuple[str, int]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     conf = json.loads(
-        subprocess.run([sys.executable, "-m", "spark_jobs.session"], capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-m", "airflow_dredge.spark_jobs.session"], capture_output=True, check=True
+        ).stdout
     )
     conf |= {"spark.connect.grpc.binding.port": str(port), "spark.driver.host": "127.0.0.1"}
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]

@@ -94,14 +94,17 @@ def _engine(
     if engine == "submit":
         conf = json.loads(
             subprocess.run(
-                [sys.executable, "-m", "spark_jobs.session"], capture_output=True, text=True, check=True
+                [sys.executable, "-m", "airflow_dredge.spark_jobs.session"],
+                capture_output=True,
+                text=True,
+                check=True,
             ).stdout
         )
         return None, lambda step, uri: _submit(conf, step, uri), lambda: None
     if engine == "connect":
+        from airflow_dredge.spark_jobs.rows import SparkRunner
+        from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
         from dredge.storage import StorageOptions
-        from spark_jobs.rows import SparkRunner
-        from spark_jobs.session import close_session, open_session, with_session_id
 
         spark = open_session("benchmark", with_session_id(remote, SESSION))
         spread = SparkRunner(spark, StorageOptions.from_env().to_env())

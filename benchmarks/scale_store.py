@@ -276,9 +276,13 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """The objects of one slice that are there and lie between the bounds."""
     numbers = virtual.in_slice(slice_)
-    numbers = numbers[gone[numbers] == 0]
     folder, modified = f"{DATA}{virtual.slices[slice_]}/", virtual.modified(slice_)
     whole = folder.startswith(prefix) and not (after or before)
+    # Names outside the bounds need not be made up.
+    first = _rank(after, folder, 0) if after.startswith(folder) else 0
+    stop = _rank(before, folder, len(_ALPHABET) - 1) + 1 if before.startswith(folder) else PER_SLICE
+    numbers = numbers[first:stop]
+    numbers = numbers[gone[numbers] == 0]
     for at in range(0, len(numbers), _BATCH):
         chosen = numbers[at : at + _BATCH]
         keys = [folder + name for name in _names(chosen)]
@@ -291,6 +295,13 @@ def _batches(
                 pa.array(values, kind.type) for values, kind in zip(columns, LISTING_SCHEMA, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA)
+
+
+def _rank(bound: str, folder: str, unknown: int) -> int:
+    """The place in its slice that the first characters of a name tell; `unknown` stands for those that are none."""
+    digits = bound.removeprefix(folder)[:_RANK].ljust(_RANK, "?")
+    places = [_ALPHABET.find(digit) for digit in digits]
+    return sum((unknown if at < 0 else at) << 5 * (_RANK - 1 - turn) for turn, at in enumerate(places))
 
 
 class VirtualWriter(VirtualReader, local.LocalWriter):

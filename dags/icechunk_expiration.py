@@ -13,21 +13,21 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, chain
 
-from operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from operators.icechunk.collect import IcechunkCollectOperator
-from operators.icechunk.expire import IcechunkExpireOperator
-from operators.icechunk.params import (
+from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
+from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
+from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
+from airflow_dredge.operators.icechunk.params import (
     COLLECTION,
     EXPIRATION,
     ICECHUNK_SCHEDULES,
     RUN_DEFAULTS,
     icechunk_params,
 )
-from operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
-from operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
-from operators.icechunk.save_report import IcechunkSaveReportOperator
-from operators.schedules import schedules_in
+from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
+from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
+from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
+from airflow_dredge.operators.schedules import schedules_in
 
 
 def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

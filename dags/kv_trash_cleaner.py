@@ -12,9 +12,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset
 
-from operators.kv.clean import LakeFSKVCleanTrashOperator
-from operators.kv.params import TRASH_DEFAULTS, trash_params
-from operators.kv.scan import LakeFSKVScanTrashOperator
+from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
+from airflow_dredge.operators.kv.params import TRASH_DEFAULTS, trash_params
+from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
 
 
 def trash_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

@@ -14,20 +14,20 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
-from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from operators.lakefs.approve import LakeFSApproveOperator
-from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
-from operators.lakefs.check_limits import LakeFSCheckLimitsOperator
-from operators.lakefs.list_committed import LakeFSListCommittedOperator
-from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from operators.lakefs.params import CONFIG, RUN_DEFAULTS, gc_params
-from operators.lakefs.plan import LakeFSPlanRunOperator
-from operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
-from operators.lakefs.save_report import LakeFSSaveReportOperator
-from operators.lakefs.schedules import gc_schedules, intervals, run_types
-from operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from operators.lakefs.subtract import LakeFSSubtractLiveOperator
-from operators.lakefs.verify import LakeFSVerifySweepOperator
+from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
+from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from airflow_dredge.operators.lakefs.check_limits import LakeFSCheckLimitsOperator
+from airflow_dredge.operators.lakefs.list_committed import LakeFSListCommittedOperator
+from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
+from airflow_dredge.operators.lakefs.params import CONFIG, RUN_DEFAULTS, gc_params
+from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
+from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
+from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
+from airflow_dredge.operators.lakefs.schedules import gc_schedules, intervals, run_types
+from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from airflow_dredge.operators.lakefs.subtract import LakeFSSubtractLiveOperator
+from airflow_dredge.operators.lakefs.verify import LakeFSVerifySweepOperator
 
 
 def gc_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:

@@ -14,10 +14,10 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, chain
 
-from operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
-from operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
-from operators.lakefs.params import ALL_DEFAULTS, WHICH, gc_all_params
-from operators.lakefs.save_summary import LakeFSSaveSummaryOperator
+from airflow_dredge.operators.lakefs.choose_repositories import LakeFSChooseRepositoriesOperator
+from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
+from airflow_dredge.operators.lakefs.params import ALL_DEFAULTS, WHICH, gc_all_params
+from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
 
 
 def gc_all_dag(dag_id: str, schedule: str | None = None, at_once: int = 4, **defaults: Any) -> DAG:

@@ -12,10 +12,10 @@ from typing import Any
 
 from airflow.sdk import DAG
 
-from operators.lakefs.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
-from operators.lakefs.purge import LakeFSPurgeOperator
-from operators.lakefs.restore import LakeFSRestoreOperator
-from operators.params import params_of, templates
+from airflow_dredge.operators.lakefs.params import PURGE_FORM, RESTORE_FORM, UNDO_DEFAULTS
+from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOperator
+from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
+from airflow_dredge.operators.params import params_of, templates
 
 _TAGS = ["dredge", "lakefs", "garbage collection"]
 

@@ -282,6 +282,22 @@ def check_settings(values: Any, without: Collection[str] = ()) -> None:
             found.check(value)
 
 
+def check_finite(values: Any, where: str = "") -> None:
+    """Check that no number of a dataclass instance is infinite or not a number: such a bound would hold nothing.
+
+    Args:
+        values: the instance.
+        where: of the fields in a larger object, such as `safety.`, for messages.
+
+    Raises:
+        ConfigError: one is.
+    """
+    for item in dataclasses.fields(values):
+        value = getattr(values, item.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}{item.name} is {value:g}; it must be a finite number")
+
+
 def truth(name: str, value: Any) -> bool:
     """Read a yes or no that may be text; nothing else is taken for either.
 

@@ -1,5 +1,7 @@
 """The Spark application that does the steps of a run on this machine: found or started, asked, and ended.
 
+Through spark-submit it is Spark's driver; over Connect the client of a server, which is loaded once for all steps.
+
 `spark_jobs/application.py` is its other side, and says what is spoken. The socket of a run's application has a name
 made from the run and from how Spark is started, in a folder of this user's: any task of the run finds it, and none of
 another run. A task on another machine finds nothing there and starts one for that machine.
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dredge.errors import ConfigError, UnavailableError
+from dredge.runs.peers import is_of_this_user
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +46,19 @@ class SparkApplication:
     :param run_uri: folder of the run
     :param command: spark-submit, with its settings, and the job file
     :param env: variables that Spark starts with, on top of this process's; no secrets of the run
+    :param own_secrets: further ones, which are in no name: what Spark itself needs to be let in
     """
 
-    def __init__(self, run_uri: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        run_uri: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        own_secrets: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = [*command]
-        self._env = dict(env)
-        how = json.dumps([self._command, sorted(self._env.items())])
+        how = json.dumps([self._command, sorted(env.items())])
+        self._env = {**env, **(own_secrets or {})}
         self._name = f"{_name_of(run_uri)}-{_digest(how)}"
         self._run_uri = run_uri
         self._address = Path()
@@ -135,7 +145,7 @@ class SparkApplication:
                 return False
             address.unlink(missing_ok=True)
             log.info(
-                "Starting Spark for this run: usually 5 to 15 seconds, a minute the first time on a machine"
+                "Starting Spark for this run: usually up to 15 seconds, a minute the first time on a machine"
             )
             with address.with_suffix(".log").open("wb") as sink:
                 self._process = subprocess.Popen(
@@ -220,11 +230,20 @@ def _ends(path: Path, seconds: float) -> bool:
 
 
 def _greeted(address: Path) -> tuple[Connection, dict[str, Any]] | None:
-    """Return a line to an application, and its greeting; None when nobody is there."""
+    """Return a line to an application, and its greeting; None when nobody is there.
+
+    :raises ConfigError: somebody else is, whom no secret may be told
+    """
     try:
         line = Client(str(address), "AF_UNIX")
     except (FileNotFoundError, ConnectionError):
         return None
+    if not is_of_this_user(line):
+        line.close()
+        raise ConfigError(
+            f"another user's process listens on {address}. Nothing was sent to it. Set TMPDIR to a folder that nobody"
+            " else can write to."
+        )
     try:
         return line, json.loads(line.recv_bytes())
     except (EOFError, OSError):  # it is just ending

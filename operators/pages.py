@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook, Variable
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.schedules import gc_schedules
 from dredge.errors import ConfigError, DredgeError
-from operators.hooks.lakefs import LakeFSHook
-from operators.hooks.storage import storage_options
-from operators.lakefs.schedules import gc_schedules
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -131,17 +131,30 @@ class LazyPages:
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         """Serve a request."""
         if self._app is None:
-            self._app = make_pages()
+            self._app = make_pages(scope["app"])  # the application that this one is mounted in
         await self._app(scope, receive, send)
 
 
-def make_pages() -> FastAPI:
-    """Make the application; each of its pages asks whether the user may read the runs of ``lakefs_gc``."""
+def make_pages(core: FastAPI) -> FastAPI:
+    """Make the application.
+
+    Each of its pages asks whether the user may read the runs of ``lakefs_gc``; the one that starts a restore asks
+    besides whether the user may start runs of ``lakefs_gc_restore``.
+
+    :param core: Airflow's own application
+    """
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.core_api.security import requires_access_dag
 
+    from airflow_dredge.operators.pages_airflow import AirflowSurroundings
     from dredge.pages.questions import ServerAsker
+    from dredge.pages.restoring import DAG
     from dredge.pages.web import Pages, make_app
 
     places = AirflowPlaces()
-    pages = Pages(places, ServerAsker(places.client), airflow=True)
-    return make_app(pages, [requires_access_dag("GET", param_dag_id=READERS_OF)])
+    return make_app(
+        Pages(places, ServerAsker(places.client)),
+        [requires_access_dag("GET", param_dag_id=READERS_OF)],
+        AirflowSurroundings(core),
+        [requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=DAG)],
+    )

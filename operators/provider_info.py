@@ -11,10 +11,12 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "dredge",
         "name": "Dredge",
         "description": "Garbage collection for versioned data lakes.",
-        "hooks": [{"integration-name": "lakeFS", "python-modules": ["operators.hooks.lakefs"]}],
+        "hooks": [
+            {"integration-name": "lakeFS", "python-modules": ["airflow_dredge.operators.hooks.lakefs"]}
+        ],
         "connection-types": [
             {
-                "hook-class-name": "operators.hooks.lakefs.LakeFSHook",
+                "hook-class-name": "airflow_dredge.operators.hooks.lakefs.LakeFSHook",
                 "hook-name": "lakeFS",
                 "connection-type": "lakefs",
                 "ui-field-behaviour": {

@@ -1,6 +1,6 @@
 """The page of docs that lists every setting, made from the fields that describe them.
 
-python -m operators.settings_page        writes docs/settings.md anew; a test fails while it differs
+python -m airflow_dredge.operators.settings_page        writes docs/settings.md anew; a test fails while it differs
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from airflow_dredge.operators.icechunk import params as icechunk
+from airflow_dredge.operators.kv import params as kv
+from airflow_dredge.operators.lakefs import params as lakefs
 from dredge.settings import table_of
-from operators.icechunk import params as icechunk
-from operators.kv import params as kv
-from operators.lakefs import params as lakefs
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 

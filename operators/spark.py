@@ -22,13 +22,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.application import SparkApplication
+from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
+from airflow_dredge.operators.environment import HasOptions
 from dredge.errors import ConfigError, DredgeError, FormatError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.settings import setting
-from operators.application import SparkApplication
-from operators.connect import ConnectJob
-from operators.environment import HasOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF_SECONDS_MAX = 240
-_CONF_COMMAND = (sys.executable, "-m", "spark_jobs.session")
+_JOBS = "airflow_dredge.spark_jobs"
+_CONF_COMMAND = (sys.executable, "-m", f"{_JOBS}.session")
 #: The line by which a job says why it ended; see spark_jobs/job.py.
 _ENDED = re.compile(r"^dredge: (\w+): (.*)$")
 
@@ -183,24 +184,36 @@ class SparkJobOperator(SparkSubmitOperator):
         hook._name = f"dredge {self.run_uri.rstrip('/').rpartition('/')[2]}"
         command = hook._build_spark_submit_command(self.application)
         variables = {name: str(value) for name, value in env.items()}
-        self._application_of_run = SparkApplication(self.run_uri, command, variables)
         try:
-            code, said = self._application_of_run.do(self.step, secrets)
+            self._do_in(SparkApplication(self.run_uri, command, variables), secrets)
         except FileNotFoundError as error:
             raise not_on_path(error) from None
         finally:
             hook._run_post_submit_commands()
+
+    def _do_in(self, application: SparkApplication, secrets: Mapping[str, str]) -> None:
+        """Have an application do this step."""
+        self._application_of_run = application
+        code, said = application.do(self.step, secrets)
         if code != 0:
             raise job_error(self.step, code, [said]) or UnavailableError(ended_text(self.step, code))
 
     def connect(self, secrets: Mapping[str, str]) -> None:
-        """Run the job in a child process that drives a Spark Connect server."""
+        """Run the job over a Spark Connect server: in a child process of its own, or in the application of the run."""
         require_connection(
             self.spark_connect_conn_id, '{"conn_type": "spark_connect", "host": "localhost", "port": 15002}'
         )
         url = SparkConnectHook(self.spark_connect_conn_id).get_connection_url()
-        env = {**{name: str(value) for name, value in (self.env_vars or {}).items()}, **secrets}
-        self._connect_job = ConnectJob(Path(self.application), self.job_arguments, self.run_uri, url, env)
+        env = {name: str(value) for name, value in (self.env_vars or {}).items()}
+        if self.shares_application:
+            remote, token = remote_of_run(url, self.run_uri)
+            command = [sys.executable, self.application, "--remote", remote]
+            own_secrets = {TOKEN: token} if token else {}
+            self._do_in(SparkApplication(self.run_uri, command, env, own_secrets), secrets)
+            return
+        self._connect_job = ConnectJob(
+            Path(self.application), self.job_arguments, self.run_uri, url, {**env, **secrets}
+        )
         code = self._connect_job.run()
         if code:
             raise job_error(self.step, code, self._connect_job.last_lines) or UnavailableError(
@@ -269,9 +282,9 @@ def own_spark_home(path: str) -> dict[str, str]:
 
 def job_file() -> Path:
     """Return the file that does a step; jobs are started, never imported."""
-    spec = importlib.util.find_spec("spark_jobs")
+    spec = importlib.util.find_spec(_JOBS)
     if spec is None or spec.origin is None:
-        raise ConfigError("the package spark_jobs is not installed beside operators")
+        raise ConfigError(f"the package {_JOBS} is not installed beside the operators")
     return Path(spec.origin).with_name("step.py")
 
 

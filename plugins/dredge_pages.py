@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from operators.pages import LazyPages
+from airflow_dredge.operators.pages import LazyPages
 
 
 class DredgePages(AirflowPlugin):

@@ -1,8 +1,10 @@
 """One Spark application for all steps of a run: it does each when it is asked to, on a socket.
 
     spark-submit spark_jobs/step.py --serve /tmp/dredge-1000/spark-….sock
+    python spark_jobs/step.py --serve /tmp/dredge-1000/spark-….sock --remote 'sc://host:15002'
 
-A start of Spark takes longer than most steps, so a run has one. What is said, a JSON object a message:
+A start of Spark takes longer than most steps, and so does loading a client of Spark Connect: a run has one. What is
+said, a JSON object a message:
 
     application   {"free": true, "group": 4711}                 or {"free": false}: it does somebody else's step
     task          {"step": …, "run": URI, "environment": {…}}   or {"end": true}
@@ -30,12 +32,13 @@ from functools import cached_property
 from multiprocessing.connection import Connection, Listener
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
+from airflow_dredge.spark_jobs.rows import SparkRunner
+from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.runs.environment import environment
+from dredge.runs.peers import is_of_this_user
 from dredge.runs.tasks import Json, PartitionFunction, TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.job import Job, check_run_uri, outcome, stop_this_process
-from spark_jobs.rows import SparkRunner
-from spark_jobs.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +59,9 @@ class Application:
         jobs: what can be asked for, by step.
         session: Spark's, which may still be opening.
         idle_seconds: it ends when nobody has asked for anything for that long.
+
+    Attributes:
+        is_over: whether the run has no step left for Spark.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Application:
         self._idle_seconds = idle_seconds
         self._in_use = threading.Lock()
         self._ending = False
+        self.is_over = False
         self._tasks: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def serve(self, listener: Listener) -> None:
@@ -82,12 +89,19 @@ class Application:
         """Greet everybody at once, so that nobody waits for an application that is busy."""
         while True:
             with suppress(OSError), listener.accept() as task:
-                if self._ending:  # who hears nothing starts another one
-                    continue
-                is_free = self._in_use.acquire(blocking=False)
-                _say(task, {"free": is_free, "group": os.getpgid(0)})
-                if is_free:
-                    self._tasks.put(_kept(task))
+                # Who hears nothing starts another one.
+                if not self._ending and is_of_this_user(task):
+                    self._greet(task)
+
+    def _greet(self, task: Connection) -> None:
+        is_free = self._in_use.acquire(blocking=False)
+        try:
+            _say(task, {"free": is_free, "group": os.getpgid(0)})
+            if is_free:
+                self._tasks.put(_kept(task))
+        except OSError:  # it is gone already
+            if is_free:
+                self._in_use.release()
 
     def _serve_one(self) -> None:
         """Serve the next task."""
@@ -103,6 +117,7 @@ class Application:
             except (EOFError, OSError):  # it only looked whether somebody is here
                 asked = None
             if asked is None or "end" in asked:
+                self.is_over = asked is not None
                 self._settle(goes_on=asked is None)
             else:
                 self._do(task, asked)
@@ -120,7 +135,8 @@ class Application:
             code, said = outcome(step, run_uri, lambda: self._step(step, run_uri))
         done.set()
         # Before it is told: who hears it may come with the next step at once.
-        self._settle(goes_on=code == 0 and not self._jobs[step].last)
+        self.is_over = code == 0 and self._jobs[step].last
+        self._settle(goes_on=code == 0 and not self.is_over)
         with suppress(OSError):
             _say(task, {"code": code, "said": said})
 
@@ -156,15 +172,21 @@ class LateRunner:
         return self._runner.run(name, fn, config, tasks)
 
 
-def serve(jobs: Mapping[str, Job], address: str) -> None:
+def serve(jobs: Mapping[str, Job], address: str, remote: str | None) -> None:
     """Be the application of a run; what `job_main` does with a socket.
 
     Args:
         jobs: what can be asked for, by step.
         address: path of the socket.
+        remote: URL of a Spark Connect server; None where this is Spark's driver.
     """
+    session = opening(lambda: open_session("dredge", remote))
     with Listener(address, "AF_UNIX", backlog=_BACKLOG) as listener:
-        Application(jobs, opening(lambda: open_session("dredge"))).serve(listener)
+        application = Application(jobs, session)
+        application.serve(listener)
+    if session.done():
+        with suppress(Exception):  # a server lets go of it by itself after a while
+            close_session(session.result(), application.is_over)
 
 
 def opening(start: Callable[[], SparkSession]) -> Future[SparkSession]:

@@ -5,7 +5,7 @@ of a run's steps. HotSpot can dump the loaded classes at exit (`-XX:ArchiveClass
 the next start (`-XX:SharedArchiveFile`). The dump fits one Java and one set of jars, so its name carries
 both; the JVM checks it again and starts without it when it does not fit.
 
-    python -m spark_jobs.archive        build it now (a minute at most) and print its path
+    python -m airflow_dredge.spark_jobs.archive        build it now (a minute at most) and print its path
 
 Nothing here is needed for a right result: whatever goes wrong is logged and the job starts the slow way.
 """

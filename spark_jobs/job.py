@@ -26,13 +26,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from airflow_dredge.spark_jobs.rows import SparkRunner
+from airflow_dredge.spark_jobs.session import close_session, open_session
 from dredge.errors import ConfigError, DredgeError
 from dredge.runs.defects import defect
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.rows import SparkRunner
-from spark_jobs.session import close_session, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,25 +95,26 @@ def check_run_uri(run_uri: str) -> None:
 def job_main(
     jobs: Mapping[str, Job],
     argv: Sequence[str] | None = None,
-    serve: Callable[[Mapping[str, Job], str], None] | None = None,
+    serve: Callable[[Mapping[str, Job], str, str | None], None] | None = None,
 ) -> NoReturn:
     """Run a job as a program.
 
     Args:
         jobs: those that can be asked for, by step.
         argv: arguments; defaults to the program's.
-        serve: does jobs for whoever asks on a socket, whose path it is given.
+        serve: does jobs for whoever asks on a socket; it is given its path, and the URL of a Connect server or None.
     """
     arguments = _arguments(jobs, argv)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
-    for name in ("dredge", "spark_jobs"):
+    for name in ("dredge", "airflow_dredge"):
         logging.getLogger(name).setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _stop)
-    _end_with_parent()
+    if arguments.serve is None or arguments.remote is None:
+        _end_with_parent()  # a client of Connect that serves was started by a task, and serves those after it
     if arguments.serve is None or serve is None:
         _exit(_run(arguments.step, jobs[arguments.step], arguments))
     with suppress(SystemExit):
-        serve(jobs, arguments.serve)
+        serve(jobs, arguments.serve, arguments.remote)
     _exit(0)
 
 
@@ -139,7 +140,7 @@ def outcome(step: str, run_uri: str, do: Callable[[], object]) -> tuple[int, str
     except KeyboardInterrupt:
         code, said = 130, f"stopped: {step} was interrupted; the run can be resumed"
     except Exception as error:
-        logging.getLogger("spark_jobs").exception("%s failed", step)
+        logging.getLogger(__package__).exception("%s failed", step)
         found = defect(f"the job {step}", error, run_uri)
         code, said = found.exit_code, f"{found.kind}: {' '.join(str(found).split())}"
     print(f"{MARK}{said}", file=sys.stderr)

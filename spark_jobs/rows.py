@@ -13,6 +13,9 @@ An error of a task comes back as a row too, so that Spark does not cancel the jo
 task is still running anywhere, and the error has its own class again. Only a lost worker fails the job
 itself; Spark has then tried as often as the cluster is set to, and the step may be retried.
 
+The workers' Python needs Dredge of the driver's version, without Airflow and without an extra. A worker that has
+another one does nothing and says so: its rules of what is garbage may be others.
+
 Credentials of the object store travel inside the pickled function, which is in no argument, setting, log or
 page, and are in the worker's environment only while a task runs.
 """
@@ -23,6 +26,7 @@ import contextlib
 import json
 import logging
 import re
+import sys
 import time
 import traceback
 import zlib
@@ -30,12 +34,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from airflow_dredge.spark_jobs.failures import spark_reason
+from airflow_dredge.spark_jobs.session import is_remote
+from dredge import __version__
 from dredge.errors import DredgeError, FormatError, UnavailableError
 from dredge.runs.defects import TaskDefect, places
 from dredge.runs.environment import environment
 from dredge.runs.tasks import Json, PartitionFunction
-from spark_jobs.failures import spark_reason
-from spark_jobs.session import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +49,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESULT_SCHEMA = "result string"
+#: What a worker says that is asked for a function of ours and has nothing of ours.
+_NOT_INSTALLED = re.compile(r"No module named '(?:airflow_)?dredge\b")
 
 
 class SparkRunner:
@@ -118,19 +125,38 @@ def worker(fn: PartitionFunction, config: Json, tasks: Sequence[Json], environ: 
     """Return the function that Spark ships: ids in, JSON rows out."""
     shipped = [zlib.compress(json.dumps(task).encode(), 1) for task in tasks]
     plain_config = json.dumps(config)
-    variables = dict(environ)
+    variables, version = dict(environ), __version__
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for batch in batches:
             rows = [
-                answer(index, fn, plain_config, zlib.decompress(shipped[index]), variables)
+                other_version(index, version)
+                or answer(index, fn, plain_config, zlib.decompress(shipped[index]), variables)
                 for index in batch.column(0).to_pylist()
             ]
             yield pa.RecordBatch.from_pydict({"result": rows})
 
     return work
+
+
+def other_version(index: int, wanted: str, found: str = __version__) -> str:
+    """Return the row of a task that is not done because this worker has another Dredge; "" when it has the same.
+
+    Args:
+        index: of the task.
+        wanted: version of the driver's Dredge.
+        found: version of the one here.
+    """
+    if found == wanted:
+        return ""
+    message = (
+        f"the executors' Python has Dredge {found}, the driver's has {wanted}. This task was not begun."
+        f" Install dredge=={wanted} for the executors ({sys.executable}), and run the step again."
+    )
+    failure = {"class": "ConfigError", "kind": "config", "message": message, "traceback": "", "places": []}
+    return json.dumps({"index": index, "error": failure})
 
 
 def answer(index: int, fn: PartitionFunction, config: str, task: bytes, environ: Mapping[str, str]) -> str:
@@ -197,8 +223,14 @@ def _is_py4j(error: BaseException) -> bool:
 
 
 def _spark_failed(name: str, error: BaseException) -> UnavailableError:
+    reason = spark_reason(error)
+    advice = "If it repeats, look into the log of the executors."
+    if _NOT_INSTALLED.search(reason):
+        advice = (
+            f"The executors' Python has no Dredge: install dredge=={__version__} there (Airflow does not come with it),"
+            " or name a Python that has it: spark.pyspark.python, or PYSPARK_PYTHON for the Airflow worker."
+        )
     return UnavailableError(
-        f"{name}: Spark could not finish: {spark_reason(error)}. What was written so far is kept, a retry"
-        " goes on from there. If it repeats, look into the log of the executors; they need Dredge installed"
-        " for their Python."
+        f"{name}: Spark could not finish: {reason}. What was written so far is kept, a retry goes on from there."
+        f" {advice}"
     )

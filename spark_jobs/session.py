@@ -1,8 +1,7 @@
 """Spark sessions for the jobs: small and quick to start, the same through spark-submit, in process and over
 Connect.
 
-    python -m spark_jobs.session        print the configuration for spark-submit as JSON (operators ask this
-    way)
+    python -m airflow_dredge.spark_jobs.session     print the configuration for spark-submit as JSON (operators ask it)
 
 A setting that the user made (spark-defaults, `--conf`, the Airflow connection) always wins.
 """
@@ -21,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from airflow_dredge.spark_jobs.archive import ensure_archive, java_options
+from airflow_dredge.spark_jobs.failures import spark_reason
 from dredge.errors import ConfigError, UnavailableError
-from spark_jobs.archive import ensure_archive, java_options
-from spark_jobs.failures import spark_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

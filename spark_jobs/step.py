@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from airflow_dredge.spark_jobs.application import serve
+from airflow_dredge.spark_jobs.job import Job, job_main
 from dredge.gc import steps as lakefs
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.application import serve
-from spark_jobs.job import Job, job_main
 
 
 def on_lakefs(step: str) -> Job:

@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one local Spark session of the test run, two cores."""
-    from spark_jobs.session import open_session
+    from airflow_dredge.spark_jobs.session import open_session
 
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it has a word to say at the very end
     session = open_session("dredge tests", master="local[2]")
@@ -84,7 +84,7 @@ def spark_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectS
 @pytest.fixture(scope="module", params=["classic", "connect"])
 def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A session of either kind."""
-    from spark_jobs.session import close_session, open_session, with_session_id
+    from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
 
     if request.param == "classic":
         yield request.getfixturevalue("spark")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.options import FiniteRange
+
 if TYPE_CHECKING:
     from dredge.gc.analysis.base_run import BaseRun
     from dredge.gc.foresee import Proposal
@@ -70,7 +72,7 @@ def why_command(
 @_RUN
 @_ROOT
 @click.option(
-    "--price-per-gb-month", "price", type=click.FloatRange(min=0), help="US dollars for a GiB and month."
+    "--price-per-gb-month", "price", type=FiniteRange(min=0), help="US dollars for a GiB and month."
 )
 @click.option(
     "--storage-class", metavar="NAME", help="Take the list price of STANDARD, STANDARD_IA, GCS_STANDARD, …"

@@ -7,12 +7,14 @@ import os
 
 import click
 
+from dredge.commands.options import FiniteRange
+
 
 @click.command("metadata")
 @click.argument("repository")
 @click.option(
     "--min-age-hours",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=25.0,
     show_default=True,
     help="Younger files are not looked at: a commit may be about to name them.",

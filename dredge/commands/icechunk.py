@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.options import FiniteRange
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -162,7 +164,11 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 @click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
 @click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")
 @click.option("--max-bytes", type=int, help="Hold the run when more bytes than this would go.")
-@click.option("--max-percent", type=float, help="Hold the run when a larger share of the objects would go.")
+@click.option(
+    "--max-percent",
+    type=FiniteRange(0, 100),
+    help="Hold the run when a larger share of the objects would go.",
+)
 @click.option(
     "--run-root", metavar="URI", help="Folder for run folders; default: _dredge/runs in the repository."
 )

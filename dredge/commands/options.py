@@ -6,6 +6,7 @@ the same about a value that does not fit.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection
 from typing import Any
@@ -45,6 +46,17 @@ def _option(found: Setting) -> Callable[[Command], Command]:
         return click.option(f"--{flag}/--no-{flag}", found.name, default=None, help=help_text)
     metavar = "|".join(found.choices) if found.choices else _METAVARS[found.kind]
     return click.option(f"--{flag}", found.name, metavar=metavar, help=help_text)
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds that is one: what is not a number compares false with every bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number; fails for one that is out of bounds, infinite or none."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
 
 
 _METAVARS = {"string": "TEXT", "number": "NUMBER", "integer": "NUMBER"}

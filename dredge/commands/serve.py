@@ -11,6 +11,7 @@ from typing import Literal
 
 import click
 
+from dredge.commands.options import FiniteRange
 from dredge.errors import ConfigError
 
 KEY_ENV = "LAKECTL_CREDENTIALS_ACCESS_KEY_ID"
@@ -79,7 +80,7 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
 )
 @click.option(
     "--prepare-branch-ms",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=0,
     metavar="MS",
     help="Least time that preparing uncommitted addresses spends on a branch; a real server needs about 11.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.options import FiniteRange
 from dredge.settings import HOURS_MAX
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind; repeatable."),
         click.option(
             "--grace-hours",
-            type=click.FloatRange(min=0, max=HOURS_MAX),
+            type=FiniteRange(min=0, max=HOURS_MAX),
             default=24.0,
             show_default=True,
             help="How far apart two looks must be that see the same unused bytes.",
@@ -59,7 +60,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--read-rate",
-            type=click.FloatRange(min=0, min_open=True),
+            type=FiniteRange(min=0, min_open=True),
             help="DynamoDB: most read capacity units a second.",
         ),
         click.option(
@@ -143,7 +144,7 @@ def scan_command(
 @click.option("--max-rows", type=click.IntRange(min=0), help="Refuse to remove more rows.")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Refuse to remove more bytes.")
 @click.option(
-    "--max-percent", type=click.FloatRange(0, 100), help="Refuse to remove a larger part of all partitions."
+    "--max-percent", type=FiniteRange(0, 100), help="Refuse to remove a larger part of all partitions."
 )
 @_JSON
 def clean_command(

@@ -15,6 +15,7 @@ from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
     SECONDS_MAX,
+    check_finite,
     check_settings,
     from_fields,
     read_settings,
@@ -72,6 +73,8 @@ class Safety:
             rest is held. Each takes 8 bytes in the driver and in every task of the sweep.
         identical_requests_max: requests made to the server to find out which of them a branch reads, where a page
             of 1,000 paths counts as ten; those that need more are held.
+        ask_again_seconds: when branches were asked so long before a re-check, they are asked again
+            (`bulk_delete.asked_again`).
         canary_branches: branches that the canaries are taken from.
         canary_objects: canaries a branch.
         staged_rows_plenty: a run that finds nothing staged where the last one found this many is suspicious.
@@ -93,6 +96,7 @@ class Safety:
     prepare_deadline_seconds: float = 1200
     identical_suspects_max: int = 5_000_000
     identical_requests_max: int = 20_000
+    ask_again_seconds: float = 900
     canary_branches: int = 32
     canary_objects: int = 20
     staged_rows_plenty: int = 100
@@ -414,6 +418,7 @@ def _instant(name: str, value: str | None) -> datetime | None:
 
 
 def _at_least(settings: Safety | Tuning, least: float, *names: str) -> None:
+    check_finite(settings)
     for name in names:
         if getattr(settings, name) < least:
             raise ConfigError(f"{name} is {getattr(settings, name)}; it must be at least {least:g}")

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
-from dredge.errors import DredgeError, FormatError
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run
+from dredge.gc.state.base import open_base
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import StepSummary
-from dredge.storage import ObjectReader, StorageOptions, open_writer
+from dredge.storage import ObjectReader, open_writer
+from dredge.storage.parallel import ordered_map
 
-_LOOK_BACK = 300
+log = logging.getLogger("dredge")
+
+_FIRST, _AT_ONCE = 3, 16
 _OLDER_STEPS = {"mark_uncommitted": "staged"}
 """What steps were called in runs of earlier versions whose results are still read."""
 
@@ -40,26 +47,28 @@ def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
 
 
 def earlier_results[O: StepOutput](run: Run, output: type[O]) -> Iterator[tuple[RunFolder, O]]:
-    """What earlier runs of this repository got from a step, newest first, dry and failed ones too.
+    """What earlier runs of this repository got from a step, newest first, dry and failed ones too; what is damaged is
+    passed over.
 
     Args:
         run: this run.
         output: of the step.
     """
-    root = run.plan.run_uri.rpartition("/")[0]
-    for folder, plan in _earlier(root, run.plan, run.options):
-        if plan.repository != run.plan.repository or plan.namespace != run.plan.namespace:
+    for folder, plan in earlier_runs(run):
+        if plan is None:
             continue
         try:
-            summary = folder.read_summary(output.STEP) or _of_older(folder, output.STEP)
+            summary = folder.read_summary(output.STEP) or result_of_older(folder, output.STEP)
+        except UnavailableError:
+            raise
         except DredgeError:
             continue
         if summary is not None:
             yield folder, output.of(summary)
 
 
-def _of_older(folder: RunFolder, step: str) -> StepSummary | None:
-    """The result of a step of an earlier version, as if it had today's name."""
+def result_of_older(folder: RunFolder, step: str) -> StepSummary | None:
+    """The result of a step of an earlier version, as if it had today's name; None when there is none."""
     name = _OLDER_STEPS.get(step)
     summary = None if name is None else folder.read_summary(name)
     if name is None or summary is None:
@@ -68,15 +77,55 @@ def _of_older(folder: RunFolder, step: str) -> StepSummary | None:
     return replace(summary, step=step, parts=tuple(parts))
 
 
-def _earlier(root: str, ours: Plan, options: StorageOptions | None) -> Iterator[tuple[RunFolder, Plan]]:
-    reader = open_writer(root, options)
-    older = [run_id for run_id in run_ids(reader) if run_id > ours.run_id]
-    for run_id in older[:_LOOK_BACK]:
+def earlier_runs(run: Run) -> Iterator[tuple[RunFolder, Plan | None]]:
+    """Runs of this repository that were planned before this one, newest first, wherever they may lie: beside this run,
+    in the repository's own place, and where the run before was.
+
+    Many repositories may share a run root, so plans are read until somebody has seen enough, however many there are.
+
+    Args:
+        run: this run.
+
+    Returns:
+        Folder and plan of each. No plan: there is one, but it cannot be read, so that nobody can tell whose run it is.
+    """
+    there = [(run_id, root) for root in _roots(run) for run_id in run_ids(open_writer(root, run.options))]
+    older = sorted(item for item in there if item[0] > run.plan.run_id)
+
+    def opened(item: tuple[str, str]) -> tuple[RunFolder, Plan | None] | None:
+        return _opened(run, *item)
+
+    # As a rule the first ones are enough.
+    of_all = chain(map(opened, older[:_FIRST]), ordered_map(opened, older[_FIRST:], _AT_ONCE))
+    yield from (found for found in of_all if found is not None)
+
+
+def _roots(run: Run) -> list[str]:
+    plan = run.plan
+    uris = [plan.run_uri.rpartition("/")[0], f"{plan.namespace.rstrip('/')}/{RUNS}"]
+    if plan.state is not None:
         try:
-            plan = Plan.from_json(read_json(reader, f"{run_id}/{PLAN}"))
-        except DredgeError:
-            continue  # another collector's run, or one of another version
-        yield RunFolder(open_writer(f"{root}/{run_id}", options), run_id), plan
+            uris.append(open_base(run, plan.state).state.run_uri.rpartition("/")[0])
+        except FormatError as error:
+            log.info("run %s: where the run before was cannot be read: %s", plan.run_id, error)
+    return list({canonical_namespace(uri): uri for uri in reversed(uris)}.values())
+
+
+def _opened(run: Run, run_id: str, root: str) -> tuple[RunFolder, Plan | None] | None:
+    """A run of this repository, or one of which nobody can tell; None for others."""
+    writer = open_writer(f"{root}/{run_id}", run.options)
+    folder = RunFolder(writer, run_id)
+    try:
+        plan = Plan.from_json(read_json(writer, PLAN))
+    except NotFoundError:
+        return None  # another collector's
+    except (ConfigError, FormatError) as error:
+        log.info("run %s: the plan of run %s cannot be read: %s", run.plan.run_id, run_id, error)
+        return folder, None
+    ours = plan.repository == run.plan.repository and canonical_namespace(
+        plan.namespace
+    ) == canonical_namespace(run.plan.namespace)
+    return (folder, plan) if ours else None
 
 
 def foreign_runs(run: Run) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dredge.errors import DredgeError
@@ -12,6 +12,8 @@ from dredge.pages.history import ENDED, LeaseState, RunRow, lease_of, runs_of
 from dredge.pages.places import Place
 
 RECENT = timedelta(days=30)
+AT_WORK = "at work"
+"""What an unfinished run is called while its repository's lease is held."""
 CHART_DAYS = 30
 
 
@@ -44,6 +46,16 @@ class Standing:
             return None
         return max(0, last.found[0] - last.deleted[0]), max(0, last.found[1] - last.deleted[1])
 
+    @property
+    def live(self) -> tuple[int, int] | None:
+        """Objects and bytes in use, as the newest run counted them that looked at everything; None when none did."""
+        return next((run.live for run in self.runs if run.live is not None), None)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the newest run waits for a person."""
+        return self.last is not None and self.last.outcome == "awaiting_approval"
+
     def reclaimed(self, since: datetime | None = None) -> tuple[int, int]:
         """Objects and bytes deleted by its runs.
 
@@ -57,7 +69,10 @@ class Standing:
 def standing(place: Place, limit: int = 200) -> Standing:
     """Look at a place; what cannot be read is said instead of raised, so that the others are shown."""
     try:
-        return Standing(place, runs_of(place, limit), lease_of(place))
+        runs, lease = runs_of(place, limit), lease_of(place)
+        if lease is not None and runs and runs[0].outcome == "unfinished":
+            runs[0] = replace(runs[0], text=AT_WORK)
+        return Standing(place, runs, lease)
     except DredgeError as error:
         return Standing(place, error=str(error))
 

@@ -14,22 +14,27 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.gc.config import CLEAN
 from dredge.gc.history import run_ids
 from dredge.gc.plan import PLAN
 from dredge.gc.save_report.reading import read_report
 from dredge.graveler.xid import descending_time
 from dredge.icechunk.collection.run import Run as IcechunkRun
 from dredge.icechunk.collection.save_report.report import build_report
-from dredge.pages.places import LAKEFS, Place
+from dredge.pages.places import KV, LAKEFS, Place
+from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.storage import ObjectReader, open_reader
+from dredge.storage.parallel import ordered_map
 
 REPORT = "report.json"
 ENDED = ("success", "dry_run")
 """Outcomes after which a run's folder stays as it is."""
 RUNS_SHOWN = 200
+_NAMES = ("repository", "started_at", "outcome", "outcome_text", "headline", "dry_run", "counts", "live")
 _KEPT_MAX = 2000
+_AT_ONCE = 16
 
 _kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
 _lock = threading.Lock()
@@ -49,6 +54,7 @@ class RunRow:
         found: objects and bytes that it would have been allowed to delete.
         held: objects and bytes that were held.
         dry_run: whether it only looked.
+        live: objects and bytes that it saw in use; None where it did not look at everything.
     """
 
     run_id: str
@@ -60,6 +66,7 @@ class RunRow:
     found: tuple[int, int] = (0, 0)
     held: tuple[int, int] = (0, 0)
     dry_run: bool = False
+    live: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def runs_of(place: Place, limit: int = RUNS_SHOWN) -> list[RunRow]:
         UnavailableError: the store does not answer.
     """
     reader = open_reader(place.runs_uri, place.options)
-    rows = (_row(place, reader, run_id) for run_id in run_ids(reader)[:limit])
+    rows = ordered_map(lambda run_id: _row(place, reader, run_id), run_ids(reader)[:limit], _AT_ONCE)
     return [row for row in rows if row is not None]
 
 
@@ -100,7 +107,33 @@ def report_of(place: Place, run_id: str) -> dict[str, Any]:
     run_uri = uri_of(place, run_id)
     if place.kind == LAKEFS:
         return read_report(run_uri, place.options)
+    if place.kind == KV:
+        return report_of_trash(place, run_id)
     return as_lakefs_report(build_report(IcechunkRun.open(run_uri, place.options)))
+
+
+def _figures(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(reader.get(f"{run_id}/{REPORT}"))
+        if place.kind != LAKEFS:
+            found = as_lakefs_report(found)
+    except (NotFoundError, ValueError):
+        found = {"outcome": ""}
+    if found["outcome"] not in ENDED:
+        reader.stat(f"{run_id}/{PLAN}")  # without one it is not ours
+        return report_of(place, run_id)
+    return {**found, "live": _live(found)}
+
+
+def _live(report: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What a run saw in use, when it looked at everything."""
+    if report.get("mode") != CLEAN:
+        return None
+    return next((_pair(row) for row in report["rows"] if row["kind"] == "live"), None)
+
+
+def _pair(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row["objects"], row["size_bytes"] or 0
 
 
 def plan_of(place: Place, run_id: str) -> dict[str, Any]:
@@ -127,7 +160,10 @@ def run_of_holder(place: Place, holder: str, limit: int = RUNS_SHOWN) -> str | N
     reader = open_reader(place.runs_uri, place.options)
     for run_id in run_ids(reader)[:limit]:
         try:
-            if read_json(reader, f"{run_id}/{PLAN}")["lease"]["holder"] == holder:
+            if place.kind == KV:
+                if is_run_of(read_json(reader, f"{run_id}/{REPORT}"), holder):
+                    return run_id
+            elif read_json(reader, f"{run_id}/{PLAN}")["lease"]["holder"] == holder:
                 return run_id
         except (DredgeError, KeyError, TypeError):
             continue
@@ -167,7 +203,7 @@ def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
         return RunRow(run_id, descending_time(run_id), "other tool", "of another collector")
     except (DredgeError, KeyError, TypeError, ValueError) as error:
         return RunRow(run_id, descending_time(run_id), "damaged", "cannot be read", str(error))
-    if place.repository and found["repository"] != place.repository:
+    if place.repository and found.get("repository") != place.repository:
         return None
     counts = found["counts"]
 
@@ -184,6 +220,7 @@ def _row(place: Place, reader: ObjectReader, run_id: str) -> RunRow | None:
         found=pair("deletable"),
         held=pair("held"),
         dry_run=bool(found["dry_run"]),
+        live=found.get("live"),
     )
 
 
@@ -194,19 +231,10 @@ def _report(place: Place, reader: ObjectReader, run_id: str) -> dict[str, Any]:
         if uri in _kept:
             _kept.move_to_end(uri)
             return _kept[uri]
-    try:
-        found: dict[str, Any] = json.loads(reader.get(f"{run_id}/{REPORT}"))
-        if place.kind != LAKEFS:
-            found = as_lakefs_report(found)
-    except (NotFoundError, ValueError):
-        found = {"outcome": ""}
+    found = figures_of(reader, run_id) if place.kind == KV else _figures(place, reader, run_id)
     if found["outcome"] not in ENDED:
-        reader.stat(f"{run_id}/{PLAN}")  # without one it is not ours
-        return report_of(place, run_id)
-    kept = {
-        name: found[name]
-        for name in ("repository", "started_at", "outcome", "outcome_text", "headline", "dry_run", "counts")
-    }
+        return found
+    kept = {name: found[name] for name in _NAMES if name in found}
     with _lock:
         _kept[uri] = kept
         while len(_kept) > _KEPT_MAX:

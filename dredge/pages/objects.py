@@ -1,7 +1,7 @@
 """The candidates of a run, and what became of them, a page of rows at a time.
 
 Rows lie in parts of some 100,000, in the order in which they were listed. A page reads only the parts that it
-shows, and goes on where the last one ended: (part, row). The largest first: one column of every part, then the rows.
+shows, and goes on where the last one ended: (part, row). Another order takes a look at every part, once.
 Before the sweep rows are those of `subtract` with what holds them; after it those of the ledger.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput, why_kept
 from dredge.gc.check_limits import CheckLimitsOutput, Holds, why_held
 from dredge.gc.subtract import REASONS, SubtractOutput
@@ -24,7 +24,7 @@ from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput as IcechunkB
 from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.pages.history import uri_of
-from dredge.pages.places import LAKEFS, Place
+from dredge.pages.places import KV, LAKEFS, Place
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
@@ -32,6 +32,10 @@ from dredge.runs.summary import PartInfo
 from dredge.storage import open_writer
 
 PAGE_ROWS = 100
+SORTS = {"": "as listed", "size": "largest first", "-size": "smallest first", "address": "by address"}
+"""Orders of rows, in words."""
+SORTED_MAX = 5000
+"""Rows that a sorted list goes on for."""
 PARTS_A_PAGE = 12
 """Parts that a page looks through for rows that match, before it stops and offers to go on."""
 SCHEMA = pa.schema(
@@ -46,9 +50,14 @@ SCHEMA = pa.schema(
 )
 MAY_GO, HELD = "may go", "held"
 """Outcomes of candidates that no sweep has met yet."""
+_DIRECTIONS = {"size": "descending", "-size": "ascending"}
 _TABLES_KEPT = 6
+_ORDERS_KEPT = 12
 
-_tables: OrderedDict[tuple[str, str], pa.Table] = OrderedDict()
+type _Tables = OrderedDict[tuple[str, str], pa.Table]
+
+_tables: _Tables = OrderedDict()
+_orders: _Tables = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -154,17 +163,40 @@ class Objects:
             offset = 0
         return Page(_together(found), "", looked_at)
 
-    def largest(self, wanted: Filter, limit: int = PAGE_ROWS) -> Page:
-        """Read the largest objects, the largest first."""
+    def sorted(self, wanted: Filter, sort: str, start: str = "", limit: int = PAGE_ROWS) -> Page:
+        """Read rows in another order than that of their listing.
+
+        Args:
+            wanted: which.
+            sort: of `SORTS`.
+            start: `next` of the page before; "" begins.
+            limit: rows of a page.
+
+        Raises:
+            ConfigError: there is no such order, or `start` is not from a page.
+        """
+        if sort not in SORTS or not (start or "0").isdecimal() or int(start or 0) >= SORTED_MAX:
+            raise ConfigError("this is not an order of objects, or not where a page of them begins")
+        first = int(start or 0)
+        rows = self._in_order(wanted, sort)
+        goes_on = rows.num_rows > first + limit
+        return Page(rows.slice(first, limit), str(first + limit) if goes_on else "", self.num_rows)
+
+    def _in_order(self, wanted: Filter, sort: str) -> pa.Table:
+        """The first rows of all in an order; kept, as who looks at a page looks at the next one, too."""
+        key = (self._uri, f"{self._holds is None} {self.is_settled} {sort} {wanted}")
+        return _kept(_orders, _ORDERS_KEPT, key, lambda: self._put_in_order(wanted, sort))
+
+    def _put_in_order(self, wanted: Filter, sort: str) -> pa.Table:
+        first = ("address", "ascending") if sort == "address" else ("size", _DIRECTIONS[sort])
+        keys = list(dict.fromkeys([first, ("address", "ascending")]))
         best: list[pa.Table] = []
         for part in self.parts:
             rows = self._rows(part)
             rows = rows.take(pa.array(_indices(rows, wanted)))
-            top = pc.select_k_unstable(rows, limit, [("size", "descending")])
-            best.append(rows.take(top))
-        rows = _together(best)
-        order = pc.sort_indices(rows, sort_keys=[("size", "descending"), ("address", "ascending")])
-        return Page(rows.take(order[:limit]), "", self.num_rows)
+            best.append(rows.take(pc.select_k_unstable(rows, min(SORTED_MAX, rows.num_rows), keys)))
+        found = _together(best)
+        return found.take(pc.sort_indices(found, sort_keys=keys)[:SORTED_MAX]).combine_chunks()
 
     def all(self, wanted: Filter) -> Iterator[pa.Table]:
         """Read every row, a part at a time; for downloads."""
@@ -175,16 +207,7 @@ class Objects:
     def _rows(self, part: PartInfo) -> pa.Table:
         """The rows of a part; the last few parts are kept, as who looks at a page looks at the next one, too."""
         key = (self._uri, part.sha256 + str(self._holds is None))
-        with _lock:
-            if key in _tables:
-                _tables.move_to_end(key)
-                return _tables[key]
-        rows = self._read(part)
-        with _lock:
-            _tables[key] = rows
-            while len(_tables) > _TABLES_KEPT:
-                _tables.popitem(last=False)
-        return rows
+        return _kept(_tables, _TABLES_KEPT, key, lambda: self._read(part))
 
     def _read(self, part: PartInfo) -> pa.Table:
         if self.is_settled:
@@ -223,6 +246,8 @@ def why(row: dict[str, str | None]) -> str:
 
 def _parts(folder: RunFolder, kind: str) -> tuple[StepOutput | None, list[PartInfo], bool]:
     """What has the candidates, the parts to show, and whether they are the ledger's."""
+    if kind == KV:
+        raise NotFoundError("trash of a key-value store has rows, not objects: its run's page has them")
     swept: BulkDeleteOutput | IcechunkBulkDelete | None
     candidates: SubtractOutput | ListCandidatesOutput | None
     if kind == LAKEFS:
@@ -244,6 +269,20 @@ def _holds(folder: RunFolder, kind: str) -> Holds | None:
 def _output[O: StepOutput](folder: RunFolder, output: type[O]) -> O | None:
     summary = folder.read_summary(output.STEP) or folder.read_incomplete(output.STEP)
     return None if summary is None else output.of(summary)
+
+
+def _kept(tables: _Tables, most: int, key: tuple[str, str], make: Callable[[], pa.Table]) -> pa.Table:
+    """Take a table from those that are kept, else make it and keep it instead of the one longest unused."""
+    with _lock:
+        if key in tables:
+            tables.move_to_end(key)
+            return tables[key]
+    made = make()
+    with _lock:
+        tables[key] = made
+        while len(tables) > most:
+            tables.popitem(last=False)
+    return made
 
 
 def _position(start: str, num_parts: int) -> tuple[int, int]:

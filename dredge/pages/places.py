@@ -13,9 +13,11 @@ from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
 from dredge.storage import ObjectReader, StorageOptions, open_reader
+from dredge.trash.state import STORE as TRASH_STORE
 
-LAKEFS, ICECHUNK = "lakefs", "icechunk"
-KINDS = {LAKEFS: "lakeFS", ICECHUNK: "Icechunk"}
+LAKEFS, ICECHUNK, KV = "lakefs", "icechunk", "kv"
+KINDS = {LAKEFS: "lakeFS", ICECHUNK: "Icechunk", KV: "KV trash"}
+_LEASES = {LAKEFS: f"/{STATE}", ICECHUNK: f"/{ICECHUNK_STATE}", KV: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Place:
         kind: of `KINDS`.
         name: for people.
         runs_uri: URI of the folder that has a folder for each run.
-        store_uri: URI of what is collected; "" where only runs are known.
+        store_uri: URI of what is collected, of trash in a key-value store the cleaner's state folder; "" where only
+            runs are known.
         options: how to reach both; None reads the environment.
         repository: only runs of this lakeFS repository are the place's; "" for all.
     """
@@ -48,7 +51,7 @@ class Place:
         """URI of the folder that has the lease; "" where it is not known."""
         if not self.store_uri:
             return ""
-        return f"{self.store_uri.rstrip('/')}/{STATE if self.kind == LAKEFS else ICECHUNK_STATE}"
+        return f"{self.store_uri.rstrip('/')}{_LEASES[self.kind]}"
 
 
 class Places(Protocol):
@@ -88,8 +91,8 @@ def find(places: Places, key: str) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class FolderPlaces:
-    """The places below a URI: a storage namespace, an Icechunk repository, a run root, the folder of one run, or a
-    folder of several of the first two.
+    """The places below a URI: a storage namespace, an Icechunk repository, a state folder of the trash cleaner, a run
+    root, the folder of one run, or a folder of several of these.
 
     Args:
         uri: where to look.
@@ -114,20 +117,23 @@ class FolderPlaces:
         found = [place for name in names for place in self._at(f"{uri}/{name}", reader, f"{name}/")]
         if not found:
             raise ConfigError(
-                f"{uri} has no runs: give the URI of a storage namespace, of an Icechunk repository, of a run root,"
-                " or of a folder of some of these"
+                f"{uri} has no runs: give the URI of a storage namespace, of an Icechunk repository, of a state folder"
+                " of the trash cleaner, of a run root, or of a folder of some of these"
             )
         return found
 
     def _at(self, uri: str, reader: ObjectReader, below: str = "") -> list[Place]:
         """The places at a URI that `reader` reaches under `below`."""
-        folders = {folder.removeprefix(below) for folder in reader.list_level(below).folders}
+        level = reader.list_level(below)
+        folders = {folder.removeprefix(below) for folder in level.folders}
+        objects = {info.key.removeprefix(below) for info in level.objects}
         name = uri.rpartition("/")[2]
         if "_lakefs/" in folders and run_ids(open_reader(f"{uri}/{RUNS}", self.options)):
             return [Place(LAKEFS, name, f"{uri}/{RUNS}", uri, self.options)]
         if f"{ICECHUNK_STATE}/" in folders:
             return [Place(ICECHUNK, name, f"{uri}/{ICECHUNK_RUNS}", uri, self.options)]
-        objects = {info.key.removeprefix(below) for info in reader.list_level(below).objects}
+        if TRASH_STORE in objects and "runs/" in folders:
+            return [Place(KV, name, f"{uri}/runs", uri, self.options)]
         if PLAN in objects:
             return [Place(LAKEFS, name, uri.rpartition("/")[0], "", self.options)]
         if run_ids(open_reader(uri, self.options)):

@@ -1,263 +1,107 @@
 """The pages' addresses: `make_router` gives them, `make_app` serves them alone.
 
     /                                           overview
-    /place/{key}                                a repository
+    /place/{key}                                a repository; …/gaps: windows of its schedules without a run
     /place/{key}/run/{run_id}                   a run; …/state for polling, …/report as JSON
     /place/{key}/run/{run_id}/objects           its objects; …/objects.csv, …/objects.parquet
+    /place/{key}/run/{run_id}/restore           what of its deletions would come back
+    /place/{key}/expiration/{plan_id}           an expiration of Icechunk; …/plan.svg is its picture
     /run?dag=…&run=…                            leads from a DAG run to its page
     /why                                        what keeps an object
 
-Every one is a GET and only reads. Links are relative, so that the pages work below any path.
+Every one is a GET and only reads, but one: a POST to a run's …/restore starts a run of the DAG that brings back.
+It is there only where somebody asks who may. Links are relative, so that the pages work below any path.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
-from fastapi.responses import (
-    FileResponse,
-    HTMLResponse,
-    JSONResponse,
-    RedirectResponse,
-    Response,
-    StreamingResponse,
-)
+from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from dredge.errors import ConfigError, DredgeError, NotFoundError, UnavailableError
-from dredge.gc.subtract import REASONS
-from dredge.pages import downloads
-from dredge.pages.figures import CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
-from dredge.pages.history import ENDED, plan_of, report_of, run_of_holder
-from dredge.pages.objects import Filter, Objects, outcomes_of, why
-from dredge.pages.places import KINDS, Places, find
-from dredge.pages.questions import Asker
-from dredge.runs.clock import Clock, utc_now
+from dredge.errors import DredgeError, NotFoundError
+from dredge.pages.drawing import HEADERS, Pages
+from dredge.pages.objects import Filter
+from dredge.pages.places import KV
+from dredge.pages.restoring import DAG
+from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
+from dredge.pages.trash import WantedFindings
 from dredge.runs.defects import defect
-from dredge.runs.pages import render
-from dredge.runs.report_rows import COLUMNS
-from dredge.runs.words import size_text
+
+__all__ = ["STATIC", "Pages", "make_app", "make_router"]
 
 log = logging.getLogger("dredge")
 
 STATIC = frozenset({"chart.umd.min.js", "icon.svg", "pages.css", "pages.js", "theme.js"})
 _HERE = Path(__file__).parent
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none';"
-        " base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-_ONGOING = ("unfinished", "awaiting_approval")
 
-type PageOf = Annotated[str, Query(max_length=4000)]
+type Asked = Annotated[str, Query(max_length=4000)]
+type Filled = Annotated[str, Form(max_length=4000)]
+type Guards = Sequence[Callable[..., Any]]
 
 
 def _wanted(
-    prefix: PageOf = "",
-    reason: PageOf = "",
-    outcome: PageOf = "",
-    size_min: PageOf = "",
-    size_max: PageOf = "",
+    prefix: Asked = "",
+    reason: Asked = "",
+    outcome: Asked = "",
+    size_min: Asked = "",
+    size_max: Asked = "",
 ) -> Filter:
     """Which objects an address asks for; a form sends fields that were left empty, too."""
     return Filter(prefix, reason, outcome, _number(size_min), _number(size_max))
 
 
+def _findings(prefix: Asked = "", kind: Asked = "", verdict: Asked = "") -> WantedFindings:
+    return WantedFindings(prefix, kind, verdict)
+
+
+def _chosen(
+    prefix: Asked = "",
+    address: Asked = "",
+    reason: Asked = "",
+    everything: Annotated[str, Query(alias="all", max_length=10)] = "",
+    keep_days: Asked = "",
+    because: Asked = "",
+) -> dict[str, str]:
+    """What an address asks to bring back."""
+    return _restore_fields(prefix, address, reason, everything, keep_days, because)
+
+
+def _filled(
+    prefix: Filled = "",
+    address: Filled = "",
+    reason: Filled = "",
+    everything: Annotated[str, Form(alias="all", max_length=10)] = "",
+    keep_days: Filled = "",
+    because: Filled = "",
+) -> dict[str, str]:
+    """What a form asks to bring back."""
+    return _restore_fields(prefix, address, reason, everything, keep_days, because)
+
+
+def _restore_fields(*values: str) -> dict[str, str]:
+    names = ("prefix", "address", "reason", "all", "keep_days", "because")
+    return {name: value for name, value in zip(names, values, strict=True) if value}
+
+
+async def _known(request: Request) -> Facts:
+    """What the surroundings know, in the name of the one who asks."""
+    around: Surroundings = request.app.state.surroundings
+    return await around.facts(request)
+
+
 type Wanted = Annotated[Filter, Depends(_wanted)]
-
-
-class Pages:
-    """Draws the pages.
-
-    Args:
-        places: which there are.
-        asker: answers "why"; None where no lakeFS server is known.
-        airflow: whether Airflow is around the pages, so that links may lead to it.
-        clock: this machine's.
-    """
-
-    def __init__(
-        self, places: Places, asker: Asker | None = None, airflow: bool = False, clock: Clock = utc_now
-    ) -> None:
-        self._places = places
-        self._asker = asker
-        self._airflow = airflow
-        self._clock = clock
-
-    def overview(self, request: Request) -> Response:
-        """A row for each repository."""
-        stands = [standing(place) for place in self._places.all()]
-        now = self._clock()
-        runs = [run for item in stands for run in item.runs]
-        days = by_day(runs, now)
-        return self._page(
-            request,
-            "overview",
-            stands=[_overview_row(item, item.reclaimed(now - RECENT)) for item in stands],
-            total=size_text(sum(size for _, size in days)),
-            days=CHART_DAYS,
-            chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]},
-        )
-
-    def place(self, request: Request, key: str) -> Response:
-        """A repository: its runs, and what the newest report found."""
-        found = find(self._places, key)
-        stand = standing(found)
-        newest = next((run for run in stand.runs if run.outcome in ENDED), None)
-        sections = [] if newest is None else report_of(found, newest.run_id).get("sections", [])
-        return self._page(
-            request,
-            "place",
-            stand=stand,
-            place=found,
-            newest=newest,
-            sections=sections,
-            reclaimed=stand.reclaimed(),
-            chart=run_bars(stand.runs),
-        )
-
-    def run(self, request: Request, key: str, run_id: str) -> Response:
-        """A run: live while it works, then its report."""
-        found = find(self._places, key)
-        report, plan = report_of(found, run_id), plan_of(found, run_id)
-        rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
-        return self._page(
-            request,
-            "run",
-            place=found,
-            run_id=run_id,
-            report={"held": [], "over_limit": [], "sections": [], **report},
-            rows=rows,
-            columns=COLUMNS,
-            verdicts=[row["verdict"] for row in report["rows"]],
-            ongoing=report["outcome"] in _ONGOING,
-            holder=plan.get("lease", {}).get("holder", ""),
-            airflow_run=self._airflow_run(plan),
-            chart=_shares(report),
-        )
-
-    def state(self, key: str, run_id: str) -> dict[str, Any]:
-        """What a page asks for again and again while a run works."""
-        report = report_of(find(self._places, key), run_id)
-        return {
-            "outcome": report["outcome"],
-            "outcome_text": report["outcome_text"],
-            "headline": report["headline"],
-            "ongoing": report["outcome"] in _ONGOING,
-            "steps": [
-                {name: step[name] for name in ("step", "status", "seconds")} for step in report["steps"]
-            ],
-        }
-
-    def report(self, key: str, run_id: str) -> dict[str, Any]:
-        """The report as JSON."""
-        return report_of(find(self._places, key), run_id)
-
-    def run_of_dag(self, request: Request, dag: str, run: str) -> Response:
-        """Lead from a DAG run to the page of what it planned."""
-        holder = f"{dag} {run}"
-        for place in self._places.all():
-            try:
-                run_id = run_of_holder(place, holder)
-            except DredgeError:
-                continue  # a store that is down hides its own runs only
-            if run_id is not None:
-                return RedirectResponse(f"place/{place.key}/run/{run_id}", headers=_HEADERS)
-        return self._page(request, "nothing", status=404, dag=dag, run=run)
-
-    def objects(
-        self, request: Request, key: str, run_id: str, wanted: Filter, start: str, sort: str
-    ) -> Response:
-        """Objects of a run."""
-        found = find(self._places, key)
-        objects = Objects(found, run_id)
-        page = objects.largest(wanted) if sort == "size" else objects.page(wanted, start)
-        rows = [
-            {**row, "why": why(row), "size_text": size_text(row["size"])} for row in page.rows.to_pylist()
-        ]
-        asked = {name: value for name, value in asdict(wanted).items() if value not in ("", None)}
-        onwards = urlencode({**asked, "start": page.next}) if page.next else ""
-        return self._page(
-            request,
-            "objects",
-            place=found,
-            run_id=run_id,
-            rows=rows,
-            wanted=wanted,
-            sort=sort,
-            total=objects.num_rows,
-            looked_at=page.looked_at,
-            settled=objects.is_settled,
-            onwards=onwards,
-            query=urlencode(asked),
-            reasons=REASONS,
-            outcomes=outcomes_of(objects),
-            can_ask=self._asker is not None and bool(found.store_uri),
-        )
-
-    def download(self, key: str, run_id: str, wanted: Filter, form: str) -> Response:
-        """All objects of a run that are wanted, as a file."""
-        objects = Objects(find(self._places, key), run_id)
-        body, kind = downloads.body(objects.all(wanted), form)
-        name = f'attachment; filename="{run_id}.{form}"'
-        return StreamingResponse(body, media_type=kind, headers={**_HEADERS, "Content-Disposition": name})
-
-    def why(self, request: Request, what: str, place: str) -> Response:
-        """What keeps an object."""
-        choices = [item for item in self._places.all() if item.kind == "lakefs" and item.store_uri]
-        lines: list[str] = []
-        problem = ""
-        if what and self._asker is not None:
-            chosen = find(self._places, place) if place else None
-            try:
-                lines = self._asker.lines(what, chosen)
-            except (ConfigError, NotFoundError) as error:
-                problem = str(error)
-        return self._page(
-            request,
-            "why",
-            400 if problem else 200,
-            what=what,
-            problem=problem,
-            chosen=place,
-            choices=choices,
-            lines=lines,
-            can_ask=self._asker is not None,
-        )
-
-    def error(self, request: Request, error: DredgeError) -> Response:
-        """Say what happened."""
-        status = (
-            404 if isinstance(error, NotFoundError) else 503 if isinstance(error, UnavailableError) else 500
-        )
-        if error.exit_code == 2:
-            status = 400
-        return self._page(request, "error", status=status, message=str(error), kind=error.kind)
-
-    def _airflow_run(self, plan: dict[str, Any]) -> str:
-        """Where Airflow shows the run; "" when it is not of Airflow's."""
-        dag, _, run = str(plan.get("lease", {}).get("holder", "")).partition(" ")
-        return f"dags/{quote(dag, '')}/runs/{quote(run, '')}" if self._airflow and run else ""
-
-    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        depth = request.url.path.removeprefix(request.scope.get("root_path", "")).strip("/").count("/")
-        body = render(
-            _HERE / "templates" / f"{name}.html.j2",
-            base="../" * depth or "./",
-            kinds=KINDS,
-            size_text=size_text,
-            **values,
-        )
-        return HTMLResponse(body, status, headers=_HEADERS)
+type Findings = Annotated[WantedFindings, Depends(_findings)]
+type Chosen = Annotated[dict[str, str], Depends(_chosen)]
+type FilledIn = Annotated[dict[str, str], Depends(_filled)]
+type Known = Annotated[Facts, Depends(_known)]
 
 
 def make_router(pages: Pages) -> APIRouter:
@@ -265,28 +109,45 @@ def make_router(pages: Pages) -> APIRouter:
     router = APIRouter(default_response_class=HTMLResponse)
 
     @router.get("/")
-    def overview(request: Request) -> Response:
-        return _drawn(pages, request, lambda: pages.overview(request))
+    def overview(request: Request, known: Known) -> Response:
+        return _drawn(pages, request, lambda: pages.overview(request, known))
 
     @router.get("/place/{key}")
-    def place(request: Request, key: str) -> Response:
-        return _drawn(pages, request, lambda: pages.place(request, key))
+    def place(request: Request, key: str, known: Known) -> Response:
+        return _drawn(pages, request, lambda: pages.place(request, key, known))
+
+    @router.get("/place/{key}/gaps")
+    async def gaps(request: Request, key: str, known: Known) -> Response:
+        async def draw() -> Response:
+            found = await run_in_threadpool(pages.place_of, key)
+            around: Surroundings = request.app.state.surroundings
+            asked = [item for item in known.schedules_of(found) if item.may_backfill]
+            return pages.gaps(request, found, [await around.gaps(request, item) for item in asked])
+
+        return await _drawn_async(pages, request, draw())
 
     @router.get("/place/{key}/run/{run_id}")
-    def run(request: Request, key: str, run_id: str) -> Response:
-        return _drawn(pages, request, lambda: pages.run(request, key, run_id))
+    def run(
+        request: Request, key: str, run_id: str, known: Known, wanted: Findings, start: Asked = ""
+    ) -> Response:
+        def draw() -> Response:
+            if pages.place_of(key).kind == KV:
+                return pages.trash(request, key, run_id, wanted, start)
+            return pages.run(request, key, run_id, known)
+
+        return _drawn(pages, request, draw)
 
     @router.get("/place/{key}/run/{run_id}/state")
     def state(request: Request, key: str, run_id: str) -> Response:
-        return _drawn(pages, request, lambda: JSONResponse(pages.state(key, run_id), headers=_HEADERS))
+        return _drawn(pages, request, lambda: JSONResponse(pages.state(key, run_id), headers=HEADERS))
 
     @router.get("/place/{key}/run/{run_id}/report")
     def report(request: Request, key: str, run_id: str) -> Response:
-        return _drawn(pages, request, lambda: JSONResponse(pages.report(key, run_id), headers=_HEADERS))
+        return _drawn(pages, request, lambda: JSONResponse(pages.report(key, run_id), headers=HEADERS))
 
     @router.get("/place/{key}/run/{run_id}/objects")
     def objects(
-        request: Request, key: str, run_id: str, wanted: Wanted, start: PageOf = "", sort: PageOf = ""
+        request: Request, key: str, run_id: str, wanted: Wanted, start: Asked = "", sort: Asked = ""
     ) -> Response:
         return _drawn(pages, request, lambda: pages.objects(request, key, run_id, wanted, start, sort))
 
@@ -294,12 +155,26 @@ def make_router(pages: Pages) -> APIRouter:
     def download(request: Request, key: str, run_id: str, form: str, wanted: Wanted) -> Response:
         return _drawn(pages, request, lambda: pages.download(key, run_id, wanted, form))
 
+    @router.get("/place/{key}/run/{run_id}/restore")
+    def restore(
+        request: Request, key: str, run_id: str, known: Known, asked: Chosen, started: Asked = ""
+    ) -> Response:
+        return _drawn(pages, request, lambda: pages.restore(request, key, run_id, known, asked, started))
+
+    @router.get("/place/{key}/expiration/{plan_id}")
+    def expiration(request: Request, key: str, plan_id: str) -> Response:
+        return _drawn(pages, request, lambda: pages.expiration(request, key, plan_id))
+
+    @router.get("/place/{key}/expiration/{plan_id}/plan.svg")
+    def picture(request: Request, key: str, plan_id: str) -> Response:
+        return _drawn(pages, request, lambda: pages.picture(key, plan_id))
+
     @router.get("/run")
-    def run_of_dag(request: Request, dag: PageOf, run: PageOf) -> Response:
+    def run_of_dag(request: Request, dag: Asked, run: Asked) -> Response:
         return _drawn(pages, request, lambda: pages.run_of_dag(request, dag, run))
 
     @router.get("/why")
-    def why_page(request: Request, what: PageOf = "", place: PageOf = "") -> Response:
+    def why_page(request: Request, what: Asked = "", place: Asked = "") -> Response:
         return _drawn(pages, request, lambda: pages.why(request, what, place))
 
     @router.get("/static/{name}")
@@ -309,49 +184,83 @@ def make_router(pages: Pages) -> APIRouter:
     return router
 
 
-def make_app(pages: Pages, guards: Sequence[Callable[..., Any]] = ()) -> FastAPI:
+def make_changing_router(pages: Pages) -> APIRouter:
+    """Make the routes that change something, to be included where somebody asks who may."""
+    router = APIRouter(default_response_class=HTMLResponse)
+
+    @router.post("/place/{key}/run/{run_id}/restore")
+    async def restore(
+        request: Request, key: str, run_id: str, known: Known, asked: FilledIn, form_token: Filled = ""
+    ) -> Response:
+        async def change() -> Response:
+            _check_form(known, form_token)
+            settings = await run_in_threadpool(pages.restore_settings, key, run_id, asked)
+            around: Surroundings = request.app.state.surroundings
+            started = await around.start(request, DAG, settings)
+            return RedirectResponse(f"restore?{urlencode({'started': started})}", 303, headers=HEADERS)
+
+        return await _drawn_async(pages, request, change())
+
+    return router
+
+
+def _check_form(known: Facts, token: str) -> None:
+    """A form must be of a page that its own user was given: another site cannot read one, and so sends none."""
+    # Compared as bytes: text beyond ASCII would be an error of its own.
+    is_own = hmac.compare_digest(token.encode(), known.form_token.encode())
+    if not (known.may_restore and known.form_token and is_own):
+        raise NotAllowedError(
+            "you may not do this, or the form is not of one of your own pages. Nothing was done."
+        )
+
+
+def make_app(
+    pages: Pages, guards: Guards = (), surroundings: Surroundings | None = None, changers: Guards = ()
+) -> FastAPI:
     """Make the application.
 
     Args:
         pages: that it serves.
         guards: every page asks them, as FastAPI's dependencies, before it reads anything.
+        surroundings: who knows more than runs left; None is nobody.
+        changers: asked besides before anything changes; without any nothing can be changed.
     """
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(make_router(pages), dependencies=[Depends(guard) for guard in guards])
+    app.state.surroundings = surroundings or Alone()
+    asked = [Depends(guard) for guard in guards]
+    app.include_router(make_router(pages), dependencies=asked)
+    if changers:
+        more = [*asked, *(Depends(guard) for guard in changers)]
+        app.include_router(make_changing_router(pages), dependencies=more)
     return app
 
 
 def _drawn(pages: Pages, request: Request, draw: Callable[[], Response]) -> Response:
     try:
         return draw()
-    except DredgeError as error:
-        return pages.error(request, error)
     except Exception as error:
-        log.exception("a page could not be drawn: %s", request.url.path)
-        return pages.error(request, defect("a page", error))
+        return _failed(pages, request, error)
+
+
+async def _drawn_async(pages: Pages, request: Request, drawing: Awaitable[Response]) -> Response:
+    try:
+        return await drawing
+    except Exception as error:
+        return _failed(pages, request, error)
+
+
+def _failed(pages: Pages, request: Request, error: Exception) -> Response:
+    if isinstance(error, DredgeError):
+        return pages.error(request, error)
+    log.error("a page could not be drawn: %s", request.url.path, exc_info=error)
+    return pages.error(request, defect("a page", error))
 
 
 def _static(name: str) -> Response:
     if name not in STATIC:
         raise NotFoundError("there is no such file")
-    return FileResponse(
-        _HERE / "static" / name, headers={**_HEADERS, "Cache-Control": "private, max-age=600"}
-    )
+    return FileResponse(_HERE / "static" / name, headers={**HEADERS, "Cache-Control": "private, max-age=600"})
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
-
-
-def _overview_row(stand: Standing, recent: tuple[int, int]) -> dict[str, Any]:
-    return {"stand": stand, "recent": recent, "always": stand.reclaimed(), "left": stand.not_deleted}
-
-
-def _shares(report: dict[str, Any]) -> dict[str, Any]:
-    """What the chart of a run shows: bytes by kind and verdict."""
-    rows = [row for row in report["rows"] if row["size_bytes"] and not row["why"].startswith("of these")]
-    return {
-        "labels": [f"{row['kind']}: {row['verdict']}" for row in rows],
-        "bytes": [row["size_bytes"] for row in rows],
-        "verdicts": [row["verdict"] for row in rows],
-    }

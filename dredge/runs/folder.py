@@ -182,6 +182,15 @@ class RunFolder:
             return None
         return summary
 
+    def last_summary(self, step: str) -> StepSummary | None:
+        """Read the summary of the last try of a step that was complete, also when another one was begun since; None
+        when there is none. It is no result that a later step may build on.
+
+        Raises:
+            FormatError: the summary was damaged.
+        """
+        return self._summary(f"{step}/{SUCCESS}")
+
     def read_incomplete(self, step: str) -> StepSummary | None:
         """Read the summary that the last try of a step left without success; None when there is none."""
         return self._summary(f"{step}/{INCOMPLETE}")

@@ -1,5 +1,5 @@
-"""How far a long step is: tasks leave a small file every few seconds, the driver reads them and logs one
-line.
+"""How far a long step is: tasks leave a small file every few seconds, the driver reads them, logs one line and
+leaves it in the run folder, for pages.
 
 It works for every runner alike, because it needs nothing but the run folder.
 """
@@ -12,14 +12,17 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from dredge.errors import DredgeError
-from dredge.runs.clock import running_seconds
+from dredge.errors import DredgeError, FormatError, NotFoundError
+from dredge.runs.clock import running_seconds, utc_now
 from dredge.runs.folder import RunFolder
 
 log = logging.getLogger("dredge")
 
 EVERY_SECONDS = 5.0
+NOW = "_progress/now.json"
+"""Below the folder of a step: how far it is, by its driver."""
 
 
 class Progress:
@@ -93,7 +96,9 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
             except DredgeError as error:
                 log.debug("%s: progress cannot be read: %s", step, error)
                 continue
-            log.info("%s", line(step, unit, done, total, running_seconds() - started))
+            text = line(step, unit, done, total, running_seconds() - started)
+            log.info("%s", text)
+            _leave(folder, step, {"text": text, "done": done, "total": total, "at": utc_now().isoformat()})
 
     thread = threading.Thread(target=poll, name=f"progress-{step}", daemon=True)
     thread.start()
@@ -107,3 +112,27 @@ def log_progress(folder: RunFolder, step: str, unit: str, total: int | None) -> 
 def _done(folder: RunFolder, where: str) -> int:
     keys = [item.key for item in folder.writer.list_level(f"{where}/").objects]
     return sum(json.loads(data)["done"] for _, data in folder.writer.get_many(keys))
+
+
+def read_progress(folder: RunFolder, step: str) -> dict[str, Any] | None:
+    """Read how far a step was when its driver last looked; None where it left no word.
+
+    Args:
+        folder: the run folder.
+        step: name.
+
+    Returns:
+        `text` for people, `done`, `total` (None where nobody knows) and `at`, the time of the driver's machine.
+    """
+    try:
+        found: dict[str, Any] = folder.read_json(f"{step}/{NOW}")
+    except (NotFoundError, FormatError):
+        return None
+    return found
+
+
+def _leave(folder: RunFolder, step: str, value: dict[str, Any]) -> None:
+    try:
+        folder.write_json(f"{step}/{NOW}", value)
+    except DredgeError as error:
+        log.debug("%s: progress cannot be written: %s", step, error)

@@ -22,6 +22,7 @@ from dredge.storage.model import (
 from dredge.storage.opening import (
     open_copier,
     open_deleter,
+    open_exact_version_deleter,
     open_marker_remover,
     open_old_version_deleter,
     open_reader,
@@ -50,6 +51,7 @@ __all__ = [
     "memory_store",
     "open_copier",
     "open_deleter",
+    "open_exact_version_deleter",
     "open_marker_remover",
     "open_old_version_deleter",
     "open_reader",

@@ -55,6 +55,8 @@ class MemoryStore:
             if self.older is not None and key in self.objects:
                 self.older.supersede(key, *self.objects[key])
             self.objects[key] = (bytes(data), last_modified or self.clock())
+            if self.older is not None:
+                self.older.written(key)
 
     def remove(self, key: str) -> str | None:
         """Take an object away.
@@ -299,7 +301,8 @@ class MemoryVersions:
 
     def versioning(self) -> Versioning:
         """Whether the store keeps what is deleted."""
-        return "off" if memory_store(self._location.bucket).older is None else "enabled"
+        older = memory_store(self._location.bucket).older
+        return "off" if older is None else "suspended" if older.suspended else "enabled"
 
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of a key, the newest first."""
@@ -326,6 +329,8 @@ class MemoryVersionDeleter:
         with store.lock:
             if store.older is None:
                 return DeleteOutcome(key, "missing")
+            if name in store.objects and store.older.forget_current(name, version_id):
+                del store.objects[name]
             store.older.delete(name, version_id)
             revived = None if name in store.objects else store.older.revived(name)
             if revived is not None and revived.data is not None:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dredge.storage.undo import ObjectVersion
+from dredge.storage.undo import NULL_VERSION, ObjectVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +22,61 @@ class Older:
 class OlderVersions:
     """Earlier versions of each key, the newest first.
 
+    As in S3, what is written or deleted while versioning is suspended has the id `NULL_VERSION`, and takes the place of
+    what had it before.
+
     Attributes:
         by_key: all of them.
+        current: ids of current versions that somebody has asked for.
         made: how many there have been.
+        suspended: whether versioning is suspended.
+        nameless: keys whose current version has no id of its own: it was written while versioning was off or suspended.
     """
 
     by_key: dict[str, list[Older]] = field(default_factory=dict)
+    current: dict[str, str] = field(default_factory=dict)
     made: int = 0
+    suspended: bool = False
+    nameless: set[str] = field(default_factory=set)
 
     def supersede(self, key: str, data: bytes, last_modified: datetime) -> None:
-        """Keep what was current."""
-        self._push(key, data, last_modified)
+        """Keep what was current, unless what comes takes its id."""
+        version_id = self.current.pop(key, None)
+        if key not in self.nameless:
+            self._push(key, Older(version_id or self._new_id(), data, last_modified))
+        elif not self.suspended:
+            self._push(key, Older(NULL_VERSION, data, last_modified))
+        self.nameless.discard(key)
+
+    def written(self, key: str) -> None:
+        """Note that a key has a new current version."""
+        if self.suspended:
+            self.delete(key, NULL_VERSION)
+            self.nameless.add(key)
+
+    def forget_current(self, key: str, version_id: str) -> bool:
+        """Forget the id of a current version; gives whether this was its id."""
+        if key in self.nameless:
+            same = version_id == NULL_VERSION
+            if same:
+                self.nameless.discard(key)
+            return same
+        same = self.current.get(key) == version_id
+        if same:
+            del self.current[key]
+        return same
 
     def mark(self, key: str, at: datetime) -> str:
         """Put a delete marker on top; gives its id."""
-        return self._push(key, None, at)
+        if self.suspended:
+            self.delete(key, NULL_VERSION)
+        version_id = NULL_VERSION if self.suspended else self._new_id()
+        self._push(key, Older(version_id, None, at))
+        return version_id
 
     def versions(self, key: str, current: tuple[bytes, datetime] | None) -> list[ObjectVersion]:
-        """All of a key, the current one first; its id is "current", as nothing deletes it by that."""
-        found = [] if current is None else [_version(Older("current", *current), True)]
+        """All of a key, the current one first."""
+        found = [] if current is None else [_version(Older(self._current(key), *current), True)]
         older = self.by_key.get(key, [])
         return found + [_version(item, not found and not number) for number, item in enumerate(older)]
 
@@ -51,13 +87,27 @@ class OlderVersions:
     def revived(self, key: str) -> Older | None:
         """Take the newest version out, when no marker lies on it: it becomes the current one."""
         older = self.by_key.get(key, [])
-        return None if not older or older[0].data is None else older.pop(0)
+        if not older or older[0].data is None:
+            return None
+        if older[0].version_id == NULL_VERSION:
+            self.nameless.add(key)
+        else:
+            self.current[key] = older[0].version_id
+        return older.pop(0)
 
-    def _push(self, key: str, data: bytes | None, at: datetime) -> str:
+    def _current(self, key: str) -> str:
+        if key in self.nameless:
+            return NULL_VERSION
+        if key not in self.current:
+            self.current[key] = self._new_id()
+        return self.current[key]
+
+    def _push(self, key: str, item: Older) -> None:
+        self.by_key.setdefault(key, []).insert(0, item)
+
+    def _new_id(self) -> str:
         self.made += 1
-        version_id = f"v{self.made}"
-        self.by_key.setdefault(key, []).insert(0, Older(version_id, data, at))
-        return version_id
+        return f"v{self.made}"
 
 
 def _version(item: Older, is_latest: bool) -> ObjectVersion:

@@ -8,7 +8,9 @@ from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
 from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import (
+    ExactVersionDeleter,
     MarkerRemover,
+    NamedVersionDeleter,
     NoVersions,
     ObjectCopier,
     OldVersionDeleter,
@@ -135,7 +137,7 @@ def open_marker_remover(uri: str, options: StorageOptions | None = None) -> Mark
     Raises:
         ConfigError: the store keeps no versions.
     """
-    return MarkerRemover(_version_deleter(uri, options))
+    return MarkerRemover(_named(uri, options))
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
@@ -144,7 +146,20 @@ def open_old_version_deleter(uri: str, options: StorageOptions | None = None) ->
     Raises:
         ConfigError: the store keeps no versions.
     """
-    return OldVersionDeleter(_version_deleter(uri, options))
+    return OldVersionDeleter(_named(uri, options))
+
+
+def _named(uri: str, options: StorageOptions | None) -> VersionDeleter:
+    return NamedVersionDeleter(_version_deleter(uri, options), open_versions(uri, options).versioning)
+
+
+def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
+    """Open a store for deleting exactly the versions that were looked at. Only metadata garbage goes this way.
+
+    Raises:
+        ConfigError: the store keeps no versions.
+    """
+    return ExactVersionDeleter(_version_deleter(uri, options))
 
 
 def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:

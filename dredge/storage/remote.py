@@ -38,6 +38,7 @@ from dredge.storage.model import (
 )
 from dredge.storage.native import translated_native
 from dredge.storage.parallel import ordered_map
+from dredge.storage.undo import check_source
 
 BATCH_ROWS = 8192
 DELETE_REQUESTS = 16
@@ -348,9 +349,12 @@ class RemoteCopier:
         self._target = RemoteReader(target)
         self._location = target
 
-    def copy(self, key: str, if_absent: bool = False) -> ObjectInfo:
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
         """Copy one object, and look at the copy."""
         found = self._source.stat(key)
+        check_source(key, found.size, found.etag, size, etag)
         origin, name = _whole(self._source, key), _whole(self._target, key)
         with translated_native(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
             _store(self._location).copy(origin, name, overwrite=not if_absent)

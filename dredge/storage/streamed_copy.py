@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError
 from dredge.storage.model import ObjectInfo, ObjectReader, ObjectWriter
+from dredge.storage.undo import check_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,13 @@ class StreamedCopier:
     source: ObjectReader
     target: ObjectWriter
 
-    def copy(self, key: str, if_absent: bool = False) -> ObjectInfo:
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
         """Copy one object, and read the copy."""
         sent = hashlib.sha256()
         with self.source.open_read(key) as opened:
+            check_source(key, opened.info.size, opened.info.etag, size, etag)
             written = self.target.put_stream(key, _hashing(opened, sent), if_absent)
         read = hashlib.sha256()
         with self.target.open_read(key) as copied:

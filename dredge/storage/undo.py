@@ -7,22 +7,31 @@ deleters: of delete markers, which takes no byte from anybody, or of versions th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from dredge.errors import RefusedError
+from dredge.errors import FormatError, RefusedError
 from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, always
 
 type Versioning = Literal["enabled", "suspended", "off", "unknown"]
 """Whether a bucket keeps what is deleted; unknown when the credentials may not ask."""
 
 
+NULL_VERSION = "null"
+"""What S3 calls a version or a marker that was made while versioning was off or suspended. It is the one id that may
+come to name something else: while versioning is suspended, whoever writes or deletes replaces what has it."""
+NO_OWN_ID = "NoOwnVersionId"
+"""Code of what was not deleted because its id may name something else by now."""
+
+
 class ObjectCopier(Protocol):
     """Copies objects from one folder into another under the same key, on the server where the store can."""
 
-    def copy(self, key: str, if_absent: bool = False) -> ObjectInfo:
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
         """Copy one object, and look at the copy.
 
         The copy has the size of the source, and its checksum where the store tells comparable ones, or an error is
@@ -32,6 +41,8 @@ class ObjectCopier(Protocol):
             key: relative to both folders.
             if_absent: only where the target has no such object; where the store has no such condition, a look right
                 before the copy stands in.
+            size: bytes that the source must have; None for any.
+            etag: tag that the source must have; None for any.
 
         Returns:
             What the store says of the copy.
@@ -39,8 +50,29 @@ class ObjectCopier(Protocol):
         Raises:
             NotFoundError: the source is not there.
             ConflictError: the target is there already; nothing was written.
-            FormatError: the copy is not like the source.
+            FormatError: the source is not as it must be, and nothing was written; or the copy is not like the source.
         """
+
+
+def check_source(
+    key: str, found_size: int, found_etag: str | None, size: int | None, etag: str | None
+) -> None:
+    """Demand that what is about to be copied is what the caller means.
+
+    Args:
+        key: for the message.
+        found_size: bytes of the source.
+        found_etag: its tag.
+        size: that it must have; None for any.
+        etag: that it must have; None for any.
+
+    Raises:
+        FormatError: it is something else.
+    """
+    if size is not None and found_size != size:
+        raise FormatError(f"{key!r} has {found_size} bytes, not {size}; nothing was copied")
+    if etag is not None and found_etag != etag:
+        raise FormatError(f"{key!r} is another object than was looked at before; nothing was copied")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +134,36 @@ class NoVersions:
         return []
 
 
+class NamedVersionDeleter:
+    """Deletes versions by their ids, and those without one of their own only while nobody can take it from them.
+
+    An id never changes what it names, but for `NULL_VERSION`: an upload takes that while versioning is suspended.
+
+    Args:
+        deleter: of versions.
+        versioning: asks whether the bucket keeps what is deleted.
+    """
+
+    def __init__(self, deleter: VersionDeleter, versioning: Callable[[], Versioning]) -> None:
+        self._deleter = deleter
+        self._versioning = versioning
+
+    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """See `VersionDeleter.delete`."""
+        nameless = [item for item in wanted if item[1] == NULL_VERSION]
+        found = self._versioning() if nameless else "enabled"
+        if found == "enabled":
+            return self._deleter.delete(wanted, may_send)
+        named = [item for item in wanted if item[1] != NULL_VERSION]
+        outcomes = dict(zip(named, self._deleter.delete(named, may_send) if named else [], strict=True))
+        words = (
+            f"it has no version id of its own, and the versioning of the bucket is {found}: somebody could upload under"
+            " that id meanwhile. Turn versioning on"
+        )
+        outcomes |= {item: DeleteOutcome(item[0], "failed", NO_OWN_ID, words) for item in nameless}
+        return [outcomes[item] for item in wanted]
+
+
 class MarkerRemover:
     """Takes delete markers away, so that what lies below comes back. Takes no version.
 
@@ -117,7 +179,7 @@ class MarkerRemover:
 
         Args:
             key: of the object.
-            marker: as a reader gave it; a version id never changes what it names.
+            marker: as a reader gave it.
 
         Raises:
             RefusedError: it is a version.
@@ -155,3 +217,29 @@ class OldVersionDeleter:
                     " Please report this."
                 )
         return self._deleter.delete([(key, version.version_id) for key, version in wanted], may_send)
+
+
+class ExactVersionDeleter:
+    """Deletes versions by their ids, current ones too. What is written under the key meanwhile is another version, and
+    stays.
+
+    Args:
+        deleter: of versions.
+    """
+
+    def __init__(self, deleter: VersionDeleter) -> None:
+        self._deleter = deleter
+
+    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+        """Delete versions for good; arguments as for `VersionDeleter.delete`.
+
+        Raises:
+            RefusedError: one of the ids is that of whatever was written without versioning; none was deleted.
+        """
+        for key, version_id in wanted:
+            if version_id in ("", "null"):
+                raise RefusedError(
+                    f"{key!r} was written while the bucket kept no versions, so that its id may name"
+                    " something newer. Nothing was deleted."
+                )
+        return self._deleter.delete(wanted, may_send)

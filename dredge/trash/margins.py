@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from dredge.errors import ConfigError
+from dredge.settings import check_finite
 
 SAFE_GRACE = timedelta(hours=24)
 
@@ -76,5 +77,6 @@ class TrashLimits:
     partition_percent: float = 50.0
 
     def __post_init__(self) -> None:
+        check_finite(self)
         if min(self.partitions, self.rows, self.size_bytes, self.partition_percent) < 0:
             raise ConfigError("a limit cannot be negative")

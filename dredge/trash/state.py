@@ -41,7 +41,8 @@ from dredge.trash.undo import UndoLog, flush_local
 
 _LEASE = timedelta(minutes=10)
 REMEMBERED = timedelta(days=7)
-_STORE, _SIGHTINGS, _OPEN, _REMOVED = "store.json", "sightings.json", "open.json", "removed.json"
+STORE = "store.json"
+_SIGHTINGS, _OPEN, _REMOVED = "sightings.json", "open.json", "removed.json"
 _MERGES_MAX = 10
 
 
@@ -131,9 +132,9 @@ class TrashState:
             RefusedError: it is about another one.
         """
         identity = {"location": store.location, "installation": _installation(store)}
-        known = self._read(_STORE)
+        known = self._read(STORE)
         if known is None:
-            self._replace(_STORE, identity)
+            self._replace(STORE, identity)
         elif known != identity:
             raise RefusedError(
                 f"{self.writer.uri} is about {known.get('location')}, not about {store.location}"
@@ -221,7 +222,9 @@ class TrashState:
         return TrashPlan.from_json(known)
 
     def save_report(self, run_id: str, report: dict[str, Any]) -> None:
-        """Keep what a run found and did, for programs and for people."""
+        """Keep what a run found and did, for programs and for people, and who did it."""
+        if self._right is not None:
+            report = {**report, "holder": self._right.grant.holder}
         self.writer.put(f"runs/{run_id}/report.json", _encode(report))
         self.writer.put(f"runs/{run_id}/report.html", render(report).encode())
 

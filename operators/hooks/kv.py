@@ -108,8 +108,8 @@ def _dynamodb_url(extra: dict[str, Any]) -> str:
 
 
 def _keys(kv_conn_id: str) -> AwsKeys | None:
+    from airflow_dredge.operators.hooks.storage import storage_options
     from dredge.kv.dynamodb import AwsKeys
-    from operators.hooks.storage import storage_options
 
     options = storage_options(kv_conn_id)
     if not options.access_key_id or not options.secret_access_key:

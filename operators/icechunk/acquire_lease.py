@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.steps import resume_run
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import open_reader
-from operators.failures import reported
-from operators.icechunk.base import IcechunkOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

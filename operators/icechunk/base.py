@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import StorageOptions
-from operators.hooks.storage import storage_options
 
 
 class IcechunkOperator(BaseOperator):

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.steps import Run, run_steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from operators.environment import tasks_environment
-from operators.failures import reported
-from operators.hooks.storage import storage_options
-from operators.metrics import report_metrics
-from operators.spark import PlannedRun, SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

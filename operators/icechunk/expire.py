@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
 from dredge.errors import ConfigError
 from dredge.icechunk.expiration.apply import expire
 from dredge.settings import truth
-from operators.failures import reported
-from operators.icechunk.base import IcechunkOperator, granted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

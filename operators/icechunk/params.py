@@ -8,12 +8,12 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.settings import setting, settings_of
-from operators.params import params_of, templates
-from operators.retry import RETRY_BY_FAMILY
-from operators.spark import SparkSettings
 
 ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
 """Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of `icechunk_expiration`."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
 from dredge.icechunk.collection.steps import plan_collection
 from dredge.settings import truth
-from operators.failures import reported
-from operators.icechunk.base import IcechunkOperator, granted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.icechunk.base import IcechunkOperator
+from airflow_dredge.operators.links import REPORT, ReportLink
 from dredge.icechunk.collection.estimate import estimate
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.plan import plan_expiration
@@ -13,9 +16,6 @@ from dredge.icechunk.repository import read_history
 from dredge.icechunk.threshold import parse_older_than
 from dredge.runs.clock import utc_now
 from dredge.storage import open_reader
-from operators.failures import reported
-from operators.icechunk.base import IcechunkOperator
-from operators.links import REPORT, ReportLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

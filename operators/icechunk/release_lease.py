@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
 from dredge.errors import ConfigError
 from dredge.icechunk.maintenance import make_lease, open_state
-from operators.failures import reported
-from operators.icechunk.base import IcechunkOperator, granted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_dredge.operators.failures import first_failure, reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.icechunk.base import IcechunkOperator
+from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.steps import Run, read_report, save_report
-from operators.failures import first_failure, reported
-from operators.hooks.storage import storage_options
-from operators.icechunk.base import IcechunkOperator
-from operators.links import REPORT, ReportLink
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION, LakeFSKVConnection
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.links import REPORT, ReportLink
 from dredge.kv.rows import ReadRate
 from dredge.storage import open_writer
 from dredge.trash.config import TrashConfig
 from dredge.trash.state import TrashState
-from operators.hooks.kv import DEFAULT_CONNECTION, LakeFSKVConnection
-from operators.hooks.storage import storage_options
-from operators.links import REPORT, ReportLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

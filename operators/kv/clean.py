@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.kv.base import LakeFSKVTrashOperator
+from airflow_dredge.operators.metrics import report_figures
 from dredge.errors import ConfigError
 from dredge.runs.clock import utc_now
 from dredge.trash.steps import clean
-from operators.failures import reported
-from operators.kv.base import LakeFSKVTrashOperator
-from operators.metrics import report_figures
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

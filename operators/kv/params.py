@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_dredge.operators.hooks.kv import DEFAULT_CONNECTION
+from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from dredge.settings import setting, settings_of
 from dredge.trash.config import TrashConfig
-from operators.hooks.kv import DEFAULT_CONNECTION
-from operators.params import params_of, templates
-from operators.retry import RETRY_BY_FAMILY
 
 
 @dataclass(frozen=True, kw_only=True)

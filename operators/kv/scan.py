@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.kv.base import LakeFSKVTrashOperator
+from airflow_dredge.operators.metrics import report_figures
 from dredge.runs.clock import utc_now
 from dredge.trash.steps import scan
-from operators.failures import reported
-from operators.kv.base import LakeFSKVTrashOperator
-from operators.metrics import report_figures
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from dredge.errors import ConfigError, LeaseHeldError
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.words import duration_text
-from operators.failures import reported
-from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import TaskAwaitingInput
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.errors import AwaitingApprovalError, RejectedError, UnavailableError
 from dredge.gc import steps
-from operators.environment import tasks_environment
-from operators.failures import reported
-from operators.lakefs.base import LakeFSOperator, open_run
-from operators.links import REPORT, ReportLink
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,21 +56,26 @@ class LakeFSApproveOperator(LakeFSOperator, ApprovalOperator):
             if _cannot_wait():
                 raise
             self.log.info("%s", error)
-        self._ask(context, run)
-        super().execute(context)  # parks the task
+        question = self._ask(context, run)
+        try:
+            super().execute(context)  # parks the task
+        except TaskAwaitingInput as parked:
+            parked.kwargs = {"question": question}
+            raise
         raise AssertionError("unreachable")
 
     @reported
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any], question: str = "") -> dict[str, Any]:
         """Write down what was answered, and go on or end the run.
 
         :param event: the answer, as Airflow hands it over
+        :param question: digest of what was asked when the task was parked
         """
         run = open_run(self.run_uri, self.aws_conn_id, self.hook)
         user = event.get("responded_by_user") or {}
         approved = event.get("chosen_options") == [self.APPROVE] and bool(user)
         if approved:
-            self._answer(run, "approved", user)
+            self._answer(run, "approved", user, question)
         elif user:
             self._reject(run, user)
         else:  # nobody answered here: perhaps a command did
@@ -92,17 +98,18 @@ class LakeFSApproveOperator(LakeFSOperator, ApprovalOperator):
             return {"step": self.step, "run_id": run.plan.run_id, "status": "not_asked"}
         return report_metrics(self.step, summary, run.plan.repository)
 
-    def _ask(self, context: Context, run: steps.Run) -> None:
-        """Word the question for Airflow."""
+    def _ask(self, context: Context, run: steps.Run) -> str:
+        """Word the question for Airflow; gives its digest."""
         with tasks_environment(run):
             question = steps.put_question(run)
         context["ti"].xcom_push(REPORT, question.report)
         self.subject, self.body = question.subject, question.body
         self.assigned_users = [_user(name) for name in question.approvers] or None
         self.response_timeout = question.wait
+        return question.digest
 
-    def _answer(self, run: steps.Run, decision: steps.Decision, user: Any) -> None:
-        steps.answer(run, decision, str(user["id"]), steps.AIRFLOW)
+    def _answer(self, run: steps.Run, decision: steps.Decision, user: Any, question: str = "") -> None:
+        steps.answer(run, decision, str(user["id"]), steps.AIRFLOW, question)
 
     def _reject(self, run: steps.Run, user: Any) -> None:
         try:

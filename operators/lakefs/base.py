@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
-from operators.environment import tasks_environment
-from operators.failures import reported
-from operators.hooks.lakefs import LakeFSHook
-from operators.hooks.storage import storage_options
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.lakefs.base import open_run
+from airflow_dredge.operators.lakefs.kv_spark import LakeFSKVSparkOperator
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
-from operators.environment import tasks_environment
-from operators.failures import reported
-from operators.lakefs.base import open_run
-from operators.lakefs.kv_spark import LakeFSKVSparkOperator
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
+from airflow_dredge.operators.lakefs.params import FORM_OF_A_RUN
+from airflow_dredge.operators.lakefs.schedules import repository_settings
 from dredge.gc.many import ManyConfig, choose_repositories
-from operators.failures import reported
-from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator
-from operators.lakefs.params import FORM_OF_A_RUN
-from operators.lakefs.schedules import repository_settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from operators.hooks.kv import kv_env
-from operators.lakefs.spark import LakeFSSparkOperator
-from operators.spark import PlannedRun
+from airflow_dredge.operators.hooks.kv import kv_env
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.spark import PlannedRun
 
 
 class LakeFSKVSparkOperator(LakeFSSparkOperator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.lakefs.kv_spark import LakeFSKVSparkOperator
+from airflow_dredge.operators.lakefs.kv_spark import LakeFSKVSparkOperator
 
 
 class LakeFSListCommittedOperator(LakeFSKVSparkOperator):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_dredge.operators.hooks.kv import kv_env
+from airflow_dredge.operators.lakefs.base import LakeFSRunOperator
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
-from operators.hooks.kv import kv_env
-from operators.lakefs.base import LakeFSRunOperator
 
 
 class LakeFSMarkUncommittedOperator(LakeFSRunOperator):

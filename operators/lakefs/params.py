@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_dredge.operators.params import params_of, templates
+from airflow_dredge.operators.retry import RETRY_BY_FAMILY
+from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many import ManyConfig
 from dredge.gc.steps import PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
-from operators.params import params_of, templates
-from operators.retry import RETRY_BY_FAMILY
-from operators.spark import SparkSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.kv import is_named
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
-from operators.failures import reported
-from operators.hooks.kv import is_named
-from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_dredge.operators.lakefs.undo import LakeFSUndoOperator
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from operators.lakefs.undo import LakeFSUndoOperator
 
 if TYPE_CHECKING:
     from dredge.lakefs import LakeFS

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.application import end_applications
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
 from dredge.errors import ConfigError
 from dredge.gc import steps
 from dredge.runs.lease import LeaseGrant
-from operators.application import end_applications
-from operators.failures import reported
-from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import first_failure, reported
+from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.links import REPORT, ReportLink
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.errors import RefusedError
 from dredge.gc import steps
-from operators.environment import tasks_environment
-from operators.failures import first_failure, reported
-from operators.lakefs.base import LakeFSOperator, open_run
-from operators.links import REPORT, ReportLink
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.failures import FAILURE, first_failure, reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
+from airflow_dredge.operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT
+from airflow_dredge.operators.links import REPORT, ReportLink
 from dredge.errors import RefusedError
 from dredge.gc.many import Outcome, left_out, outcome_of, save_summary, summarize, table_lines
 from dredge.runs.clock import utc_now
-from operators.failures import FAILURE, first_failure, reported
-from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator
-from operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT
-from operators.links import REPORT, ReportLink
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import CronDataIntervalTimetable
 
+from airflow_dredge.operators.lakefs.params import FORM
+from airflow_dredge.operators.schedules import schedules_in
 from dredge.errors import ConfigError
-from operators.lakefs.params import FORM
-from operators.schedules import schedules_in
 
 GC_SCHEDULES = "dredge_gc_schedules"
 """Variable: a JSON object of DAG ids, each with `schedule`, `repository` and other Params of `lakefs_gc`."""

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.environment import tasks_environment
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
+from airflow_dredge.operators.lakefs.base import open_run
+from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
-from operators.environment import tasks_environment
-from operators.failures import reported
-from operators.hooks.lakefs import LakeFSHook
-from operators.lakefs.base import open_run
-from operators.metrics import report_metrics
-from operators.spark import PlannedRun, SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

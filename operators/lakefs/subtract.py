@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 
 
 class LakeFSSubtractLiveOperator(LakeFSSparkOperator):

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_dredge.operators.failures import reported
+from airflow_dredge.operators.hooks.storage import storage_options
+from airflow_dredge.operators.lakefs.base import LakeFSOperator
+from airflow_dredge.operators.metrics import report_metrics
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
-from operators.failures import reported
-from operators.hooks.storage import storage_options
-from operators.lakefs.base import LakeFSOperator
-from operators.metrics import report_metrics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from airflow_dredge.operators.lakefs.base import LakeFSRunOperator
 from dredge.gc import steps
 from dredge.runs.summary import StepSummary
-from operators.lakefs.base import LakeFSRunOperator
 
 
 class LakeFSVerifySweepOperator(LakeFSRunOperator):

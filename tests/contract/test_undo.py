@@ -6,10 +6,19 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
-from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError, RefusedError
+from dredge.errors import (
+    ConfigError,
+    ConflictError,
+    FormatError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+)
 from dredge.storage import (
     ObjectCopier,
     ObjectWriter,
@@ -28,6 +37,7 @@ from dredge.storage.location import Location
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.remote import RemoteCopier, RemoteWriter
 from dredge.storage.s3 import copying
+from dredge.storage.s3.copying import S3Copier
 from tests.support.objectstore import TestBucket, make_bucket
 
 ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/emoji😀", "data/'\"&<>"]
@@ -77,6 +87,18 @@ def test_a_copy_that_must_find_its_key_free_replaces_nothing(places: Places) -> 
     assert places.target.get("data/a") == b"what is there"
     places.copier.copy("data/a")
     assert places.target.get("data/a") == b"new"
+
+
+def test_what_is_not_as_it_must_be_is_not_copied(places: Places) -> None:
+    places.source.put("data/a", b"content")
+    found = places.source.stat("data/a")
+    for size, etag in ((found.size + 1, None), (found.size, "another")):
+        with pytest.raises(FormatError, match="nothing was copied"):
+            places.copier.copy("data/a", size=size, etag=etag)
+        with pytest.raises(NotFoundError):
+            places.target.get("data/a")
+    places.copier.copy("data/a", size=found.size, etag=found.etag)
+    assert places.target.get("data/a") == b"content"
 
 
 def test_what_is_not_there_is_not_copied(places: Places) -> None:
@@ -134,12 +156,66 @@ def test_a_copy_in_parts_that_fails_leaves_no_upload_and_no_object(
     bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 100)
-    monkeypatch.setattr(copying, "_spans", lambda _size: [(1, "bytes=0-5"), (2, "bytes=900-999")])
+    monkeypatch.setattr(
+        copying, "_spans", lambda _size: [(n, {"CopySourceRange": f"bytes={n}-{900 * n}"}) for n in (1, 2)]
+    )
     bucket.put("lake/data/a", data=b"x" * 200)
     with pytest.raises((ConfigError, NotFoundError)):
         open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
     assert bucket.keys("q/") == []
     assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket=bucket.bucket)
+
+
+@pytest.mark.parametrize("content", [b"what was deleted", b""])
+def test_what_is_put_under_the_key_between_look_and_copy_stays(
+    bucket: TestBucket, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some stores, as the one of this test, know no condition for CopyObject, and do it all the same."""
+    bucket.put("q/data/a", data=content)
+    look = S3Copier._is_there
+
+    def late(self: S3Copier, key: str) -> bool:
+        found = look(self, key)
+        bucket.put("lake/data/a", data=b"somebody else's")
+        return found
+
+    monkeypatch.setattr(S3Copier, "_is_there", late)
+    with pytest.raises(ConflictError):
+        open_copier(f"{bucket.uri}/q", f"{bucket.uri}/lake", bucket.options).copy("data/a", if_absent=True)
+    found = bucket.client.get_object(Bucket=bucket.bucket, Key="lake/data/a")["Body"].read()
+    assert found == b"somebody else's"
+    assert "Uploads" not in bucket.client.list_multipart_uploads(Bucket=bucket.bucket)
+
+
+@pytest.mark.parametrize("content", [b"content", b""])
+def test_a_copy_to_a_free_key_keeps_what_is_known_of_the_object(bucket: TestBucket, content: bytes) -> None:
+    about = {"ContentType": "application/x-parquet", "Metadata": {"who": "me"}, "StorageClass": "STANDARD_IA"}
+    bucket.client.put_object(Bucket=bucket.bucket, Key="q/data/a", Body=content, Tagging="team=a", **about)
+    open_copier(f"{bucket.uri}/q", f"{bucket.uri}/lake", bucket.options).copy("data/a", if_absent=True)
+    found = bucket.client.get_object(Bucket=bucket.bucket, Key="lake/data/a")
+    assert {name: found[name] for name in about} == about
+    assert (found["Body"].read(), found["TagCount"]) == (content, 1)
+
+
+def test_an_upload_that_is_gone_does_not_say_that_its_source_is(
+    bucket: TestBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request to complete it that is sent again after a lost answer is told so. Whoever took it for a source that is
+    gone would write down as deleted what is there, and give up what could be brought back."""
+    monkeypatch.setattr(copying, "COPY_LIMIT_BYTES", 1)
+    bucket.put("lake/data/a", data=b"content")
+
+    class Lost:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bucket.client, name)
+
+        def complete_multipart_upload(self, **more: Any) -> None:
+            bucket.client.complete_multipart_upload(**more)
+            raise ClientError({"Error": {"Code": "NoSuchUpload"}}, "CompleteMultipartUpload")
+
+    monkeypatch.setattr(S3Copier, "_client", Lost())
+    with pytest.raises(UnavailableError, match="lost"):
+        open_copier(f"{bucket.uri}/lake", f"{bucket.uri}/q", bucket.options).copy("data/a")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,13 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
+from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
+from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
+from airflow_dredge.operators.icechunk.params import icechunk_params
+from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
+from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
+from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.planning import plan_collection
@@ -22,13 +29,6 @@ from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import open_reader
-from operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
-from operators.icechunk.collect import IcechunkCollectOperator
-from operators.icechunk.expire import IcechunkExpireOperator
-from operators.icechunk.params import icechunk_params
-from operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
-from operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
-from operators.icechunk.save_report import IcechunkSaveReportOperator
 from tests.support.airflow import FILTERS, Airflow
 from tests.support.icechunk import build, contents, graph_of, local_storage, objects, quiet, scenarios
 
@@ -73,7 +73,7 @@ def test_each_step_waits_for_every_earlier_one(dag: DAG, earlier: str, later: st
 
 @pytest.mark.parametrize("task_id", ORDER)
 def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
-    assert type(dag.get_task(task_id)).__module__ == f"operators.icechunk.{task_id}"
+    assert type(dag.get_task(task_id)).__module__ == f"airflow_dredge.operators.icechunk.{task_id}"
 
 
 def test_params_are_these(dag: DAG) -> None:

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from airflow.sdk import DAG
 
+from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
+from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError
 from dredge.kv import open_store
 from dredge.storage import open_writer
 from dredge.trash.state import TrashState
-from operators.kv.clean import LakeFSKVCleanTrashOperator
-from operators.kv.scan import LakeFSKVScanTrashOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.kv_world import World
 from tests.support.postgres import PostgresServer
@@ -69,7 +69,7 @@ def rows_in(url: str) -> int:
 
 @pytest.mark.parametrize("task_id", ["scan", "clean"])
 def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
-    assert type(dag.get_task(task_id)).__module__ == f"operators.kv.{task_id}"
+    assert type(dag.get_task(task_id)).__module__ == f"airflow_dredge.operators.kv.{task_id}"
 
 
 def test_params_are_these(dag: DAG) -> None:

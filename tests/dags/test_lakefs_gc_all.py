@@ -38,7 +38,7 @@ def test_a_repository_that_failed_makes_the_run_fail_and_an_empty_server_does_no
 
 
 def test_each_repository_has_a_row_of_its_own_and_so_many_are_collected_at_once(dag: DAG) -> None:
-    from dags.lakefs_gc_all import gc_all_dag
+    from airflow_dredge.dags.lakefs_gc_all import gc_all_dag
 
     def at_once(found: DAG) -> Any:
         task: Any = found.get_task("collect_repository")
@@ -49,14 +49,14 @@ def test_each_repository_has_a_row_of_its_own_and_so_many_are_collected_at_once(
 
 
 def test_lakefs_gc_lets_as_many_repositories_be_collected_at_once() -> None:
-    from dags.lakefs_gc import gc_dag
+    from airflow_dredge.dags.lakefs_gc import gc_dag
 
     assert gc_dag("by_hand").max_active_runs >= 32
     assert gc_dag("scheduled", "@daily", repository="lake").max_active_runs == 1
 
 
 def test_params_are_those_of_one_repository_and_which_ones(dag: DAG) -> None:
-    from dags.lakefs_gc import gc_dag
+    from airflow_dredge.dags.lakefs_gc import gc_dag
 
     one = set(gc_dag("one").params)
     assert set(dag.params) == one - {"repository"} | {"repositories", "leave_out", "summary_root"}
@@ -65,7 +65,7 @@ def test_params_are_those_of_one_repository_and_which_ones(dag: DAG) -> None:
 
 
 def test_a_schedule_starts_only_when_somebody_switches_it_on() -> None:
-    from dags.lakefs_gc_all import gc_all_dag
+    from airflow_dredge.dags.lakefs_gc_all import gc_all_dag
 
     scheduled = gc_all_dag("gc_nightly", "@daily", dry_run=False, repositories="team-*")
     assert scheduled.is_paused_upon_creation is True
@@ -77,7 +77,7 @@ def test_tasks_are_tried_again_by_family_and_explain_themselves(dag: DAG) -> Non
         assert task.retries >= 2
         assert task.retry_policy is not None
     for name in ("choose_repositories", "save_summary"):
-        assert type(dag.get_task(name)).__module__ == f"operators.lakefs.{name}"
+        assert type(dag.get_task(name)).__module__ == f"airflow_dredge.operators.lakefs.{name}"
         assert [
             field for field in dag.get_task(name).template_fields if not hasattr(dag.get_task(name), field)
         ] == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from operators.lakefs.schedules import intervals
+from airflow_dredge.operators.lakefs.schedules import intervals
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ def test_only_a_cron_text_is_given_intervals(schedule: Any) -> None:
 
 @pytest.fixture
 def scheduled() -> DAG:
-    from dags.lakefs_gc import gc_dag
+    from airflow_dredge.dags.lakefs_gc import gc_dag
 
     return gc_dag("gc_nightly", "@daily", repository="lake", dry_run=False)
 
@@ -207,9 +207,9 @@ def test_params_are_these(dag: DAG) -> None:
 
 
 def test_every_setting_of_the_form_is_asked_for_and_reaches_its_task(dag: DAG) -> None:
+    from airflow_dredge.operators.lakefs.params import LakeFSTaskSettings
     from dredge.gc.config import GCConfig
     from dredge.settings import settings_of
-    from operators.lakefs.params import LakeFSTaskSettings
 
     collector = {found.name for found in settings_of(GCConfig)} - {"read_kv"}
     tasks = {found.name for found in settings_of(LakeFSTaskSettings)}
@@ -222,7 +222,7 @@ def test_every_setting_of_the_form_is_asked_for_and_reaches_its_task(dag: DAG) -
 
 
 def test_form_deletes_nothing_unless_told() -> None:
-    from operators.lakefs.params import gc_params
+    from airflow_dredge.operators.lakefs.params import gc_params
 
     params = gc_params()
     assert params["dry_run"].value is True
@@ -269,7 +269,7 @@ def test_form_deletes_nothing_unless_told() -> None:
 def test_params_refuse(name: str, value: Any) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
-    from operators.lakefs.params import gc_params
+    from airflow_dredge.operators.lakefs.params import gc_params
 
     with pytest.raises(ParamValidationError):
         gc_params()[name].resolve(value)
@@ -284,7 +284,7 @@ def test_every_param_explains_itself(dag: DAG) -> None:
 
 
 def test_unknown_default_is_refused() -> None:
-    from operators.lakefs.params import gc_params
+    from airflow_dredge.operators.lakefs.params import gc_params
 
     with pytest.raises(TypeError, match="dryrun"):
         gc_params(dryrun=False)
@@ -297,7 +297,7 @@ def test_dag_explains_itself(dag: DAG) -> None:
 
 @pytest.mark.parametrize("task_id", [name for name in ORDER if name != "run_complete"])
 def test_a_task_names_the_module_of_its_operator(dag: DAG, task_id: str) -> None:
-    assert type(dag.get_task(task_id)).__module__ == f"operators.lakefs.{task_id}"
+    assert type(dag.get_task(task_id)).__module__ == f"airflow_dredge.operators.lakefs.{task_id}"
 
 
 @pytest.mark.parametrize("task_id", STEPS)
@@ -314,7 +314,7 @@ def test_template_fields_are_attributes(dag: DAG, task_id: str) -> None:
 
 @pytest.mark.parametrize("task_id", ORDER)
 def test_every_task_retries_by_family(dag: DAG, task_id: str) -> None:
-    from operators.retry import RETRY_BY_FAMILY
+    from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 
     task = dag.get_task(task_id)
     assert task.retries >= 2
@@ -323,10 +323,10 @@ def test_every_task_retries_by_family(dag: DAG, task_id: str) -> None:
 
 @pytest.mark.parametrize("task_id", sorted(SPARK))
 def test_spark_steps_start_the_job_of_their_own_name(dag: DAG, task_id: str) -> None:
-    from spark_jobs.step import JOBS
+    from airflow_dredge.spark_jobs.step import JOBS
 
     task = dag.get_task(task_id)
-    assert Path(task.application) == ROOT / "spark_jobs" / "step.py"
+    assert Path(task.application).resolve() == ROOT / "spark_jobs" / "step.py"
     assert Path(task.application).exists()
     assert task.job_arguments[:2] == ["--step", task_id]
     assert task_id in JOBS

@@ -11,11 +11,11 @@ from unittest import mock
 
 import pytest
 
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from dredge.gc import steps
 from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.kv import open_store
 from dredge.runs.tasks import LocalRunner
-from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 

@@ -48,14 +48,14 @@ def test_forms_change_nothing_unless_told(dags: dict[str, DAG]) -> None:
 def test_every_setting_reaches_its_task(dags: dict[str, DAG], name: str) -> None:
     dag = dags[f"lakefs_gc_{name}"]
     task = dag.get_task(name)
-    assert type(task).__module__ == f"operators.lakefs.{name}"
+    assert type(task).__module__ == f"airflow_dredge.operators.lakefs.{name}"
     assert task.config == {setting: f"{{{{ params.{setting} }}}}" for setting in dag.params}
     assert [field for field in task.template_fields if not hasattr(task, field)] == []
     assert task.retries >= 2
 
 
 def test_a_schedule_can_be_made(dags: dict[str, DAG]) -> None:
-    from dags.lakefs_gc_restore import purge_dag
+    from airflow_dredge.dags.lakefs_gc_restore import purge_dag
 
     dag = purge_dag("purge_lake", "@weekly", repository="lake", dry_run=False)
     assert dag.params["repository"] == "lake"

@@ -17,6 +17,9 @@ from unittest import mock
 
 import pytest
 
+from airflow_dredge.operators.lakefs import approve, plan
+from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from dredge.errors import UnavailableError
 from dredge.gc import steps
 from dredge.gc.run import make_lease, open_state
@@ -25,9 +28,6 @@ from dredge.lakefs import LakeFSClient
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
 from dredge.runs.tasks import LocalRunner
-from operators.lakefs import approve, plan
-from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from operators.lakefs.spark import LakeFSSparkOperator
 from tests.support.airflow import FILTERS, Airflow, connections
 from tests.support.lakefs_server import KEY_PAIR
 from tests.support.lakefs_server import Lake as Server

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
 
+from airflow_dredge.operators.pages import AirflowPlaces
 from dredge.errors import ConfigError
 from dredge.pages.places import Place
 from dredge.testing import run_lakefs
-from operators.pages import AirflowPlaces
-from tests.support.airflow import FILTERS, Airflow
+from tests.support.airflow import FILTERS, ROOT, Airflow
 from tests.support.gc import busy_world
+from tests.support.pages import ADDRESSES
+from tests.support.undo import undo_world
 
 pytestmark = [
     pytest.mark.dags,
@@ -32,7 +37,7 @@ def api(airflow: Airflow) -> Iterator[Any]:
     """Airflow's API server with the plugin, its database untouched by the pages."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
 
-    plugin = import_module("plugins.dredge_pages").DredgePages
+    plugin = import_module("airflow_dredge.plugins.dredge_pages").DredgePages
     (mounted,) = plugin.fastapi_apps
     app = create_app(apps="core")
     app.mount(mounted["url_prefix"], mounted["app"])
@@ -42,15 +47,19 @@ def api(airflow: Airflow) -> Iterator[Any]:
     purge_cached_app()
 
 
-def get(app: Any, address: str, user: str = "") -> httpx.Response:
+def ask(app: Any, method: str, address: str, user: str = "", **more: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token(app, user)}"} if user else {}
 
     async def send() -> httpx.Response:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://airflow") as client:
-            return await client.get(address, headers=headers)
+            return await client.request(method, address, headers=headers, **more)
 
     return asyncio.run(send())
+
+
+def get(app: Any, address: str, user: str = "") -> httpx.Response:
+    return ask(app, "GET", address, user)
 
 
 def token(app: Any, role: str) -> str:
@@ -62,9 +71,99 @@ def token(app: Any, role: str) -> str:
     return made
 
 
-@pytest.mark.parametrize("address", ["/", "/place/a", "/why", "/run?dag=a&run=b", "/static/pages.css"])
+@pytest.fixture(scope="module")
+def dags(api: Any) -> Iterator[None]:
+    """Airflow knows the DAGs, one of them with a schedule."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    schedules = {"daily_lake": {"schedule": "@daily", "repository": "lake", "mode": "clean"}}
+    with mock.patch.dict(os.environ, AIRFLOW_VAR_DREDGE_GC_SCHEDULES=json.dumps(schedules)):
+        DagBundlesManager().sync_bundles_to_db()
+        for name in ("lakefs_gc", "lakefs_gc_restore"):
+            bag = DagBag(dag_folder=str(ROOT / "dags" / f"{name}.py"))
+            sync_bag_to_db(bag, "dags-folder", None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def swept() -> tuple[Place, str]:
+    """A repository, and the address of the page of a run that deleted."""
+    world, _, _ = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    root = f"{world.lake.namespace}/_lakefs/retention/gc/unified"
+    place = Place("lakefs", "lake", root, world.lake.namespace)
+    return place, f"/dredge/place/{place.key}/run/{run.plan.run_id}"
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
 def test_nobody_sees_a_page_without_a_token(api: Any, address: str) -> None:
     assert get(api, f"/dredge{address}").status_code == 401
+    assert get(api, f"/dredge{address}", "nobody").status_code == 403
+
+
+def test_who_may_only_read_changes_nothing(
+    api: Any, dags: None, swept: tuple[Place, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, run = swept
+    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
+    address = f"{run}/restore"
+    for user, status in (("", 401), ("nobody", 403), ("viewer", 403)):
+        assert ask(api, "POST", address, user, data={"all": "true"}).status_code == status
+    shown = get(api, f"{address}?all=true", "viewer")
+    assert (shown.status_code, "form_token" in shown.text) == (200, False)
+    assert restores(api) == []
+
+
+def test_who_may_start_the_dag_starts_a_restore_with_a_form_of_their_own(
+    api: Any, dags: None, swept: tuple[Place, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, run = swept
+    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
+    address = f"{run}/restore"
+    own = form_token(get(api, f"{address}?prefix=data/slice0/", "user").text)
+    others = form_token(get(api, f"{address}?prefix=data/slice0/", "admin").text)
+    assert ask(api, "POST", address, "user", data={"all": "true", "form_token": others}).status_code == 403
+    fields = {"prefix": "data/slice0/", "form_token": own}
+    off = ask(api, "POST", address, "user", data=fields)
+    assert (off.status_code, "is switched off" in off.text) == (400, True)
+    switch_on = ask(api, "PATCH", "/api/v2/dags/lakefs_gc_restore", "admin", json={"is_paused": False})
+    assert switch_on.status_code == 200
+    assert ask(api, "POST", address, "user", data=fields).status_code == 303
+    (started,) = restores(api)
+    assert started["conf"]["prefix"] == "data/slice0/"
+    assert started["conf"]["run"] == f"{place.runs_uri}/{run.rpartition('/')[2]}"
+
+
+def restores(api: Any) -> list[dict[str, Any]]:
+    """Runs of the DAG that restores."""
+    answer = get(api, "/api/v2/dags/lakefs_gc_restore/dagRuns", "admin")
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["dag_runs"]
+    return found
+
+
+def form_token(text: str) -> str:
+    found = re.search(r'name="form_token" value="([^"]+)"', text)
+    assert found is not None, text
+    return found[1]
+
+
+def test_schedules_and_windows_come_from_airflow_with_the_users_rights(
+    api: Any, dags: None, swept: tuple[Place, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, _ = swept
+    monkeypatch.setattr(AirflowPlaces, "all", lambda _self: [place])
+    address = f"/dredge/place/{place.key}"
+    off = get(api, address, "viewer")
+    assert "daily_lake" in off.text
+    assert "switched off" in off.text
+    assert "be <strong>clean</strong>: asked for" in off.text  # the schedule says so
+    windows = get(api, f"{address}/gaps", "user").text
+    assert "Windows of daily_lake without a run" in windows
+    assert re.search("(29|30) since", windows)  # the first day of them was begun before
+    assert "Who may start backfills" in get(api, f"{address}/gaps", "viewer").text
 
 
 def test_who_may_read_the_dag_sees_them(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

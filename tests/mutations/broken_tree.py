@@ -92,7 +92,7 @@ class BrokenTree:
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "tree"
-        shutil.copytree(ROOT, self.root, ignore=LEFT_OUT)
+        shutil.copytree(ROOT, self.root, symlinks=True, ignore=LEFT_OUT)  # links: one file under one name
 
     @contextmanager
     def broken(self, breakage: Breakage) -> Iterator[None]:

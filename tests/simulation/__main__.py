@@ -5,18 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.simulation.finding import chosen, find_all
+from tests.simulation.finding import ALL, Search, chosen, find_all
 
 WORLDS = ("gc", "icechunk", "trash")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit code: 0 when all histories are well, 1 when one is not."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.world == ALL and asked.known_bugs is None:
+        parser.error(f"--world {ALL} goes with --known-bugs")
     seconds = asked.minutes * 60
     if asked.known_bugs is not None:
-        return find_all(chosen(asked.known_bugs, asked.world), asked.world, asked.seed, seconds)
+        search = Search(asked.seed, asked.cpu_seconds or seconds, asked.results, asked.part)
+        return find_all(chosen(asked.known_bugs, asked.world), search)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
 
     if asked.one:
@@ -30,9 +35,16 @@ def _numbers(text: str | None) -> list[int] | None:
     return [] if text == "none" else [int(number) for number in text.split(",")]
 
 
+def _part(text: str) -> tuple[int, int]:
+    this, slash, parts = text.partition("/")
+    if not slash or not 1 <= int(this) <= int(parts):
+        raise ValueError(text)
+    return int(this), int(parts)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./run simulate", description=__doc__)
-    parser.add_argument("--world", choices=WORLDS, default="gc")
+    parser.add_argument("--world", choices=(*WORLDS, ALL), default="gc", help="all goes with --known-bugs")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--histories", type=int, help="at most so many")
@@ -43,7 +55,17 @@ def _parser() -> argparse.ArgumentParser:
         const="",
         metavar="TEXT",
         help="break the product with each known bug (whose name has that text), and tell after how many histories"
-        " it was found, each within --minutes",
+        " it was found, each within --minutes or --cpu-seconds",
+    )
+    parser.add_argument("--cpu-seconds", type=float, help="for each known bug, of one core")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="with --known-bugs: lines of JSON of what was found; what they have is passed over",
+    )
+    parser.add_argument(
+        "--part", type=_part, default=(1, 1), metavar="K/N", help="with --known-bugs: the K-th of N parts"
     )
     parser.add_argument("--one", action="store_true", help="only this seed, and its digest")
     parser.add_argument("--only", metavar="N,N", help="with --one: only these moves; 'none' for none")

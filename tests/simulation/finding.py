@@ -9,88 +9,133 @@ import json
 import multiprocessing
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
 
 from tests.simulation.broken import break_product
 from tests.simulation.known_bugs import BUGS, BY_NAME, KnownBug
+from tests.simulation.results import Look, Results, source_of_tree
 
 UNBROKEN = ("lakefs_sdk.api_client", "starlette.datastructures")
 """What takes long to import, holds no known bug, and starts no thread: a thread's locks would be inherited as well."""
+ALL = "all"
 
 
-def find_all(bugs: Sequence[KnownBug], world_name: str, seed: int, cpu_seconds: float) -> int:
-    """Look for some bugs, one after the other; gives 1 when one that can be found is not. Arguments: see `find_one`."""
+@dataclass(frozen=True)
+class Search:
+    """How bugs are looked for.
+
+    Attributes:
+        seed: the first one.
+        cpu_seconds: how long each is looked for, in seconds of one core.
+        results: file of what was found before, which is passed over, and of what is found; None for none.
+        part: this one of so many parts, from 1, for processes that share the work.
+    """
+
+    seed: int = 0
+    cpu_seconds: float = 60.0
+    results: Path | None = None
+    part: tuple[int, int] = (1, 1)
+
+
+def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
+    """Look for some bugs, one after the other; gives 1 when one that can be found is not."""
+    results = Results(search.results)
+    this, parts = search.part
+    ours = [bug for number, bug in enumerate(bugs) if number % parts == this - 1 and not bug.why_not]
     missed = []
-    for number, bug in enumerate(bugs, 1):
-        found = _in_a_process(bug, world_name, seed, cpu_seconds)
-        if not found["rule"] and not bug.why_not:
+    for number, bug in enumerate(ours, 1):
+        look = _look(bug, search, results)
+        if not look.rule:
             missed.append(bug.name)
-        print(f"{number:3d}/{len(bugs)}  {_line(bug, found)}", flush=True)
+        print(f"{number:3d}/{len(ours)}  {_line(bug, look)}", flush=True)
     print(
-        f"{len(bugs) - len(missed)} of {len(bugs)} were found, or cannot be; missed: {', '.join(missed) or 'none'}"
+        f"{len(ours) - len(missed)} of {len(ours)} were found, {sum(bool(bug.why_not) for bug in bugs)} more cannot"
+        f" be; missed: {', '.join(missed) or 'none'}"
     )
     return 1 if missed else 0
 
 
-def find_one(world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:
-    """Hunt in this process until a rule is broken; gives the rule ("" for none), its seed, and how long it took.
+def find_one(look: Look, cpu_seconds: float) -> Look:
+    """Hunt in this process until a rule is broken.
 
-    A history that ends with any other error finds nothing, and is counted as `errors`.
+    A history that ends with any other error finds nothing, and is counted as such.
 
     Args:
-        world_name: of the world.
-        seed: the first one.
+        look: what is looked for, from its seed on.
         cpu_seconds: how long to look, in seconds of one core.
     """
     from tests.simulation.history import play
     from tests.simulation.worlds import WORLDS
 
-    world = WORLDS[world_name]()
-    began, first = time.process_time(), seed
-    found: dict[str, Any] = {"rule": "", "words": ""}
-    errors = 0
-    while not found["rule"] and time.process_time() - began < cpu_seconds:
+    world, first = WORLDS[look.world](), look.seed
+    began, seed, errors, rule, words = time.process_time(), look.seed, 0, "", ""
+    while not rule and time.process_time() - began < cpu_seconds:
         outcome = play(world, seed)
         seed += 1
         if outcome.violated:
-            found = {"rule": outcome.rule, "words": str(outcome.error)[:300]}
+            rule, words = outcome.rule, str(outcome.error)[:300]
         elif outcome.error is not None:
             errors += 1
-            found["words"] = repr(outcome.error)[:300]
-    spent = {"seed": seed - 1, "histories": seed - first, "seconds": time.process_time() - began}
-    return found | spent | {"errors": errors}
+            words = repr(outcome.error)[:300]
+    seconds = round(time.process_time() - began, 1)
+    return replace(
+        look, rule=rule, words=words, errors=errors, seed=seed - 1, histories=seed - first, seconds=seconds
+    )
 
 
 def chosen(text: str, world_name: str) -> list[KnownBug]:
-    """The bugs of a world whose names have a text."""
-    return [bug for bug in BUGS if text in bug.name and bug.world == world_name]
+    """The bugs of a world, or of all, whose names have a text; `=NAME` is that very name."""
+    return [
+        bug
+        for bug in BUGS
+        if (bug.name == text[1:] if text.startswith("=") else text in bug.name)
+        and world_name in (ALL, bug.world)
+    ]
 
 
-def _in_a_process(bug: KnownBug, world_name: str, seed: int, cpu_seconds: float) -> dict[str, Any]:
+def _look(bug: KnownBug, search: Search, results: Results) -> Look:
+    """What is known of a bug; it is looked for where that does not suffice."""
+    known = results.of(bug.world, bug.name)
+    if known is not None and known.rule:
+        return known
+    if known is not None and known.source != source_of_tree():
+        known = None  # the histories are others by now
+    spent = 0.0 if known is None else known.seconds
+    if known is not None and spent >= search.cpu_seconds - 1:
+        return known
+    first = search.seed if known is None else known.seed + 1
+    asked = Look(bug.world, bug.name, source_of_tree(), seed=first)
+    found = _in_a_process(asked, search.cpu_seconds - spent).after(known)
+    results.add(found)
+    return found
+
+
+def _in_a_process(look: Look, cpu_seconds: float) -> Look:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(UNBROKEN))
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_hunt_broken, args=(theirs, bug.name, world_name, seed, cpu_seconds))
+    process = context.Process(target=_hunt_broken, args=(theirs, json.dumps(asdict(look)), cpu_seconds))
     process.start()
     theirs.close()
     try:
-        found: dict[str, Any] = json.loads(ours.recv())
+        found = Look(**json.loads(ours.recv()))
     except EOFError:
-        words = "the process died"
-        found = {"rule": "", "seed": 0, "histories": 0, "seconds": 0.0, "words": words, "errors": 1}
+        found = replace(look, words="the process died", errors=1)
     process.join()
     return found
 
 
-def _hunt_broken(answer: Connection, name: str, world_name: str, seed: int, cpu_seconds: float) -> None:
-    break_product(BY_NAME[world_name, name].changes)
-    answer.send(json.dumps(find_one(world_name, seed, cpu_seconds)))
+def _hunt_broken(answer: Connection, asked: str, cpu_seconds: float) -> None:
+    look = Look(**json.loads(asked))
+    break_product(BY_NAME[look.world, look.name].changes)
+    answer.send(json.dumps(asdict(find_one(look, cpu_seconds))))
 
 
-def _line(bug: KnownBug, found: dict[str, Any]) -> str:
-    histories, seconds = f"{found['histories']:,} histories", f"{found['seconds']:.0f} s"
-    if found["rule"]:
-        return f"{bug.name}: {found['rule']} after {histories}, {seconds}, seed {found['seed']}"
-    errors = f", {found['errors']} ended with an error such as {found['words']}" if found["errors"] else ""
-    return f"{bug.name}: NOT FOUND in {histories}, {seconds}{errors}{bug.why_not and f' ({bug.why_not})'}"
+def _line(bug: KnownBug, look: Look) -> str:
+    histories, seconds = f"{look.histories:,} histories", f"{look.seconds:.0f} s"
+    if look.rule:
+        return f"{bug.world}, {bug.name}: {look.rule} after {histories}, {seconds}, seed {look.seed}"
+    errors = f", {look.errors} ended with an error such as {look.words}" if look.errors else ""
+    return f"{bug.world}, {bug.name}: NOT FOUND in {histories}, {seconds}{errors}"

@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import types
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -28,6 +29,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from dredge import compiled
 from dredge.gc.mark_uncommitted import kv_access
 from dredge.graveler import xid
 from dredge.lakefs import prepare
@@ -39,6 +41,8 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.stores import (
     SimDeleter,
     SimReader,
+    SimVersionDeleter,
+    SimVersions,
     SimWriter,
     Stores,
     current_rows,
@@ -62,6 +66,9 @@ _ROOMS = (
     "kv",
     "storage",
 )
+_urandom = os.urandom
+_REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), version=4))
+"""For what is kept on disk for other processes: a cache that has to be filled first must draw nothing of a history."""
 _LEFT_OUT = ("dredge.kv.postgres", "dredge.kv.dynamodb", "dredge.storage.s3", "dredge.storage.remote")
 
 
@@ -75,10 +82,13 @@ def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
             *_chance(scheduler),
             *_threads(scheduler),
             *_tables(),
+            (importlib.import_module("numba.core.caching"), "uuid", _REAL_UUID),
             (StorageOptions, "from_env", classmethod(lambda _class, _environ=None: _OPTIONS)),
             (memory, "MemoryReader", SimReader),
             (memory, "MemoryWriter", SimWriter),
             (memory, "MemoryDeleter", SimDeleter),
+            (memory, "MemoryVersions", SimVersions),
+            (memory, "MemoryVersionDeleter", SimVersionDeleter),
             (kv_access.KVAccess, "from_env", lambda _environ=None: kv_access.KVAccess("memory://kv")),
             (kv_access, "open_row_reader", current_rows),
         ):
@@ -90,7 +100,8 @@ def installed(scheduler: Scheduler, stores: Stores) -> Iterator[None]:
 
 @cache
 def import_product() -> None:
-    """Import all that could be imported later, when it would find the machine's own."""
+    """Import all that could be imported later, when it would find the history's clock and chance, or the machine's."""
+    compiled.kernels()
     for room in _ROOMS:
         package = importlib.import_module(f"dredge.{room}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

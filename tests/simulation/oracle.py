@@ -6,6 +6,9 @@ young       nothing younger than the minimum age is deleted, by the store's cloc
 kept        what a run's retention policy keeps is not deleted by it
 foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
             where another one has the same namespace
+approved    a run that must be approved deletes only after a yes, and not after a no
+restored    what a restore brought back is there with its bytes, and stays for as long as it was asked to
+purged      a purge takes no current version, nothing that is too young, nothing that was brought back
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
 garbage     after a run in peace nothing is left but what is readable, young, or named as held
@@ -18,6 +21,7 @@ ends        every run ends by itself (history.py)
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -25,13 +29,18 @@ from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.run import Run
 from dredge.runs import ledger
+from tests.simulation.buckets import Bucket, Stored
+from tests.simulation.clock import DAY
 from tests.simulation.gc.mishaps import INNER
 from tests.simulation.history import Simulation
+from tests.simulation.orchestrator import Said
 from tests.simulation.scheduler import Process
-from tests.simulation.stores import Bucket
 from tests.simulation.truth import Policy, Truth
 
 OWN = "_lakefs/retention/gc/"
+QUARANTINE = "/quarantine/"
+CLOCKS = 900.0
+"""Clocks may be off by so many seconds in all."""
 VERBS_NOT_PROMISED = ("stage", "copy")
 
 
@@ -43,11 +52,19 @@ class Asked:
         begun: when.
         policy: the retention policy.
         read_kv: whether it reads staging records.
+        approval: when a person must approve.
+        most: objects that it may delete; None is no limit.
+        said: gives what people answered so far.
+        plan: gives the run's folder, which is another one after it was cleared.
     """
 
     begun: float
     policy: Policy | None = None
     read_kv: bool = False
+    approval: str = "over_limits"
+    most: int | None = None
+    said: Callable[[], Sequence[Said]] = tuple
+    plan: Callable[[], str] = str
 
 
 @dataclass
@@ -64,6 +81,8 @@ class Oracle:
         deleted: addresses that went, with the time.
         asked: what runs were asked for, by name.
         shared_since: since when another repository has this namespace.
+        pinned: what was brought back, with the time until when it stays, and since when.
+        purges: days and whether it only looks, of each purge.
     """
 
     simulation: Simulation
@@ -76,8 +95,11 @@ class Oracle:
     deleted: dict[str, float] = field(default_factory=dict)
     first: dict[str, bytes] = field(default_factory=dict)
     by_run: dict[str, set[str]] = field(default_factory=dict)
+    by_plan: dict[str, set[str]] = field(default_factory=dict)
     asked: dict[str, Asked] = field(default_factory=dict)
     shared_since: float | None = None
+    pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
+    purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""
@@ -85,6 +107,8 @@ class Oracle:
         if not key.startswith(self.root):
             self.simulation.violate("foreign", f"{key} is outside of the repository")
         if address.startswith(OWN):
+            if QUARANTINE in address:
+                self._judge_copy(address, self.bucket.objects[key])
             if address.startswith(f"{OWN}rules/"):
                 self.simulation.violate("foreign", f"{address} are the rules")
             return
@@ -97,8 +121,36 @@ class Oracle:
         self._judge_age(address, process)
         self._judge_life(address, process)
         self._judge_request(address, process)
+        self._judge_pin(address, process)
         self.deleted[address] = self.simulation.scheduler.now
         self.by_run.setdefault(process.name.partition(" ")[0], set()).add(address)
+
+    def on_purge(self, key: str, version: Stored) -> None:
+        """Judge what is about to go for good: a version that is not the current one, or the marker of a deletion."""
+        process = self._process()
+        address = key.removeprefix(self.root)
+        name, _, _ = process.name.partition(" ")
+        if name.startswith("restore"):
+            if not version.is_marker:
+                self.simulation.violate("purged", f"{name} takes a version of {address}")
+            return
+        if not name.startswith("purge") or not key.startswith(f"{self.root}data/"):
+            self.simulation.violate("purged", f"{process.name} takes a version of {key}")
+        if self.bucket.objects.get(key) is version:
+            self.simulation.violate("purged", f"{name} takes the current version of {address}")
+        if address not in self.deleted:
+            self.simulation.violate("purged", f"{name} takes a version of {address}, which no run deleted")
+        self._judge_purge(name, address, self.simulation.scheduler.now - self.deleted[address])
+
+    def brought_back(self, addresses: Collection[str], days: float, whole: bool) -> None:
+        """A restore says that it has brought back what a run deleted: all of it, or what it could."""
+        now = self.simulation.scheduler.now
+        for address in sorted(addresses):
+            stored = self.bucket.objects.get(self.root + address)
+            if stored is not None:
+                self.pinned[address] = now + days * DAY - CLOCKS, now
+            elif whole:
+                self.simulation.violate("restored", f"{address} was brought back, and is not there")
 
     def acknowledged(self, verb: str, address: str) -> None:
         """A server has promised to keep an address."""
@@ -152,7 +204,7 @@ class Oracle:
         keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
-            if not address.startswith("data/") or address in keep:
+            if not address.startswith("data/") or address in keep or address in self.pinned:
                 continue
             if self.bucket.objects[key].modified < cutoff:
                 self.simulation.violate(
@@ -215,9 +267,11 @@ class Oracle:
 
     def _judge_request(self, address: str, process: Process) -> None:
         """Look whether the run was to keep more than what is readable."""
-        asked = self.asked.get(process.name.partition(" ")[0])
+        name, _, _ = process.name.partition(" ")
+        asked = self.asked.get(name)
         if asked is None:
             return
+        self._judge_approval(address, process, asked)
         if self.shared_since is not None and self.shared_since < asked.begun:
             self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
         quiet = self.truth.moved < process.begun
@@ -225,6 +279,45 @@ class Oracle:
             self.simulation.violate("kept", f"{process.name} deletes {address}, which its policy keeps")
         if asked.read_kv and quiet and address in self.truth.by_all_tokens():
             self.simulation.violate("live", f"{process.name} deletes {address}, which a staging record names")
+
+    def _judge_approval(self, address: str, process: Process, asked: Asked) -> None:
+        """Look whether a person had to say yes, and did."""
+        said = asked.said()
+        yes = any(answer.decision == "approved" for answer in said)
+        if asked.approval == "always" and not yes:
+            self.simulation.violate("approved", f"{process.name} deletes {address}, and nobody said yes")
+        swept = self.by_plan.setdefault(asked.plan(), set())
+        swept.add(address)
+        count = len(swept)
+        if asked.most is not None and count > asked.most and not (yes and asked.approval != "never"):
+            self.simulation.violate("approved", f"{process.name} deletes more than {asked.most}")
+        for answer in said:
+            known = answer.acknowledged
+            if answer.decision == "rejected" and known is not None and known < process.begun:
+                self.simulation.violate("approved", f"{process.name} deletes {address}, and somebody said no")
+
+    def _judge_pin(self, address: str, process: Process) -> None:
+        until, since = self.pinned.get(address, (0.0, 0.0))
+        if self.simulation.scheduler.now < until and since < process.begun:
+            self.simulation.violate("restored", f"{process.name} deletes {address}, which was brought back")
+
+    def _judge_copy(self, address: str, copy: Stored) -> None:
+        """Look whether a copy of what a run deleted may go; own files of old runs go with their copies."""
+        name, _, _ = self._process().name.partition(" ")
+        if name.startswith("purge"):
+            age = (self.bucket.clock() - copy.modified).total_seconds()
+            self._judge_purge(name, address.partition(QUARANTINE)[2], age)
+
+    def _judge_purge(self, name: str, address: str, age_seconds: float) -> None:
+        days, dry_run = self.purges[name]
+        self.simulation.states["purged"] += 1
+        if dry_run:
+            self.simulation.violate("purged", f"{name} takes {address}, and was only to look")
+        if age_seconds < days * DAY - CLOCKS:
+            self.simulation.violate("purged", f"{name} takes {address}, deleted {age_seconds:.0f} s ago")
+        until, since = self.pinned.get(address, (0.0, 0.0))
+        if self.simulation.scheduler.now < until and since < self._process().begun:
+            self.simulation.violate("restored", f"{name} takes {address}, which was brought back")
 
     def _fate(self, address: str) -> str:
         if address not in self.deleted:

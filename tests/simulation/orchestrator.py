@@ -8,29 +8,31 @@ started twice.
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dredge.errors import (
+    AwaitingApprovalError,
     ConfigError,
     ConflictError,
     DredgeError,
     LeaseHeldError,
     RefusedError,
+    RejectedError,
     UnavailableError,
 )
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
+from dredge.gc.resuming import reopen_run
 from dredge.lakefs import LakeFSClient
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.tasks import Json, PartitionFunction
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
-from tests.simulation.noise import mix, stable_hash, unit
+from tests.simulation.noise import stable_hash
 from tests.simulation.scheduler import Actor, Killed, Process
+from tests.simulation.workers import Workers, wait_unless_lost
 
 STEPS = (
     "slice_listing",
@@ -41,94 +43,23 @@ STEPS = (
     "bulk_delete",
     "verify",
 )
-TASKS = ("acquire_lease", "plan", *STEPS, "save_report", "release_lease")
+TASKS = ("acquire_lease", "plan", *STEPS[:5], "approve", *STEPS[5:], "save_report", "release_lease")
 SPREAD = frozenset(STEPS)
 RETRIES = 3
 LEASE_RETRIES = 10
-LOST_SECONDS = 300.0
-"""A process that was not heard of for as long is taken for lost."""
-TASK_TRIES = 4
 
 
 @dataclass
-class Workers:
-    """A task runner whose workers are processes of their own.
+class Said:
+    """What a person answered a run.
 
     Attributes:
-        simulation: of the history.
-        clocks: of the machines that they run on.
-        twice: share of tasks that are started twice.
+        decision: approved or rejected.
+        acknowledged: when it was written down for sure; None when nobody knows.
     """
 
-    simulation: Simulation
-    clocks: Sequence[Clock]
-    at_once: int = 2
-    twice: float = 0.0
-
-    @property
-    def default_parallelism(self) -> int:
-        return self.at_once
-
-    def run(self, name: str, fn: PartitionFunction, config: Json, tasks: Sequence[Json]) -> list[Json]:
-        scheduler = self.simulation.scheduler
-        assert scheduler.current is not None
-        driver = scheduler.current.process
-        found: list[Json] = []
-        for first in range(0, len(tasks), self.at_once):
-            group = tasks[first : first + self.at_once]
-            starts = [
-                self._start(driver, first + number, 1, fn, config, task) for number, task in enumerate(group)
-            ]
-            for number, (actor, task) in enumerate(zip(starts, group, strict=True)):
-                found.append(self._result(driver, first + number, actor, fn, config, task))
-        return found
-
-    def _start(
-        self, driver: Process, number: int, attempt: int, fn: PartitionFunction, config: Json, task: Json
-    ) -> Actor:
-        scheduler = self.simulation.scheduler
-        name = f"{driver.name} task {number} try {attempt}"
-        draw = stable_hash(self.simulation.seed, name)
-        clock = self.clocks[draw % len(self.clocks)]
-
-        def body() -> Json:
-            # What travels to a worker and back is text.
-            answer = fn(json.loads(json.dumps(config)), json.loads(json.dumps(task)))
-            found: Json = json.loads(json.dumps(answer))
-            return found
-
-        process = Process(name, scheduler, clock, driver.role, driver.begun, may_fail=True)
-        actor = scheduler.spawn(name, body, process)
-        if unit(mix(draw, 2)) < self.twice:
-            again = Process(f"{name} again", scheduler, clock, driver.role, driver.begun, may_fail=True)
-            scheduler.spawn(again.name, body, again)
-        return actor
-
-    def _result(
-        self, driver: Process, number: int, actor: Actor, fn: PartitionFunction, config: Json, task: Json
-    ) -> Json:
-        for attempt in range(2, TASK_TRIES + 2):
-            ended = wait_unless_lost(self.simulation, actor)
-            if ended and actor.error is None:
-                found: Json = actor.result  # type: ignore[assignment]
-                return found
-            retried = not ended or isinstance(actor.error, Killed | UnavailableError)
-            if not retried or attempt > TASK_TRIES:
-                break
-            actor = self._start(driver, number, attempt, fn, config, task)
-        if isinstance(actor.error, Exception):
-            raise actor.error
-        raise UnavailableError(f"task {number} was lost {TASK_TRIES} times")
-
-
-def wait_unless_lost(simulation: Simulation, actor: Actor) -> bool:
-    """Wait for the end of a process, or until it is taken for lost; says whether it has ended."""
-    scheduler = simulation.scheduler
-    while not actor.ended:
-        scheduler.join(actor, 60.0)
-        if not actor.ended and actor.process.paused_until > scheduler.now + LOST_SECONDS:
-            return False
-    return True
+    decision: str
+    acknowledged: float | None = None
 
 
 @dataclass
@@ -140,6 +71,9 @@ class Orchestrated:
         config: of the run, as a user gives it.
         outcome: how it ended: of its report, or the first error's kind.
         by_person: whether no orchestrator does it.
+        said: what people answered it.
+        waiting: who waits for an answer in Airflow.
+        response: that answer: decision and user.
     """
 
     name: str
@@ -150,6 +84,9 @@ class Orchestrated:
     errors: list[str] = field(default_factory=list)
     ended: bool = False
     by_person: bool = False
+    said: list[Said] = field(default_factory=list)
+    waiting: Actor | None = None
+    response: tuple[steps.Decision, str] | None = None
 
 
 @dataclass
@@ -179,21 +116,33 @@ class Orchestrator:
     def by_person(self, name: str, config: dict[str, Any]) -> Orchestrated:
         """Do a run as `dredge gc run` does it: in one process, with a lease of its own, and nobody tries again."""
         run = self.runs[name] = Orchestrated(name, config, by_person=True)
-        process = self._process(f"{name} person", "plan")
-        actor = self.simulation.scheduler.spawn(process.name, lambda: self._collect(run, process), process)
+        process = self.process(f"{name} person", "plan")
+        self._do(run, process, lambda: self._collect(run, process))
+        return run
+
+    def resume(self, name: str) -> None:
+        """Go on with a run that a person began, as `dredge gc resume` does."""
+        run = self.runs.get(name)
+        if run is None or not run.ended or not run.by_person or not run.run_uri:
+            return
+        run.ended, run.errors, run.outcome = False, [], ""
+        process = self.process(f"{name} person", "plan")
+        self._do(run, process, lambda: self._resume(run, process))
+
+    def _do(self, run: Orchestrated, process: Process, body: Callable[[], object]) -> None:
+        actor = self.simulation.scheduler.spawn(process.name, body, process)
         wait_unless_lost(self.simulation, actor)
-        self._refuse_unforeseen(process.role, actor)
+        self.refuse_unforeseen(process.role, actor)
         if actor.error is not None:
             run.errors.append(f"{process.role}: {type(actor.error).__name__}: {actor.error}")
         self._ended(run)
-        return run
 
     def clear(self, name: str, task: str) -> None:
         """Do a DAG run again from a task on, as somebody does who clears it."""
         run = self.runs.get(name)
         if run is None or not run.ended or run.by_person:
             return
-        run.ended, run.errors, run.outcome = False, [], ""
+        run.ended, run.errors, run.outcome, run.said = False, [], "", []
         first = TASKS.index(task)
         if first <= 1:
             run.run_uri = ""
@@ -204,7 +153,7 @@ class Orchestrator:
         for task in tasks:
             if failed and task not in ("save_report", "release_lease"):
                 continue
-            error = self._task(run, task)
+            error = self._approve(run) if task == "approve" else self._task(run, task)
             if error is not None:
                 run.errors.append(f"{task}: {type(error).__name__}: {error}")
                 failed = True
@@ -230,10 +179,50 @@ class Orchestrator:
             self.simulation.scheduler.wait(60.0 * minutes)
         return error
 
+    def _approve(self, run: Orchestrated) -> BaseException | None:
+        """Ask, where somebody has to be asked, and wait as Airflow does; a retry asks again."""
+        error: BaseException | None = None
+        for _ in range(RETRIES + 1):
+            error = self._task(run, "approve")
+            if not isinstance(error, AwaitingApprovalError):
+                return error
+            self.simulation.states["run awaits approval"] += 1
+            run.waiting = self.simulation.scheduler.current
+            self.simulation.scheduler.park(GCConfig.from_json(run.config).approval_hours * 3600)
+            run.waiting = None
+            error = self._try(run, "answer")
+            run.response = None
+            if error is None or not is_retried(error):
+                return error
+        return error
+
+    def _answer(self, opened: steps.Run, run: Orchestrated) -> None:
+        """Write down what was answered; without an answer that is a no, unless a command said something."""
+        if run.response is not None:
+            self.say(opened, run, *run.response, steps.AIRFLOW)
+        else:
+            try:
+                steps.approve(opened)
+            except AwaitingApprovalError:
+                steps.answer(opened, "rejected", "", steps.TIME_OUT)
+            except RejectedError:
+                pass
+        steps.approve(opened)
+
+    def say(
+        self, opened: steps.Run, run: Orchestrated, decision: steps.Decision, by: str, through: str
+    ) -> None:
+        """Say yes or no to a run (called in a process of its own)."""
+        said = Said(decision)
+        run.said.append(said)
+        steps.answer(opened, decision, by, through)
+        said.acknowledged = self.simulation.scheduler.now
+        self.simulation.states[f"run was {decision}"] += 1
+
     def _try(self, run: Orchestrated, task: str) -> BaseException | None:
         scheduler = self.simulation.scheduler
         name = f"{run.name} {task}"
-        process = self._process(name, task)
+        process = self.process(name, task)
         # Only the newest try may say what became of the task.
         actor = scheduler.spawn(name, lambda: self._operator(run, task), process)
         process.name = actor.name
@@ -247,7 +236,7 @@ class Orchestrator:
             return Killed("taken for lost")
         if actor.error is None:
             self._took(run, task, actor.result)
-        self._refuse_unforeseen(task, actor)
+        self.refuse_unforeseen(task, actor)
         return actor.error
 
     def _took(self, run: Orchestrated, task: str, result: Any) -> None:
@@ -259,14 +248,15 @@ class Orchestrator:
         elif task == "save_report":
             run.outcome = result
 
-    def _process(self, name: str, role: str) -> Process:
+    def process(self, name: str, role: str) -> Process:
         """A process on some machine."""
         scheduler = self.simulation.scheduler
         number = stable_hash(self.simulation.seed, name, scheduler.now)
         clock = self.clocks[number % len(self.clocks)]
         return Process(name, scheduler, clock, role=role, may_fail=True)
 
-    def _refuse_unforeseen(self, task: str, actor: Actor) -> None:
+    def refuse_unforeseen(self, task: str, actor: Actor) -> None:
+        """No weather may bring about an error that the product did not foresee."""
         error = actor.error
         if isinstance(error, Exception) and not isinstance(error, DredgeError):
             places = "".join(traceback.format_tb(error.__traceback__)[-4:])
@@ -274,24 +264,34 @@ class Orchestrator:
 
     def _collect(self, run: Orchestrated, process: Process) -> None:
         """What `dredge gc run` does."""
+        client = self.make_client()
+        plan = steps.plan_run(GCConfig.from_json(run.config), None, client, None, process.clock)
+        run.run_uri = plan.run_uri
+        self._to_its_end(run, process, steps.Run.open(plan.run_uri, None, client, process.clock))
+
+    def _resume(self, run: Orchestrated, process: Process) -> None:
+        """What `dredge gc resume` does."""
+        opened = reopen_run(run.run_uri, self.make_client(), None, process.clock)
+        self._to_its_end(run, process, opened)
+
+    def _to_its_end(self, run: Orchestrated, process: Process, opened: steps.Run) -> None:
         coverage = self.simulation.doors.coverage
-        client, clock = self.make_client(), process.clock
         try:
-            plan = steps.plan_run(GCConfig.from_json(run.config), None, client, None, clock)
-            run.run_uri = plan.run_uri
-            opened = steps.Run.open(plan.run_uri, None, client, clock)
-            try:
-                for step in STEPS:
-                    process.role = step
-                    coverage.begin(step)
+            for step in TASKS[2:-2]:
+                process.role = step
+                coverage.begin(step)
+                if step == "approve":
+                    steps.approve(opened)
+                else:
                     getattr(steps, step)(opened, self.workers)
-                    coverage.end(step)
-            finally:
-                process.role = "save_report"
-                run.outcome = steps.save_report(opened).details["outcome"]
-                steps.release_lease(opened)
+                coverage.end(step)
         finally:
             coverage.end(process.role)
+            process.role = "save_report"
+            try:
+                run.outcome = steps.save_report(opened).details["outcome"]
+            finally:
+                steps.release_lease(opened)
 
     def _operator(self, run: Orchestrated, task: str) -> Any:
         client = self.make_client()
@@ -311,8 +311,19 @@ class Orchestrator:
             summary = steps.save_report(opened)
             steps.release_lease(opened)
             return summary.details["outcome"]
+        if task == "approve":
+            return self._ask(opened)
+        if task == "answer":
+            return self._answer(opened, run)
         step = getattr(steps, task)
         return step(opened) if task in ("mark_uncommitted", "check_limits") else step(opened, self.workers)
+
+    def _ask(self, opened: steps.Run) -> None:
+        try:
+            steps.approve(opened)
+        except AwaitingApprovalError:
+            steps.put_question(opened)
+            raise
 
     def _acquire(self, run: Orchestrated, client: LakeFSClient) -> LeaseGrant:
         config = GCConfig.from_json(run.config)

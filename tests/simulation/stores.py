@@ -2,20 +2,19 @@
 
 The readers, writers and deleters here are what `dredge.storage.open_reader` and its sisters give while a history runs
 (see machine.py); all of a bucket's calls pass a door. They keep what S3 promises (whole writes, strong consistency,
-conditional puts, listings in key order page by page) and share its habits: times in whole seconds, an object made of
-parts is as old as its upload's beginning, and an ETag is an MD5 only where nothing was encrypted or put together.
+conditional puts, listings in key order page by page) and share its habits (buckets.py): times in whole seconds, an
+object made of parts is as old as its upload's beginning, and an ETag is an MD5 only where nothing was encrypted or put
+together.
 """
 
 from __future__ import annotations
 
-import hashlib
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,91 +25,13 @@ from dredge.storage.location import Location
 from dredge.storage.memory import MemoryStream, batch_of
 from dredge.storage.memory_uploads import MemoryUploads
 from dredge.storage.model import NOT_SENT, DeleteOutcome, Level, MaySend, ObjectInfo, SkippedName, always
+from dredge.storage.undo import ObjectVersion, Versioning
 from dredge.storage.uploads import Completed, Uploads
+from tests.simulation.buckets import Bucket, Stored
 from tests.simulation.clock import Clock
 from tests.simulation.doors import Doors, answer_lost, not_done
-from tests.simulation.noise import stable_hash
 
 type Infos = list[ObjectInfo]
-type ETags = Literal["md5", "opaque"]
-"""How a bucket makes ETags: of the content, or (encrypted by a key of its own) of nothing that anybody knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An object."""
-
-    data: bytes
-    modified: datetime
-    etag: str
-
-
-@dataclass
-class Bucket:
-    """The objects of one bucket.
-
-    Attributes:
-        clock: gives times of writes.
-        etags: how they are made.
-        versioned: deleting leaves markers.
-        page_keys: keys a page of a listing has.
-        on_delete: called with a key right before its object goes; may raise.
-        on_put: called with key and content of each write.
-        locked: calls that are denied for an object, by its key.
-    """
-
-    name: str
-    clock: Clock
-    etags: ETags = "md5"
-    versioned: bool = False
-    page_keys: int = 1000
-    on_delete: Callable[[str], None] = lambda _key: None
-    on_put: Callable[[str, bytes], None] = lambda _key, _data: None
-    locked: dict[str, frozenset[str]] = field(default_factory=dict)
-    objects: dict[str, Stored] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
-    writes: int = 0
-
-    def put(self, key: str, data: bytes, modified: datetime | None = None, etag: str | None = None) -> Stored:
-        """Write an object."""
-        self.writes += 1
-        if etag is None:
-            etag = (
-                hashlib.md5(data, usedforsecurity=False).hexdigest()
-                if self.etags == "md5"
-                else f"{stable_hash(self.name, key, self.writes):032x}"
-            )
-        if key not in self.objects:
-            insort(self.keys, key)
-        stored = self.objects[key] = Stored(bytes(data), modified or self.clock(), etag)
-        self.on_put(key, stored.data)
-        return stored
-
-    def remove(self, key: str) -> bool:
-        """Remove an object; says whether there was one."""
-        if key not in self.objects:
-            return False
-        self.on_delete(key)
-        self.lose(key)
-        return True
-
-    def lose(self, key: str) -> None:
-        """An object goes without anybody's request."""
-        del self.objects[key]
-        del self.keys[bisect_left(self.keys, key)]
-
-    def flip(self, key: str) -> None:
-        """A bit in the middle of an object turns over."""
-        stored = self.objects[key]
-        middle = len(stored.data) // 2
-        data = stored.data[:middle] + bytes([stored.data[middle] ^ 4]) + stored.data[middle + 1 :]
-        self.objects[key] = Stored(data, stored.modified, stored.etag)
-
-    def restore(self, key: str, stored: Stored) -> None:
-        """Put an object back as it was."""
-        if key not in self.objects:
-            insort(self.keys, key)
-        self.objects[key] = stored
 
 
 @dataclass
@@ -367,8 +288,7 @@ class SimDeleter:
         def remove(key: str) -> DeleteOutcome:
             if not key or not is_text(key):
                 return DeleteOutcome(key, "not_addressable")
-            bucket.remove(self._root + key)
-            return DeleteOutcome(key, "deleted", version_id="v1" if bucket.versioned else None)
+            return DeleteOutcome(key, "deleted", version_id=bucket.remove(self._root + key))
 
         def some(after_all: bool) -> list[DeleteOutcome]:
             done: list[DeleteOutcome] = []
@@ -385,3 +305,54 @@ class SimDeleter:
         }
         what = f"{self._location.root} {' '.join(keys)}"
         return stores.doors.call("store", "delete", lambda: [remove(key) for key in keys], faults, what)
+
+
+class SimVersions:
+    """See `VersionReader`."""
+
+    def __init__(self, location: Location) -> None:
+        self._reader = SimReader(location)
+        self._root = self._reader._root
+
+    def versioning(self) -> Versioning:
+        return self._reader._call(
+            "versioning", "", lambda: "enabled" if self._reader._bucket.versioned else "off"
+        )
+
+    def versions(self, key: str) -> list[ObjectVersion]:
+        def found() -> list[ObjectVersion]:
+            return [
+                ObjectVersion(
+                    version_id=each.version or "null",
+                    is_latest=number == 0,
+                    is_marker=each.is_marker,
+                    size=len(each.data),
+                    etag=None if each.is_marker else each.etag,
+                    last_modified=each.modified,
+                )
+                for number, each in enumerate(self._reader._bucket.versions(self._root + key))
+            ]
+
+        return self._reader._call("versions", key, found)
+
+
+class SimVersionDeleter:
+    """See `VersionDeleter`."""
+
+    def __init__(self, location: Location) -> None:
+        self._reader = SimReader(location)
+        self._root = self._reader._root
+
+    def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend = always) -> list[DeleteOutcome]:
+        if not may_send():
+            return [DeleteOutcome(key, "failed", NOT_SENT) for key, _ in wanted]
+
+        def purge() -> list[DeleteOutcome]:
+            for key, version in wanted:
+                self._reader._bucket.purge(self._root + key, version)
+            return [DeleteOutcome(key, "deleted", version_id=version) for key, version in wanted]
+
+        try:
+            return self._reader._call("delete_versions", " ".join(key for key, _ in wanted), purge)
+        except UnavailableError as error:
+            return [DeleteOutcome(key, "failed", "SlowDown", str(error)) for key, _ in wanted]

@@ -10,16 +10,19 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
-from dredge.errors import ConfigError, UnavailableError
+from dredge.errors import ConfigError, DredgeError, UnavailableError
 from dredge.gc.run import Run
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.committed.store import RangeReader
 from dredge.lakefs.transport import Response
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
+from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
 from tests.simulation.gc.drawing import draw_moves
+from tests.simulation.gc.gateway import S3Client
 from tests.simulation.gc.mishaps import MISHAPS, Mishaps
+from tests.simulation.gc.people import People
 from tests.simulation.gc.setting import (
     LIVED_WITH,
     POLICIES,
@@ -29,21 +32,25 @@ from tests.simulation.gc.setting import (
     make_servers,
     prepare_bucket,
 )
+from tests.simulation.gc.temper import VERBS
 from tests.simulation.history import Move, Simulation
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import OWNER, Server, make_client
 from tests.simulation.oracle import Asked, Oracle
-from tests.simulation.orchestrator import STEPS, Orchestrator, Workers
+from tests.simulation.orchestrator import STEPS, Orchestrator
 from tests.simulation.scheduler import Process
-from tests.simulation.stores import SimReader, Stored
+from tests.simulation.stores import SimReader
 from tests.simulation.truth import Truth
 from tests.simulation.weather import pairs_of
-from tests.simulation.writers import VERBS, Writer
+from tests.simulation.workers import Workers
+from tests.simulation.writers import Writer
 
 REPOSITORY, ROOT = "lake", "lake"
 NAMESPACE = f"memory://bucket/{ROOT}"
 MIN_AGE = timedelta(hours=25)
-OURS = ("run", "clear", *MISHAPS)
+BESIDE = "lake-main"
+"""Another repository: its name and namespace begin like this one's, and with a name of one of its branches."""
+OURS = ("run", "clear", "answer", "resume", "restore", "purge", "beside", *MISHAPS)
 """Moves that are not writers'."""
 
 
@@ -85,6 +92,9 @@ class GcScene:
     config: dict[str, Any]
     clocks: list[Clock]
     mishaps: Mishaps = field(init=False)
+    people: People = field(init=False)
+    s3: S3Client = field(init=False)
+    beside: Writer = field(init=False)
     requests: int = 0
     rest: tuple[str, int] = ("clean", 0)
 
@@ -97,22 +107,30 @@ class GcScene:
             "run": self._run,
             "rest": self._rest,
             "clear": self.orchestrator.clear,
+            "beside": self._beside,
+            **self.people.verbs,
             **self.mishaps.verbs,
         }
         if move.verb in ours:
             ours[move.verb](*move.args)
+        elif move.verb.startswith("s3 "):
+            self.s3.make(move.verb, move.args)
         else:
             self.writer.make(move.verb, move.args)
 
     def serve(self, ask: Callable[[Catalog], Any]) -> Any:
+        """Have a catalog do something, as a request in the process of its server."""
+        return self.serve_by(lambda server: ask(server.catalog))
+
+    def serve_by(self, ask: Callable[[Server], Any]) -> Any:
         """Have a server do something, as a request in its process."""
         scheduler = self.simulation.scheduler
         self.requests += 1
         server = self.servers[self.requests % len(self.servers)]
         if scheduler.current is None:
-            return ask(server.catalog)
+            return ask(server)
         actor = scheduler.spawn(
-            f"{server.process.name} for {scheduler.current.name}", lambda: ask(server.catalog), server.process
+            f"{server.process.name} for {scheduler.current.name}", lambda: ask(server), server.process
         )
         scheduler.join(actor)
         if isinstance(actor.error, Exception):
@@ -140,13 +158,13 @@ class GcScene:
         scheduler.wait(4 * DAY)
         mode, policy = self.rest
         config = config_of_run(self.config, scheduler.now, mode, False, None, policy, None)
-        self.oracle.asked["rest"] = self._asked(policy)
+        self.oracle.asked["rest"] = self._asked("rest", config, policy)
         run = self.orchestrator.start("rest", config)
         if run.outcome != "success":
             self.simulation.violate("peace", f"a run in peace is {run.outcome}: {run.errors}")
 
     def check(self) -> None:
-        self.simulation.states["moves refused by servers"] += self.writer.refused
+        self.simulation.states["moves refused by servers"] += self.writer.refused + self.s3.refused
         opened = {}
         for name, run in self.orchestrator.runs.items():
             with suppress(ConfigError):  # it came to no plan, or its folder is old and was removed
@@ -164,8 +182,26 @@ class GcScene:
         self.oracle.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()
 
-    def _asked(self, policy: int) -> Asked:
-        return Asked(self.simulation.scheduler.now, POLICIES[policy], self.config["read_kv"])
+    def _asked(self, name: str, config: Mapping[str, Any], policy: int) -> Asked:
+        return Asked(
+            self.simulation.scheduler.now,
+            POLICIES[policy],
+            self.config["read_kv"],
+            config["approval"],
+            config["max_delete_objects"],
+            lambda: self.orchestrator.runs[name].said,
+            lambda: self.orchestrator.runs[name].run_uri,
+        )
+
+    def _beside(self, verb: str, *args: Any) -> None:
+        """Somebody works in another repository of the same servers and the same bucket."""
+        if not self.beside.made:
+            with suppress(DredgeError):
+                self.serve(
+                    lambda catalog: catalog.repositories.create_repository(BESIDE, self.beside.namespace)
+                )
+            self.beside.made.append("")
+        self.beside.make(verb, args)
 
     def _rest(self, mode: str, policy: int) -> None:
         """How the last run is asked for."""
@@ -180,10 +216,12 @@ class GcScene:
         policy: int,
         window: tuple[float, float] | None,
         by: str,
+        approval: tuple[str, float] = ("over_limits", 12.0),
+        undo: str = "off",
     ) -> None:
         now = self.simulation.scheduler.now
-        config = config_of_run(self.config, now, mode, dry_run, most, policy, window)
-        self.oracle.asked[name] = self._asked(policy)
+        config = config_of_run(self.config, now, mode, dry_run, most, policy, window, approval, undo)
+        self.oracle.asked[name] = self._asked(name, config, policy)
         (self.orchestrator.start if by == "dag" else self.orchestrator.by_person)(name, config)
 
 
@@ -226,9 +264,20 @@ class GcWorld:
             oracle.acknowledged,
             oracle.committed,
         )
+        beside = Writer(
+            scheduler,
+            BESIDE,
+            f"memory://bucket/{BESIDE}",
+            lambda ask: scene.serve(ask),
+            lambda _verb, _address: None,
+            lambda _commit, _since: None,
+        )
         config = draw_config(chance, REPOSITORY)
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.mishaps = Mishaps(oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve)
+        scene.people = People(simulation, REPOSITORY, orchestrator, oracle)
+        scene.s3 = S3Client(scheduler, REPOSITORY, scene.serve_by)
+        scene.beside = beside
         reader.whole = scene.mishaps.whole
         return scene
 
@@ -241,4 +290,5 @@ def _oracle(simulation: Simulation, kv: WatchedKV, server: Server, ranges: Range
     for entry in kv.scan(repository.partition):
         truth.changed(repository.partition, entry.key, entry.value)
     kv.on_change, bucket.on_delete, bucket.on_put = truth.changed, oracle.on_delete, oracle.on_put
+    bucket.on_purge = oracle.on_purge
     return oracle

@@ -12,9 +12,9 @@ from tests.simulation.history import Move, Simulation
 from tests.simulation.icechunk.maintenance import STEPS, TASKS, Maintenance
 from tests.simulation.icechunk.oracle import Oracle
 from tests.simulation.icechunk.writers import URI, VERBS, Writers, draw_write
-from tests.simulation.orchestrator import Workers
 from tests.simulation.scheduler import Process
 from tests.simulation.weather import KINDS, pairs_of
+from tests.simulation.workers import Workers
 
 WEATHER = tuple(kind.name for kind in KINDS if kind.door in ("store", "any"))
 OURS = ("collect", "expire", "again")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import archive
+from airflow_dredge.spark_jobs import archive
 
 
 @pytest.fixture

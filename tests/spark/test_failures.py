@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.failures import spark_reason
+from airflow_dredge.spark_jobs.failures import spark_reason
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_dredge.spark_jobs.step import JOBS
 from dredge.errors import FormatError
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.planning import plan_collection
@@ -17,7 +18,6 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
-from spark_jobs.step import JOBS
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
 
 if TYPE_CHECKING:

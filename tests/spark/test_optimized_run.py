@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_dredge.spark_jobs.rows import SparkRunner
 from dredge.gc.config import GCConfig, Safety
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.run import Run
@@ -16,7 +17,6 @@ from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
-from spark_jobs.rows import SparkRunner
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 if TYPE_CHECKING:

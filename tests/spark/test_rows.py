@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_dredge.spark_jobs.rows import SparkRunner, worker
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
 from dredge.runs.defects import TaskDefect
-from spark_jobs.rows import SparkRunner, worker
 from tests.support.spark import double, fail_some, read_environment
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_dredge.spark_jobs import session
+from airflow_dredge.spark_jobs.session import submit_conf, with_session_id
 from dredge.errors import ConfigError
-from spark_jobs import session
-from spark_jobs.session import submit_conf, with_session_id
 
 
 @pytest.mark.parametrize(

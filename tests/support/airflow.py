@@ -43,7 +43,7 @@ class Airflow:
     def prepare(cls, home: Path) -> Airflow:
         """Give the home that the environment names an empty database."""
         home.mkdir(parents=True, exist_ok=True)
-        shutil.copy(_empty_database(), home / DATABASE)
+        shutil.copy(empty_database(), home / DATABASE)
         _never_wait_for_the_disk()
         return cls(home)
 
@@ -85,7 +85,7 @@ class DagRun:
         return cls(str(run.state), tasks, returned, rendered, failures)
 
 
-def _empty_database() -> Path:
+def empty_database() -> Path:
     """An empty database, made once for these versions of the dependencies: that takes half a minute."""
     versions = (ROOT / "uv.lock").read_bytes() + sys.version.encode()
     folder = ROOT / ".dredge" / "test-airflow" / hashlib.sha256(versions).hexdigest()[:16]

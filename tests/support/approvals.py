@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dredge.cli import main
-from dredge.errors import AwaitingApprovalError
+from dredge.errors import AwaitingApprovalError, RejectedError
 from dredge.gc.approve.records import AIRFLOW, Asked, Decision
 from dredge.gc.approve.step import answer, approve, find_question
+from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run
 from dredge.runs.summary import StepSummary
-from tests.support.gc import World, busy_world
+from tests.support.gc import World, busy_world, summary_of
 
 
 def waiting_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
@@ -37,6 +39,15 @@ def approved_run(**settings: Any) -> tuple[World, Run, set[str], set[str]]:
     said(run)
     take(run)
     return world, run, kept, gone
+
+
+def asked_again(world: World, run: Run) -> None:
+    """Have the guards looked at again, as after a try that was lost, so that the run asks something else."""
+    found = summary_of(run, "subtract")
+    run.folder.write_summary(replace(found, details={**found.details, "made": "again"}))
+    check_limits(run, world.runner)
+    with pytest.raises((AwaitingApprovalError, RejectedError)):
+        approve(run)
 
 
 def take(run: Run) -> StepSummary:

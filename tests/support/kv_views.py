@@ -21,10 +21,12 @@ class WithoutSnapshots:
 
     Attributes:
         before: called with the partition before it is scanned.
+        kv: another store than the world's.
     """
 
     world: World
     before: Callable[[bytes], None] = lambda _: None
+    kv: MemoryKV | None = None
     location: str = "test://"
     consistent: bool = False
     scanned: list[bytes] = field(default_factory=list)
@@ -42,7 +44,7 @@ class WithoutSnapshots:
     def scan(self, partition: bytes, start: bytes = b"") -> Iterator[Entry]:
         self.scanned.append(partition)
         self.before(partition)
-        return self.world.lake.kv.scan(partition, start)
+        return (self.kv or self.world.lake.kv).scan(partition, start)
 
 
 @dataclass

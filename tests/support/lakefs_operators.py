@@ -7,10 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
+from airflow_dredge.operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
 from dredge.runs.summary import StepSummary
-from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from operators.lakefs.plan import LakeFSPlanRunOperator
-from operators.lakefs.release_lease import LakeFSReleaseLeaseOperator
 
 
 def summary(**changes: Any) -> StepSummary:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from airflow_dredge.spark_jobs.archive import spark_home
+from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS, submit_conf
 from dredge.errors import NotFoundError, RefusedError, UnavailableError
-from spark_jobs.archive import spark_home
-from spark_jobs.session import LOCAL_DEFAULTS, submit_conf
 
 
 class ConnectServer:

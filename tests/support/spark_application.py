@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
-from operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.application import SparkApplication, end_applications
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN_URI = "file:///nowhere/run"
@@ -22,8 +22,8 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 
 from dredge.errors import RefusedError
-from spark_jobs.application import Application
-from spark_jobs.job import Job, job_main
+from airflow_dredge.spark_jobs.application import Application
+from airflow_dredge.spark_jobs.job import Job, job_main
 
 here = Path(__file__).parent
 
@@ -43,7 +43,7 @@ def refuse(run_uri, options, runner):
 def crash(run_uri, options, runner):
     os._exit(3)
 
-def serve(jobs, address):
+def serve(jobs, address, remote):
     with Listener(address, "AF_UNIX", backlog=8) as listener:
         Application(jobs, Future(), float(os.environ.get("IDLE", "60"))).serve(listener)
 
@@ -64,6 +64,11 @@ class Program:
         self.script = folder / "program.py"
         self.script.write_text(PROGRAM)
         (folder / "beats").mkdir()
+
+    def client(self, **own_secrets: str) -> SparkApplication:
+        """The same over Spark Connect: the program is a task's own child."""
+        command = [sys.executable, str(self.script), "--remote", "sc://nowhere"]
+        return SparkApplication(RUN_URI, command, {"PYTHONPATH": str(ROOT)}, own_secrets)
 
     def application(self, run_uri: str = RUN_URI, **env: str) -> SparkApplication:
         """A task's view of the application of a run; `env` is how the program is started."""

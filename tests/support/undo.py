@@ -22,9 +22,9 @@ from dredge.gc.restore.step import restore as restore_deleted
 from dredge.gc.run import Run
 from dredge.runs.summary import StepSummary
 from dredge.storage import MemoryStore, memory_store
-from dredge.storage.memory import MemoryDeleter, MemoryVersionDeleter
+from dredge.storage.memory import MemoryVersionDeleter
 from dredge.storage.memory_versions import OlderVersions
-from tests.support.gc import World, busy_world
+from tests.support.gc import World, busy_world, make_world
 
 WAYS = ("versions", "quarantine")
 
@@ -39,6 +39,19 @@ def undo_world(way: str, **settings: object) -> tuple[World, set[str], set[str]]
     world, kept, gone = busy_world(undo=way, **settings)
     if way == "versions":
         store_of(world).older = OlderVersions()
+    return world, kept, gone
+
+
+def small_world(way: str) -> tuple[World, set[str], set[str]]:
+    """As little as can be lost in every way: a sweep of two requests, one of them for two keys."""
+    world = make_world(undo=way, tuning={"delete_keys": 2, "candidate_rows": 3})
+    if way == "versions":
+        store_of(world).older = OlderVersions()
+    kept = {world.upload("a", b"committed")}
+    world.lake.commit()
+    kept.add(world.upload("b", b"staged"))
+    gone = {world.orphan(f"data/slice{number % 2}/orphan{number}", b"x%d" % number) for number in range(3)}
+    world.age(days=2)
     return world, kept, gone
 
 
@@ -87,34 +100,29 @@ class Moment:
 
 @contextmanager
 def moments(store: MemoryStore) -> Iterator[list[Moment]]:
-    """Gives what the store held right before each write and deletion, and right after each deletion: what a process
-    leaves that is killed there."""
+    """Gives what the store held right before each write and before each single deletion, also between those of one
+    request: everything that a process can leave that is killed. Right before its next write it leaves what the last
+    deletion left."""
     found: list[Moment] = []
-    write, delete, delete_versions = MemoryStore.write, MemoryDeleter.delete, MemoryVersionDeleter.delete
-
-    def keep() -> None:
-        found.append(Moment.of(store))
+    write, remove, delete_version = MemoryStore.write, MemoryStore.remove, MemoryVersionDeleter._delete
 
     def kept_write(self, *arguments, **more):  # type: ignore[no-untyped-def]
-        keep()
+        found.append(Moment.of(store))
         return write(self, *arguments, **more)
 
-    def kept_delete(self, *arguments):  # type: ignore[no-untyped-def]
-        keep()
-        done = delete(self, *arguments)
-        keep()
-        return done
+    def kept_remove(self, *arguments):  # type: ignore[no-untyped-def]
+        found.append(Moment.of(store))
+        return remove(self, *arguments)
 
-    def kept_delete_versions(self, *arguments):  # type: ignore[no-untyped-def]
-        keep()
-        done = delete_versions(self, *arguments)
-        keep()
-        return done
+    def kept_delete_version(self, *arguments):  # type: ignore[no-untyped-def]
+        found.append(Moment.of(store))
+        return delete_version(self, *arguments)
 
-    MemoryStore.write, MemoryDeleter.delete = kept_write, kept_delete  # type: ignore[method-assign]
-    MemoryVersionDeleter.delete = kept_delete_versions  # type: ignore[method-assign]
+    MemoryStore.write, MemoryStore.remove = kept_write, kept_remove  # type: ignore[method-assign]
+    MemoryVersionDeleter._delete = kept_delete_version  # type: ignore[method-assign]
     try:
         yield found
+        found.append(Moment.of(store))
     finally:
-        MemoryStore.write, MemoryDeleter.delete = write, delete  # type: ignore[method-assign]
-        MemoryVersionDeleter.delete = delete_versions  # type: ignore[method-assign]
+        MemoryStore.write, MemoryStore.remove = write, remove  # type: ignore[method-assign]
+        MemoryVersionDeleter._delete = delete_version  # type: ignore[method-assign]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark import job_file
-from spark_jobs.archive import ensure_archive, spark_home
-from spark_jobs.session import submit_conf
+from airflow_dredge.operators.spark import job_file
+from airflow_dredge.spark_jobs.archive import ensure_archive, spark_home
+from airflow_dredge.spark_jobs.session import submit_conf
 
 pytestmark = pytest.mark.system
 
@@ -49,7 +49,7 @@ def test_folder_that_is_no_run_ends_with_one_line_and_its_code(tmp_path: Path) -
 def test_error_in_a_task_ends_with_its_familys_code(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
-        "from spark_jobs.job import Job, job_main\n"
+        "from airflow_dredge.spark_jobs.job import Job, job_main\n"
         "from tests.support.spark import fail_some\n"
         "def run(run_uri, options, runner):\n"
         "    tasks = [{'value': 1}, {'value': 2, 'fail': 'refused'}]\n"
@@ -111,7 +111,7 @@ def test_archive_is_built_in_a_path_with_spaces(tmp_path: Path) -> None:
 def assert_started_with_archive(tmp_path: Path, cache: Path) -> None:
     """Start a JVM with the settings as they are with a cache folder, and have it say how it was started."""
     done = subprocess.run(
-        [sys.executable, "-m", "spark_jobs.session"],
+        [sys.executable, "-m", "airflow_dredge.spark_jobs.session"],
         env={**os.environ, "DREDGE_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,

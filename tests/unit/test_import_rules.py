@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,22 @@ def test_every_import_contract_is_kept() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     assert "0 broken" in done.stdout
+
+
+def test_what_is_below_airflow_dredge_is_imported_by_that_name_only() -> None:
+    """By the name of its folder it would be a second module, and in a wheel there is none of that name."""
+    plain = {"operators", "spark_jobs", "dags", "plugins"}
+    assert {path.name for path in (ROOT / "airflow_dredge").iterdir() if path.is_symlink()} == plain
+    pattern = re.compile(rf"^ *(?:from|import) ({'|'.join(plain)})\b", re.MULTILINE)
+    others = ROOT / "tests/system/test_wheel.py"  # has another project's operators
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in ("dredge", *plain, "demo", "benchmarks", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        if path != others
+        for name in pattern.findall(path.read_text())
+    }
+    assert found == set(), "write airflow_dredge.operators for operators, and so on"
 
 
 def test_only_the_sweeps_open_a_deleter() -> None:
@@ -111,8 +128,8 @@ def _imports() -> dict[str, set[str]]:
     """Every module of ours with the modules of ours that it names in an import, wherever that stands."""
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for folder in ("dredge", "operators", "spark_jobs")
-        for path in (ROOT / folder).rglob("*.py")
+        for folder in ("dredge", "airflow_dredge/operators", "airflow_dredge/spark_jobs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
     }
     found: dict[str, set[str]] = {}
     for name, path in files.items():

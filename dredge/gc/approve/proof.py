@@ -4,11 +4,12 @@ no. It is read afresh before each round of deleting, and a no is looked for whil
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 from dredge.errors import RefusedError, RejectedError
 from dredge.gc.approve.needed import why_asked
 from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.approve.records import Answer, Asked, is_rejected, read_asked, subject_of
+from dredge.gc.approve.records import Answer, Asked, is_rejected, read_asked, request_of, subject_of
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord
@@ -44,22 +45,30 @@ def approval_of(run: Run, record: StepRecord) -> Veto:
         raise RejectedError(rejected_text(run, asked.rejected))
     if asked.approved is None or ApproveOutput.of(summary).request_digest != asked.digest:
         raise _refused(run, "what was approved is not what it would delete now")
-    check_approved(run, asked, asked.approved)
-    return lambda: "the run was rejected" if is_rejected(run, subject) else ""
+    check_approved(run, asked, asked.approved, guards)
+    return lambda: "the run was rejected" if is_rejected(run) else ""
 
 
-def check_approved(run: Run, asked: Asked, answer: Answer) -> None:
-    """Demand that a yes is one to this question, from somebody who may give it, and in time.
+def check_approved(run: Run, asked: Asked, answer: Answer, guards: CheckLimitsOutput) -> None:
+    """Demand that a yes is one to this run's question, from somebody who may give it, and in time.
+
+    The question lies in a file, and who may approve and until when is in it, so it must be the one that follows from
+    the plan and from what the guards found.
 
     Args:
         run: this run.
         asked: the question.
         answer: the yes.
+        guards: what they found.
 
     Raises:
         RefusedError: it is not.
     """
     request, now = asked.request, run.store_now()
+    latest = now + timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
+    ours = request_of(run, request.subject, guards, why_asked(run.plan, guards), request.asked_at)
+    if request != ours or not run.plan.created_at <= request.asked_at <= latest:
+        raise _refused(run, "what was approved is not what this run asks")
     expires_at = request.expires_at(answer.at)
     if (answer.request, answer.run_id, answer.candidates, answer.decision) != (
         asked.digest,
@@ -72,7 +81,7 @@ def check_approved(run: Run, asked: Asked, answer: Answer) -> None:
         raise _refused(
             run, f"{answer.by or 'nobody'} ({answer.through}) approved it, who is none of its approvers"
         )
-    if not request.asked_at <= answer.at < request.answer_until:
+    if not request.asked_at <= answer.at < min(request.answer_until, latest):
         raise _refused(run, "it was not approved in time")
     if now >= expires_at:
         raise _refused(run, f"its approval expired {duration_text(now - expires_at)} ago")

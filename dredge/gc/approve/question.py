@@ -14,6 +14,7 @@ from dredge.gc.approve.step import find_question
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run, make_lease
 from dredge.gc.subtract import EXAMPLES_MAX, REASONS
+from dredge.gc.undo.ways import WORDS
 from dredge.runs.words import size_text
 
 _LARGEST = 10
@@ -30,6 +31,7 @@ class Question:
         answer_until: the store's time from which on it is a no.
         wait: how long that is from now on.
         report: URI of the report's page.
+        digest: of what is asked; an answer goes with it.
     """
 
     subject: str
@@ -38,6 +40,7 @@ class Question:
     answer_until: datetime
     wait: timedelta
     report: str
+    digest: str
 
 
 def make_question(run: Run, report: str) -> Question:
@@ -66,6 +69,7 @@ def make_question(run: Run, report: str) -> Question:
         answer_until=request.answer_until,
         wait=wait,
         report=report,
+        digest=asked.digest,
     )
 
 
@@ -86,6 +90,7 @@ def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     yield f"{plain(request.why)}\n"
     yield f"- Repository {code(plan.repository)}, a run in mode {plan.mode} ({plain(plan.why_mode)})"
     yield f"- To delete: {request.objects:,} objects, {size_text(request.size_bytes)}{_share(guards)}"
+    yield f"- To take it back (undo is {plan.undo.way}): {WORDS[plan.undo.way]}; it costs {guards.undo['text']}"
     yield f"- Without an answer by {request.answer_until:%Y-%m-%d %H:%M} UTC nothing is deleted"
     yield f"- Report: {code(report)}"
     yield f"- Run {code(plan.run_id)}, digest of the candidates {code(request.candidates[:16])}"

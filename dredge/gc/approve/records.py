@@ -5,9 +5,9 @@
     approve/<id>/rejected.json    the first no; it wins, whenever it came
 
 The id is made from the digests of the plan, the candidates and the guards' result. Whatever was done again since, it
-is another question: it has another id, and nobody has answered it. A store lets one conditional put win, so of two
+is another question: it has another id, and nobody has approved it. A store lets one conditional put win, so of two
 people who say yes one stands in the record. A yes and a no are two objects: neither can overwrite the other, and a
-no counts also after a yes.
+no counts also after a yes. A yes is one to its question; a no is one to the run, whichever question it was about.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from dredge.storage import ObjectReader, ObjectWriter
 type Decision = Literal["approved", "rejected"]
 AIRFLOW, COMMAND, TIME_OUT = "Airflow", "dredge gc", "time-out"
 """Where somebody answered. Airflow knows who its users are; a command is told a name."""
+_NO = "rejected.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,23 +158,38 @@ def ask(run: Run, subject: Mapping[str, str], guards: CheckLimitsOutput, why: st
         guards: what they found.
         why: a sentence.
     """
-    now, plan = run.store_now(), run.plan
+    request = request_of(run, subject, guards, why, run.store_now())
+    _put_once(run.folder.writer, f"{_place(subject)}/request.json", to_json(request))
+    asked = read_asked(run, subject)
+    if asked is None:
+        raise FormatError(f"run {run.plan.run_id}: its request for approval is gone. Start a new run.")
+    return asked
+
+
+def request_of(
+    run: Run, subject: Mapping[str, str], guards: CheckLimitsOutput, why: str, asked_at: datetime
+) -> Request:
+    """What a run asks; everything but the time follows from its plan and its results.
+
+    Args:
+        run: this run.
+        subject: of the question.
+        guards: what they found.
+        why: a sentence.
+        asked_at: the store's time.
+    """
+    plan = run.plan
     sweep_until = plan.created_at + timedelta(hours=plan.config.safety.mark_age_hours_max)
-    request = Request(
+    return Request(
         **subject,
         objects=guards.counts["deletable_objects"],
         size_bytes=guards.counts["deletable_bytes"],
         why=why,
         approvers=plan.config.approver_ids,
-        asked_at=now,
-        answer_until=min(now + timedelta(hours=plan.config.approval_hours), sweep_until),
+        asked_at=asked_at,
+        answer_until=min(asked_at + timedelta(hours=plan.config.approval_hours), sweep_until),
         sweep_until=sweep_until,
     )
-    _put_once(run.folder.writer, f"{_place(subject)}/request.json", to_json(request))
-    asked = read_asked(run, subject)
-    if asked is None:
-        raise FormatError(f"run {plan.run_id}: its request for approval is gone. Start a new run.")
-    return asked
 
 
 def read_asked(run: Run, subject: Mapping[str, str]) -> Asked | None:
@@ -192,17 +208,20 @@ def read_asked(run: Run, subject: Mapping[str, str]) -> Asked | None:
         raise FormatError(f"{reader.uri}/{place}/request.json is about another run or other candidates")
     # In this order: whoever says no after a yes was read is seen by the next look.
     approved = _read(reader, f"{place}/approved.json")
-    rejected = _read(reader, f"{place}/rejected.json")
+    rejected = next((_read(reader, key) for key in _rejections(reader, place)), None)
     return Asked(request, hashlib.sha256(data).hexdigest(), approved, rejected)
 
 
-def is_rejected(run: Run, subject: Mapping[str, str]) -> bool:
-    """Whether somebody said no; whatever the record says, its being there is a no."""
-    try:
-        run.folder.writer.stat(f"{_place(subject)}/rejected.json")
-    except NotFoundError:
-        return False
-    return True
+def is_rejected(run: Run) -> bool:
+    """Whether somebody said no to the run; whatever the record says, its being there is a no."""
+    return bool(_rejections(run.folder.writer))
+
+
+def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
+    """Keys of every no to a run, that to one question first."""
+    keys = [key for batch in reader.list(f"{ApproveOutput.STEP}/") for key in batch["key"].to_pylist()]
+    found = [key for key in keys if key.endswith(f"/{_NO}")]
+    return sorted(found, key=lambda key: key != f"{place}/{_NO}")
 
 
 def record_answer(run: Run, asked: Asked, decision: Decision, by: str, through: str) -> Asked:

@@ -60,7 +60,7 @@ def approve(run: Run) -> StepSummary | None:
     return summary
 
 
-def answer(run: Run, decision: Decision, by: str, through: str) -> Asked:
+def answer(run: Run, decision: Decision, by: str, through: str, question: str | None = None) -> Asked:
     """Say yes or no to what a run asks. Of several the first one stands, and a no stands against every yes.
 
     Args:
@@ -68,16 +68,23 @@ def answer(run: Run, decision: Decision, by: str, through: str) -> Asked:
         decision: approved or rejected.
         by: id of who says it; "" when the time is over.
         through: where it is said.
+        question: digest of the question that was shown; None where what the run asks now was shown.
 
     Returns:
         The question with everything that was said.
 
     Raises:
         RejectedError: it is a yes, and somebody said no before.
-        RefusedError: the run asks nobody, or the yes does not count.
+        RefusedError: the run asks nobody, or the yes does not count, or is one to what the run asked before. A no is
+            taken in any case.
     """
     asked = find_question(run)
     if decision == "approved":
+        if question not in (None, asked.digest):
+            raise RefusedError(
+                f"run {run.plan.run_id}: what was shown to {by} is not what the run would delete now. Nothing was done."
+                " Clear the task, which asks again."
+            )
         if asked.rejected is not None:
             raise RejectedError(rejected_text(run, asked.rejected))
         _check_may_approve(run, asked, by, through)
@@ -136,7 +143,7 @@ def _approve(run: Run, record: StepRecord) -> None:
 
 def _check(run: Run, record: StepRecord, asked: Asked, approved: Answer) -> None:
     try:
-        check_approved(run, asked, approved)
+        check_approved(run, asked, approved, record.input(CheckLimitsOutput))
     except RefusedError as error:
         record.status, record.error = "refused", error
 

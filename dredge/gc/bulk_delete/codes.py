@@ -7,10 +7,12 @@ from dredge.gc.undo.protecting import NOT_COPIED
 
 ALIVE_AGAIN = "alive_again"
 MULTIPART_SETTLING = "multipart_settling"
+HEAD_SINCE = "head_since"
 
 _WHY = {
     ALIVE_AGAIN: "named again since the mark",
     MULTIPART_SETTLING: "uploaded in parts, and not listed long enough ago to tell that nobody is about to stage it",
+    HEAD_SINCE: "as long as an object that came into a branch head after branches were asked, so a branch may read it",
     NOT_COPIED: "it could not be copied, so its deletion could not have been taken back",
 }
 

@@ -39,12 +39,16 @@ class Subtracted:
         ranges: ids of ranges.
         by_path: kept sets about paths, each with its commits.
         live: hashes of what was found alive since the mark.
+        heads: branches, each with a metarange that was its head during the last re-check; "" for one without entries.
+        exact: whether the last re-check read every staging record, so that nothing else can be staged.
     """
 
     commits: dict[str, str]
     ranges: set[str]
     by_path: set[tuple[str, str]]
     live: list[ShardedSet] = field(default_factory=list)
+    heads: set[tuple[str, str]] = field(default_factory=set)
+    exact: bool = False
 
     @classmethod
     def of_mark(cls, run: Run, committed: ListCommittedOutput) -> Subtracted:
@@ -78,6 +82,9 @@ def recheck(run: Run, runner: TaskRunner, subtracted: Subtracted, where: str) ->
     scan = scan_staging(run, where)
     active = find_active(run)
     take_in_heads(run, active, scan.heads)
+    heads = scan.heads | {(branch.id, branch.commit_id) for branch in active.branches}
+    subtracted.heads = {(branch, active.metaranges[commit]) for branch, commit in heads}
+    subtracted.exact = scan.records is not None and scan.records.exact
     new_commits = {
         commit: metarange
         for commit, metarange in active.metaranges.items()

@@ -1,7 +1,7 @@
 """Bulk delete: check again, then delete the candidates, and write down what became of each.
 
     one chain? guards passed? approved, where one has to ask? mark young enough?
-      → re-check → delete, batch by batch, through the gate → settle
+      → re-check → asked again, after a pause → delete, batch by batch, through the gate → settle
            ↑                                     │
            └ a branch moved to an unknown commit ┘
 
@@ -18,6 +18,7 @@ from datetime import timedelta
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput, approval_inputs, approval_of, why_asked
+from dredge.gc.bulk_delete.asked_again import Asked, ask_again
 from dredge.gc.bulk_delete.head_watch import watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
@@ -105,6 +106,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     subtracted = Subtracted.of_mark(run, record.input(ListCommittedOutput))
     tasks = [SweepTask(candidates=share) for share in round_robin(parts, run.num_tasks(runner, len(parts)))]
     rounds_max = run.plan.config.safety.recheck_rounds_max
+    asked = Asked.by_the_guards(run, record)
     for turn in range(rounds_max):
         if turn:
             approval_of(run, record)
@@ -113,7 +115,9 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
         settling = look_at_settling(run, record)
         figures = recheck(run, runner, subtracted, where)
         record.details.setdefault("rechecks", []).append(figures)
-        watch = _delete(run, runner, record, tasks, subtracted, settling, turn)
+        before, asked = asked, ask_again(run, runner, record, asked, subtracted, where)
+        figures["questions"] = 0 if asked is before else asked.questions
+        watch = _delete(run, runner, record, tasks, subtracted, settling, asked, turn)
         if watch is None:
             return
         if watch.error is not None:
@@ -139,6 +143,7 @@ def _delete(
     tasks: Sequence[SweepTask],
     subtracted: Subtracted,
     settling: Settling,
+    asked: Asked,
     turn: int,
 ) -> Watch | None:
     """Delete what was not subtracted; gives what the watch saw when the gate closed before everything was done."""
@@ -151,7 +156,8 @@ def _delete(
         turn=turn,
         delete_keys=run.plan.config.tuning.delete_keys,
         alive=subtracted.live,
-        holds=record.input(CheckLimitsOutput).hold_files,
+        holds=asked.holds,
+        sizes_since=asked.sizes,
         settling=settling,
         # Read afresh: somebody may have brought back what this run's listing saw.
         pinned=sets_of(active_pins(run.state, run.store_now())),

@@ -12,10 +12,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, MULTIPART_SETTLING
+from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE, MULTIPART_SETTLING
 from dredge.gc.bulk_delete.settling import Appeared, Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
@@ -46,6 +47,7 @@ class SweepConfig:
         delete_keys: longest group of keys.
         alive: hashes of what was found alive since the mark.
         holds: what was proved about candidates that are held.
+        sizes_since: sizes that branches could not be asked about after a pause.
         settling: what is known of objects that may just have appeared.
         pinned: hashes of what is kept because somebody brought it back.
         undo: how deletions can be taken back.
@@ -57,6 +59,7 @@ class SweepConfig:
     alive: list[ShardedSet]
     holds: HoldFiles
     settling: Settling
+    sizes_since: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     undo: str = OFF
 
@@ -108,6 +111,8 @@ def _codes_of_kept(
     codes = holds.codes_of(rows)
     settling = appeared.among(rows)
     codes = pc.if_else(pc.and_(settling, pc.is_null(codes)), MULTIPART_SETTLING, codes)
+    (since,) = in_any(config.sizes_since, [rows["size"].to_numpy().astype(np.uint64)])
+    codes = pc.if_else(pc.and_(pa.array(since), pc.is_null(codes)), HEAD_SINCE, codes)
     hashes = rows["hash"].to_numpy()
     (pinned,) = in_any(config.pinned, [hashes])
     codes = pc.if_else(pa.array(pinned), PINNED, codes)

@@ -65,11 +65,16 @@ def read_rows(path: str, name: str, layout: Layout, counts: Counter[str]) -> Ite
 
 def _roles(names: Sequence[str], name: str) -> dict[str, str]:
     """The column of each role."""
-    found = {
-        role: column
-        for column in names
-        if (role := _ROLES.get(re.sub(r"[^a-z]", "", column.lower()))) is not None
-    }
+    found: dict[str, str] = {}
+    for column in names:
+        role = _ROLES.get(re.sub(r"[^a-z]", "", column.lower()))
+        if role in found:
+            raise FormatError(
+                f"{name} of the inventory has several columns that may be {role}: {found[role]} and {column}. Nothing"
+                " was deleted."
+            )
+        if role is not None:
+            found[role] = column
     if missing := [role for role in _NEEDED if role not in found]:
         raise FormatError(
             f"{name} of the inventory has no column {', '.join(missing)}; it has {', '.join(names)}. Nothing was"
@@ -212,7 +217,9 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _times(column: pa.Array) -> pa.Array:
-    """Times in UTC; those of a column without a time zone are taken to be."""
+    """Times in UTC; those of a column without a time zone are taken to be. Bare numbers are of an unknown unit."""
+    if pa.types.is_integer(column.type):
+        raise FormatError("the inventory has bare numbers for times. Nothing was deleted.")
     if pa.types.is_timestamp(column.type) and column.type.tz is None:
         return pc.cast(pc.assume_timezone(column, "UTC"), _TIME, safe=False)
     return pc.cast(column, _TIME, safe=False)

@@ -83,8 +83,8 @@ class Records:
 
     @property
     def exact(self) -> bool:
-        """Whether the records had everything that the server showed, so that nothing else can be staged."""
-        return self.missing == 0 and not self.standing.refuted
+        """Whether the records had everything that the server showed, and tell of everything that can be staged."""
+        return self.missing == 0 and not self.standing.refuted and not self.standing.partial
 
     def to_json(self) -> dict[str, Any]:
         """For the step's summary."""

@@ -16,11 +16,10 @@ Source: lakeFS pkg/graveler/graveler.proto, pkg/graveler/model.go
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import Plan
 from dredge.graveler import messages
 from dredge.graveler.addresses import address_readings
 from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Branch, Repository, repository_key
@@ -33,6 +32,18 @@ if TYPE_CHECKING:
 _BRANCHES, _TAGS, _COMMITS, _COPIES = b"branches/", b"tags/", b"commits/", b"copies/"
 _SCHEMA = (b"kv-internal-metadata", b"kv/schema/version")
 _SCHEMA_VERSION = b"4"
+
+
+class Target(Protocol):
+    """Names a repository; a plan of any run does."""
+
+    @property
+    def repository(self) -> str:
+        """Name in lakeFS."""
+
+    @property
+    def namespace(self) -> str:
+        """URI of its storage namespace, as the server says."""
 
 
 class RepositoryRecords:
@@ -52,7 +63,7 @@ class RepositoryRecords:
         RefusedError: it is not the store of this repository.
     """
 
-    def __init__(self, plan: Plan, view: RowView, location: str) -> None:
+    def __init__(self, plan: Target, view: RowView, location: str) -> None:
         self.location = location
         self.heads: dict[str, str] = {}
         self.unknown: list[str] = []
@@ -69,7 +80,7 @@ class RepositoryRecords:
     def branches(self) -> list[Branch]:
         """All branches, hidden ones too, in name order."""
         found = []
-        for name, value in self._rows(_BRANCHES):
+        for name, value in self.rows(_BRANCHES):
             self._note_unknown(messages.BranchData, _BRANCHES + name, value)
             branch = Branch.decode(value)
             if branch.name.encode() != name:
@@ -83,7 +94,7 @@ class RepositoryRecords:
     def tags(self) -> list[Ref]:
         """All tags, in name order."""
         found = []
-        for name, value in self._rows(_TAGS):
+        for name, value in self.rows(_TAGS):
             record = self._note_unknown(messages.TagData, _TAGS + name, value)
             found.append(Ref(record.id, record.commit_id))
         return found
@@ -91,7 +102,7 @@ class RepositoryRecords:
     def commits(self) -> dict[str, Commit]:
         """Every commit by id, whether or not a ref leads to it."""
         found = {}
-        for name, value in self._rows(_COMMITS):
+        for name, value in self.rows(_COMMITS):
             record = self._note_unknown(messages.CommitData, _COMMITS + name, value)
             if record.id.encode() != name:
                 raise FormatError(
@@ -110,19 +121,17 @@ class RepositoryRecords:
         """The keys that each entry of a staging token may mean; tombstones are passed over."""
         partition = token.encode()
         for row in self._view.scan(partition):
-            name = show_key(partition, row.key)
-            record = messages.decode(messages.StagedEntryData, row.value, name)
+            record = self._note_unknown(messages.StagedEntryData, row.key, row.value, partition)
             if record.identity:
-                yield self._keys(messages.decode(messages.Entry, record.data, name))
+                yield self._keys(self._note_unknown(messages.Entry, row.key, record.data, partition))
 
     def copies(self) -> Iterator[tuple[str, ...]]:
         """The keys of recorded copies that share their bytes with something staged.
 
         A rename stages the new path before it deletes the old one, so these are read after everything staged.
         """
-        for name, value in self._rows(_COPIES):
-            label = show_key(self._partition, _COPIES + name)
-            yield self._keys(messages.decode(messages.Entry, value, label))
+        for name, value in self.rows(_COPIES):
+            yield self._keys(self._note_unknown(messages.Entry, _COPIES + name, value))
 
     def _keys(self, entry: messages.Entry) -> tuple[str, ...]:
         return address_readings(entry.address, entry.address_type, self._plan.namespace)
@@ -154,15 +163,15 @@ class RepositoryRecords:
             )
         return repository
 
-    def _rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The rest of each key below a prefix, and its value."""
+    def rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The rest of each key of the repository below a prefix, and its value."""
         for entry in self._view.scan(self._partition, prefix):
             if not entry.key.startswith(prefix):
                 return
             yield entry.key.removeprefix(prefix), entry.value
 
-    def _note_unknown[M: Message](self, kind: type[M], key: bytes, value: bytes) -> M:
-        record = messages.decode(kind, value, show_key(b"", key))
+    def _note_unknown[M: Message](self, kind: type[M], key: bytes, value: bytes, partition: bytes = b"") -> M:
+        record = messages.decode(kind, value, show_key(partition, key))
         if messages.has_unknown_fields(record) and len(self.unknown) < 3:
             self.unknown.append(key.decode("utf-8", "backslashreplace"))
         return record

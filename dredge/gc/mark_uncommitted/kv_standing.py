@@ -6,13 +6,18 @@ have. Asked for its usage report, a server adds the requests it has served to a 
 that is there then. All servers of an installation add to the same counter, and nobody takes anything away:
 
     server says c0, then c1 > c0   →   the store is opened, and has c   →   server says c2          c1 ≤ c ≤ c2
+                                       the records are read
+    server says c3, then c4 > c3   →   the store is opened, and has d   →   server says c5          c4 ≤ d ≤ c5
 
 The counter reached c1 after the server had told c0, so a store that has at least c1 has what the server's had at a
 time later than that answer, as far as it is one moment or one copy in order. One whose counter has gone another way
-is another installation's; it would have to hit the few numbers between c1 and c2.
+is another installation's. It would have to hit the few numbers that the server counts while one record is read, and
+once more after all records were: a copy that another installation goes on with has requests of its own, and none of
+ours. (The reading may take minutes, in which a busy server counts thousands; so it lies in neither pair of bounds.)
 
     proved     what follows from the records alone may be used
-    doubtful   it cannot be said: the server has no such report, or does not count; records have unknown fields
+    doubtful   it cannot be said: the server has no such report, or does not count
+    partial    records have fields that this version does not know, so that they may not be all there is
     refuted    the counter is another one: what the records do not have may exist all the same
 
 In PostgreSQL and SQLite a view is one moment, that of its first read, which is the counter's. DynamoDB has no such
@@ -26,13 +31,13 @@ Source: lakeFS pkg/stats/usage_counter.go, pkg/api/controller.go (GetUsageReport
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dredge.errors import RefusedError
 from dredge.gc.mark_uncommitted.kv_access import KVAccess
-from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
-from dredge.gc.run import Run
+from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords, Target
 from dredge.kv.rows import RowView
 from dredge.lakefs import LakeFS, Usage
 
@@ -48,15 +53,29 @@ class Standing:
         location: the store, without credentials.
         doubt: why not everything; "" when they are proved to be the server's own, as of now.
         refuted: whether they are proved not to be.
+        partial: whether a newer server may keep something alive that they do not tell.
     """
 
     location: str
     doubt: str = ""
     refuted: bool = False
+    partial: bool = False
+
+
+class Asking(Protocol):
+    """Who looks: knows the server, and which repository it is about. A run does."""
+
+    @property
+    def client(self) -> LakeFS:
+        """The lakeFS server."""
+
+    @property
+    def plan(self) -> Target:
+        """Names the repository."""
 
 
 def look[T](
-    run: Run, read: Callable[[RepositoryRecords], T], access: KVAccess | None = None
+    run: Asking, read: Callable[[RepositoryRecords], T], access: KVAccess | None = None
 ) -> tuple[T, Standing]:
     """Read records of the run's repository, and say what they are worth.
 
@@ -71,15 +90,42 @@ def look[T](
         FormatError: a record cannot be read.
     """
     before = _heads(run)
-    written = have_written(run.client)
-    with (access or KVAccess.from_env()).open() as store, store.view() as view:
-        # First of all: where a view is one moment, it is that of the first read.
-        counted = None if written is None else count_of(view, written.installation_id)
-        records = RepositoryRecords(run.plan, view, store.location)
-        found = read(records)
-    after = None if written is None else run.client.usage()
+    with (access or KVAccess.from_env()).open() as store:
+        written = have_written(run.client)
+        with store.view() as view:
+            # First of all: where a view is one moment, it is that of the first read.
+            counted = _count(run.client, written, view)
+            records = RepositoryRecords(run.plan, view, store.location)
+            found = read(records)
+        again = have_written(run.client)
+        with store.view() as view:
+            counts = [counted, _count(run.client, again, view)]
     _check_heads(records, before, _heads(run))
-    return found, _judge(records, written, counted, after)
+    return found, _judge(records, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """The counter of a store, between two answers of the server."""
+
+    least: int
+    found: int
+    most: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether it may be the server's."""
+        return self.least <= self.found <= self.most
+
+
+def _count(client: LakeFS, written: Usage | None, view: RowView) -> _Count | None:
+    """Count what a store has, and ask the server at once what it has by then; None when it cannot be said."""
+    if written is None:
+        return None
+    found, after = count_of(view, written.installation_id), client.usage()
+    if found is None or after is None or after.installation_id != written.installation_id:
+        return None
+    return _Count(written.requests, found, after.requests)
 
 
 def have_written(client: LakeFS) -> Usage | None:
@@ -113,36 +159,31 @@ def count_of(view: RowView, installation_id: str) -> int | None:
     return total
 
 
-def _judge(
-    records: RepositoryRecords, written: Usage | None, counted: int | None, after: Usage | None
-) -> Standing:
-    if (
-        written is None
-        or counted is None
-        or after is None
-        or after.installation_id != written.installation_id
-    ):
+def _judge(records: RepositoryRecords, counts: Sequence[_Count | None]) -> Standing:
+    told = [count for count in counts if count is not None]
+    if other := next((count for count in told if not count.fits), None):
         return Standing(
             records.location,
-            "the server does not tell how many requests its store counts (usage report), so nothing shows that the"
-            f" server writes to {records.location}",
-        )
-    if not written.requests <= counted <= after.requests:
-        return Standing(
-            records.location,
-            f"{records.location} counts {counted:,} requests where the server's own store had"
-            f" {written.requests:,} to {after.requests:,}: it is a copy, or another installation's",
+            f"{records.location} counts {other.found:,} requests where the server's own store had"
+            f" {other.least:,} to {other.most:,}: it is a copy, or another installation's",
             refuted=True,
         )
     if records.unknown:
         return Standing(
             records.location,
             f"records such as {', '.join(records.unknown)} have fields that this version does not know",
+            partial=True,
+        )
+    if len(told) < len(counts):
+        return Standing(
+            records.location,
+            "the server does not tell how many requests its store counts (usage report), so nothing shows that the"
+            f" server writes to {records.location}",
         )
     return Standing(records.location)
 
 
-def _heads(run: Run) -> dict[str, str]:
+def _heads(run: Asking) -> dict[str, str]:
     return {branch.id: branch.commit_id for branch in run.client.branches(run.plan.repository)}
 
 

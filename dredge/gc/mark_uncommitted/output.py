@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,6 +34,12 @@ class MarkUncommittedOutput(StepOutput):
     def hashes(self) -> list[PartInfo]:
         """Sorted hashes of the staged addresses."""
         return self.parts(f"{_HASHES}-")
+
+    @property
+    def hashes_of_earlier_tries(self) -> list[PartInfo]:
+        """Sorted hashes of what was staged when the step was done before, where it was done again."""
+        found: list[dict[str, Any]] = self.summary.details.get("earlier_tries", [])
+        return [PartInfo.from_json(value) for value in found]
 
     @property
     def heads(self) -> PartInfo:

@@ -8,7 +8,8 @@ made again first. Rows too many only keep garbage.
 
 Where the plan says so, the staging records are read from lakeFS's key-value store (`kv_records`): they have what the
 server does not show, and are the proof. Where the store is proved to be the server's own, as of now, they are
-everything, and the server is not asked for a scan. In doubt, or where `live_source` says so, it is, and both count.
+everything, and the server is not asked for a scan. Where `live_source` says so, it is, and both count. In doubt its
+scan is proved as without records, which count besides: a copy of the store may lack just what the server's scan lost.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Staging:
         rows: addresses that the scans gave, with repetitions, and those that only the branches showed.
         branches: head by name, at the end.
         heads: every branch with each commit that it was seen at, before, between and after the scans.
-        proof: what the branches said about the last scan; None where the key-value store is read instead.
+        proof: what the branches said about the last scan; None where the records are the proof.
         records: what the key-value store has besides; None where it is not read.
         server_time: where the server was not asked for a scan, its clock then; None where it does not tell.
     """
@@ -106,11 +107,17 @@ def scan_staging(run: Run, where: str) -> Staging:
         _scan_until_proved(run, staging, deadline)
         return staging
     staging.branches = staging.see_branches(run)
-    if run.plan.config.live_source == AUTO and _read_records_alone(run, staging):
-        return staging
-    staging.scan(run, deadline)
+    if run.plan.config.live_source == AUTO:
+        if _read_records_alone(run, staging):
+            return staging
+        _scan_until_proved(run, staging, deadline)
+    else:
+        staging.scan(run, deadline)
     staging.records = read_records(run, staging.files, staging.scanned)
     staging.heads |= staging.records.heads
+    if staging.records.standing.doubt and staging.proof is None:
+        # Records of which nobody knows what they lack are no proof of what the server lost.
+        _scan_until_proved(run, staging, deadline)
     # Where the records are not exact, branches are asked about the heads of this time, as without records.
     staging.see_branches(run)
     return staging
@@ -167,8 +174,8 @@ def _scan_until_proved(run: Run, staging: Staging, deadline: float) -> None:
     raise RefusedError(
         f"staging of {run.plan.repository} could not be proved complete in {safety.scan_rounds_max} scans. {why}."
         " Nothing was deleted because of it. Run again when fewer branches are made and deleted, or raise"
-        f" staged_questions_max ({safety.staged_questions_max:,}) or scan_rounds_max; or name lakeFS's key-value store"
-        " (kv_conn_id), whose records are the proof."
+        f" staged_questions_max ({safety.staged_questions_max:,}) or scan_rounds_max; or name lakeFS's own key-value"
+        " store (kv_conn_id): its records are the proof, but not those of a copy."
     )
 
 

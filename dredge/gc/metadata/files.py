@@ -66,14 +66,20 @@ class Sorted:
     Attributes:
         amounts: number and bytes, by kind.
         examples: names of a few, by kind.
+        garbage: names of all files of the two kinds of garbage.
     """
 
     amounts: dict[str, Amount] = field(default_factory=lambda: {kind: Amount() for kind in KINDS})
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    garbage: dict[str, list[str]] = field(
+        default_factory=lambda: {GARBAGE_METARANGES: [], GARBAGE_RANGES: []}
+    )
 
     def add(self, kind: str, info: ObjectInfo) -> None:
         """Count a file."""
         self.amounts[kind].add(1, info.size)
+        if kind in self.garbage:
+            self.garbage[kind].append(info.key.removeprefix(METADATA))
         if len(self.examples[kind]) < _EXAMPLES_MAX:
             self.examples[kind].append(info.key.removeprefix(METADATA))
 

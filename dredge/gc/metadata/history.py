@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dredge.gc.analysis.kv_records import all_commits, repository_record
+from dredge.gc.analysis.kv_records import all_commits
 from dredge.gc.list_committed import Graph, active_by_rules, load_graph
-from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.mark_uncommitted import KVAccess, RepositoryRecords
 from dredge.graveler import messages
-from dredge.kv.rows import RowView, show_key
+from dredge.kv.rows import show_key
 from dredge.lakefs import LakeFS
 
-_IMPORTS, _TASKS, _PREPARES = b"imports/", b"tasks/", b"tasks/GCPC"
+_IMPORTS, _TASKS, _PREPARE = b"imports/", b"tasks/", b"GCPC"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository.
+
+    Attributes:
+        repository: name in lakeFS.
+        namespace: URI of its storage namespace.
+    """
+
+    repository: str
+    namespace: str
 
 
 @dataclass(slots=True)
@@ -66,31 +78,23 @@ def read_history(
         complete=True,
     )
     with access.open() as store, store.view() as view:
-        partition = repository_record(view, store.location, repository, namespace).partition
-        _read_imports(view, partition, found)
-        _read_tasks(view, partition, found)
+        records = RepositoryRecords(Place(repository, namespace), view, store.location)
+        found.named, found.at_work = read_work(records)
     return found
 
 
-def _read_imports(view: RowView, partition: bytes, found: History) -> None:
-    for key, value in _rows(view, partition, _IMPORTS):
-        status = messages.decode(messages.ImportStatusData, value, show_key(partition, key))
+def read_work(records: RepositoryRecords) -> tuple[set[str], list[str]]:
+    """Read what imports and tasks say: metaranges that they name, and those that have not ended, in words."""
+    named, at_work = set[str](), list[str]()
+    for name, value in records.rows(_IMPORTS):
+        status = messages.decode(messages.ImportStatusData, value, show_key(_IMPORTS, name))
         if status.metarange_id:
-            found.named.add(status.metarange_id)
+            named.add(status.metarange_id)
         if not status.completed and not status.error:
-            found.at_work.append(f"import {status.id}")
-
-
-def _read_tasks(view: RowView, partition: bytes, found: History) -> None:
-    for key, value in _rows(view, partition, _TASKS):
+            at_work.append(f"import {status.id}")
+    for name, value in records.rows(_TASKS):
         # Every kind of task begins with the same member. Those that prepare a collection write no ranges.
-        status = messages.decode(messages.RepositoryRestoreStatus, value, show_key(partition, key))
-        if not status.task.done and not key.startswith(_PREPARES):
-            found.at_work.append(f"{status.task.operation or 'task'} {status.task.id}")
-
-
-def _rows(view: RowView, partition: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for row in view.scan(partition, prefix):
-        if not row.key.startswith(prefix):
-            return
-        yield row.key, row.value
+        of_task = messages.decode(messages.RepositoryRestoreStatus, value, show_key(_TASKS, name))
+        if not of_task.task.done and not name.startswith(_PREPARE):
+            at_work.append(f"{of_task.task.operation or 'task'} {of_task.task.id}")
+    return named, at_work

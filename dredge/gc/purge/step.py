@@ -6,7 +6,6 @@ runs that deleted, older than the cutoff → rows of their ledgers → chosen, p
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, FormatError, UnavailableError
+from dredge.errors import ConfigError, FormatError
 from dredge.gc.history import run_ids
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import RUNS, STATE
@@ -24,8 +23,9 @@ from dredge.gc.purge.deleting import delete_leftovers
 from dredge.gc.purge.output import FAILED, OUTCOMES, PINNED, PURGED, UNSENT, WOULD_GO, PurgeOutput
 from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
 from dredge.gc.undo.pins import active_pins, sets_of
-from dredge.gc.undo.side_run import LOOK_SECONDS, SideRun, side_run
+from dredge.gc.undo.side_run import SideRun, side_run
 from dredge.gc.undo.ways import QUARANTINE
+from dredge.gc.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 from dredge.graveler.xid import descending_time
 from dredge.lakefs import LakeFS
 from dredge.runs import ledger
@@ -35,8 +35,7 @@ from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.runs.watch import watching
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
@@ -101,20 +100,15 @@ def _purge(run: SideRun, runner: TaskRunner, record: StepRecord, config: PurgeCo
         for swept in runs
         for part in swept.candidates
     ]
-    shares = round_robin(parts, run.num_tasks(runner, len(parts)))
-    tasks = [PurgeTask(name=f"{index:05d}", parts=share) for index, share in enumerate(shares)]
-    watched = f"{PurgeOutput.STEP}/_watch/{record.attempt.number:03d}.json"
-    purging = PurgingConfig(
-        cutoff=cutoff,
-        dry_run=config.dry_run,
-        pinned=sets_of(active_pins(run.state, run.plan.created_at)),
-        gate=run.gate(watched),
-    )
-    with watching(run.folder, watched, lambda: None, LOOK_SECONDS):
-        results = run.spread(runner, PurgeOutput.STEP, purge_parts, purging, tasks, "parts", len(parts))
-    record.parts.extend(part for result in results for part in result.parts)
+    tasks = [PurgeTask(name=name, parts=share) for name, share in shares_of(run, runner, parts)]
+    pinned = sets_of(active_pins(run.state, run.plan.created_at))
+
+    def purging(gate: GateConfig) -> PurgingConfig:
+        return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, gate=gate)
+
+    tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
     record.counts["runs"] = len(runs)
-    _sum_up(run, record, results, config.dry_run)
+    _sum_up(run, record, tally, config.dry_run)
 
 
 def _runs(run: SideRun, record: StepRecord, config: PurgeConfig, cutoff: datetime) -> Iterator[SweptRun]:
@@ -140,25 +134,16 @@ def _runs(run: SideRun, record: StepRecord, config: PurgeConfig, cutoff: datetim
             raise ConfigError(f"run {swept.plan.run_id} is of another repository. Nothing was deleted.")
 
 
-def _sum_up(run: SideRun, record: StepRecord, results: Sequence[PurgeResult], dry_run: bool) -> None:
-    objects, size_bytes = Counter[str](dict.fromkeys(OUTCOMES, 0)), Counter[str]()
-    for result in results:
-        objects.update(result.objects)
-        size_bytes.update(result.size_bytes)
-    record.counts.update({f"{outcome}_objects": count for outcome, count in objects.items()})
+def _sum_up(run: SideRun, record: StepRecord, tally: Tally, dry_run: bool) -> None:
     went = WOULD_GO if dry_run else PURGED
-    record.counts[f"{went}_bytes"] = size_bytes[went]
+    record.counts[f"{went}_bytes"] = tally.size_bytes[went]
     if dry_run:
         record.status = "dry_run"
-    left = objects[FAILED] + objects[UNSENT]
-    if left:
-        example = next((result.example for result in results if result.example), "")
-        record.status = "partial"
-        record.error = UnavailableError(
-            f"purge {run.plan.run_id}: {left:,} copies or versions could not be deleted"
-            f"{f', such as {example}' if example else ''}; {objects[PURGED]:,} were. Purge again: only what is left is"
-            " tried again."
-        )
+    text = (
+        f"purge {run.plan.run_id}: {{left}} copies or versions could not be deleted{{example}};"
+        f" {tally.objects[PURGED]:,} were. Purge again: only what is left is tried again."
+    )
+    note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,30 +191,10 @@ class PurgeTask:
     parts: list[SweptPart]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeResult:
-    """What a task did; a payload.
-
-    Attributes:
-        parts: of the ledger.
-        objects: by outcome.
-        size_bytes: by outcome.
-        example: of what could not be deleted; "" for none.
-    """
-
-    parts: list[PartInfo]
-    objects: dict[str, int]
-    size_bytes: dict[str, int]
-    example: str
-
-
 @partition_function
-def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> PurgeResult:
+def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
     """Delete, or in a dry run only count, what some parts' deletions left."""
-    gate = Gate.of_task(run, config.gate)
-    objects, size_bytes = Counter[str](), Counter[str]()
-    parts: list[PartInfo] = []
-    example = ""
+    gate, tally = Gate.of_task(run, config.gate), Tally()
     for swept in task.parts:
         for page in _pages(swept):
             found = _look(run.stores.store_uri, swept, page, config)
@@ -237,15 +202,12 @@ def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Purge
                 gate.is_open()  # raises what is wrong
                 found = delete_leftovers(run.stores.store_uri, swept.run_uri, found, gate.lets_through)
             if found:
-                rows = _ledger(swept, found)
-                parts.append(run.folder.write_table(PurgeOutput.STEP, len(parts), rows, f"part-{task.name}"))
+                rows, name = _ledger(swept, found), f"part-{task.name}"
+                tally.parts.append(run.folder.write_table(PurgeOutput.STEP, len(tally.parts), rows, name))
             for item in found:
-                objects[item.outcome] += 1
-                size_bytes[item.outcome] += item.size_bytes
-                if item.outcome == FAILED and not example:
-                    example = f"{item.row['address']!r} ({item.message})"
+                tally.count(item.outcome, item.size_bytes, item.row["address"], item.message)
         run.progress.add(1)
-    return PurgeResult(parts=parts, objects=dict(objects), size_bytes=dict(size_bytes), example=example)
+    return tally.done()
 
 
 def _pages(swept: SweptPart) -> Iterator[pa.Table]:

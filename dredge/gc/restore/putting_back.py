@@ -10,6 +10,7 @@ current version. A copy is made under a condition where the store has one, and a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,17 @@ from typing import Any
 from dredge.errors import ConflictError, DredgeError, NotFoundError
 from dredge.gc.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
 from dredge.gc.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
-from dredge.storage import ObjectVersion, open_copier, open_marker_remover, open_reader, open_versions
+from dredge.storage import (
+    ObjectInfo,
+    ObjectVersion,
+    open_copier,
+    open_marker_remover,
+    open_reader,
+    open_versions,
+)
 
+_PLAIN = re.compile(r"[0-9a-f]{32}")
+"""A tag that an object gets which is uploaded in one piece."""
 _MARKERS_MAX = 100
 """Markers of one key that are taken away; each deletion of an absent key leaves one more."""
 
@@ -52,8 +62,9 @@ class PuttingBack:
         self._reader = open_reader(namespace)
         self._copier = open_copier(quarantine_uri(run_uri), namespace)
         self._versions = open_versions(namespace)
+        self._by_versions = way == VERSIONS
         ways = [self._copied_back, self._uncovered]
-        self._ways = ways[::-1] if way == VERSIONS else ways
+        self._ways = ways[::-1] if self._by_versions else ways
 
     def put_back(self, row: Mapping[str, Any]) -> Restored:
         """Put one object back; never raises for it.
@@ -77,22 +88,26 @@ class PuttingBack:
             found = self._reader.stat(row["address"])
         except NotFoundError:
             return None
-        if found.size != row["size"] or (way == VERSIONS and found.etag != row["etag"]):
+        if found.size != row["size"] or self._is_another(found, row):
             return Restored(TAKEN, "", f"{found.size} bytes of {found.last_modified:%Y-%m-%d %H:%M:%S} UTC")
         return Restored(RESTORED if way else THERE, way)
 
+    def _is_another(self, found: ObjectInfo, row: Mapping[str, Any]) -> bool:
+        """Whether an object as long as the one that the run listed is another one, as far as its tag tells: a version
+        that comes back keeps its tag, a copy need not."""
+        if found.etag == row["etag"] or not found.size:
+            return False
+        tags = (found.etag or "", row["etag"] or "")
+        return self._by_versions or all(_PLAIN.fullmatch(tag) for tag in tags)
+
     def _copied_back(self, row: Mapping[str, Any]) -> Restored:
         try:
-            copied = self._copier.copy(row["address"], if_absent=True)
+            self._copier.copy(row["address"], if_absent=True, size=row["size"])
         except NotFoundError:
             return Restored(GONE)
         except ConflictError:
             # Somebody, perhaps an earlier request of ours whose answer was lost, was first.
             return self._look(row) or Restored(FAILED, QUARANTINE, "the key was taken and is free again")
-        if copied.size != row["size"]:
-            return Restored(
-                FAILED, QUARANTINE, f"{copied.size} bytes came back, the run deleted {row['size']}"
-            )
         return Restored(RESTORED, QUARANTINE)
 
     def _uncovered(self, row: Mapping[str, Any]) -> Restored:

@@ -9,7 +9,6 @@ is done again: what is there already is only looked at.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,15 +17,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, UnavailableError
-from dredge.gc.namespaces import DATA, canonical_namespace
+from dredge.errors import ConfigError
+from dredge.gc.namespaces import canonical_namespace
+from dredge.gc.restore.choosing import fitting, prefix_of
 from dredge.gc.restore.config import RestoreConfig
-from dredge.gc.restore.output import FAILED, GONE, OUTCOMES, TAKEN, UNSENT, RestoreOutput
+from dredge.gc.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
 from dredge.gc.restore.putting_back import PuttingBack, Restored
 from dredge.gc.run import read_plan
 from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
 from dredge.gc.undo.pins import Pin, pin_folder, write_pin
-from dredge.gc.undo.side_run import LOOK_SECONDS, SideRun, side_run
+from dredge.gc.undo.side_run import SideRun, side_run
+from dredge.gc.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
@@ -34,8 +35,7 @@ from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
-from dredge.runs.tasks import TaskRunner, round_robin
-from dredge.runs.watch import watching
+from dredge.runs.tasks import TaskRunner
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
 from dredge.sets.live import LocatedSet
@@ -112,24 +112,24 @@ def _check_is_of(swept: SweptRun, run: SideRun) -> None:
 def _restore(
     run: SideRun, runner: TaskRunner, record: StepRecord, config: RestoreConfig, swept: SweptRun
 ) -> None:
-    shares = round_robin(swept.candidates, run.num_tasks(runner, len(swept.candidates)))
-    tasks = [RestoreTask(name=f"{index:05d}", candidates=share) for index, share in enumerate(shares)]
+    tasks = [
+        RestoreTask(name=name, candidates=share) for name, share in shares_of(run, runner, swept.candidates)
+    ]
     chosen = Chosen(
         run_uri=swept.folder.uri,
-        prefix=config.address or config.prefix or DATA,
+        prefix=prefix_of(config),
         is_address=config.address is not None,
         reason=config.reason or "",
         pin_uri=pin_folder(run.state.uri, run.plan.run_id, run.options).uri,
     )
     _pin(run, runner, record, config, chosen, tasks)
-    watched = f"{RestoreOutput.STEP}/_watch/{record.attempt.number:03d}.json"
-    put = PutConfig(chosen=chosen, way=swept.plan.undo.way, gate=run.gate(watched))
-    with watching(run.folder, watched, lambda: None, LOOK_SECONDS):
-        results = run.spread(
-            runner, RestoreOutput.STEP, put_back, put, tasks, "objects", record.counts["chosen_objects"]
-        )
-    record.parts.extend(part for result in results for part in result.parts)
-    _sum_up(run, record, results)
+
+    def put(gate: GateConfig) -> PutConfig:
+        return PutConfig(chosen=chosen, way=swept.plan.undo.way, gate=gate)
+
+    objects = record.counts["chosen_objects"]
+    tally = work_through(run, runner, record, RestoreOutput, put_back, put, tasks, "objects", objects)
+    _sum_up(run, record, tally)
 
 
 def _pin(
@@ -164,25 +164,18 @@ def _pin(
     log.info("restore %s: pinned %s", run.plan.run_id, pin.text)
 
 
-def _sum_up(run: SideRun, record: StepRecord, results: Sequence[PutResult]) -> None:
-    objects, size_bytes = Counter[str](dict.fromkeys(OUTCOMES, 0)), Counter[str]()
-    for result in results:
-        objects.update(result.objects)
-        size_bytes.update(result.size_bytes)
-    record.counts.update({f"{outcome}_objects": count for outcome, count in objects.items()})
-    record.counts.update(restored_bytes=size_bytes["restored"])
+def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
+    record.counts.update(restored_bytes=tally.size_bytes[RESTORED])
     for outcome in (TAKEN, GONE):
-        if objects[outcome]:
-            example = next(result.examples[outcome] for result in results if outcome in result.examples)
-            record.warn(f"{objects[outcome]:,} objects {OUTCOMES[outcome]}, such as {example}")
-    left = objects[FAILED] + objects[UNSENT]
-    if left:
-        example = next((result.examples[FAILED] for result in results if FAILED in result.examples), "")
-        record.status = "partial"
-        record.error = UnavailableError(
-            f"restore {run.plan.run_id}: {left:,} objects did not come back{f', such as {example}' if example else ''};"
-            f" {objects['restored']:,} did. Restore again: only what is not there is tried again."
-        )
+        if tally.objects[outcome]:
+            record.warn(
+                f"{tally.objects[outcome]:,} objects {OUTCOMES[outcome]}, such as {tally.examples[outcome]}"
+            )
+    text = (
+        f"restore {run.plan.run_id}: {{left}} objects did not come back{{example}}; {tally.objects[RESTORED]:,} did."
+        " Restore again: only what is not there is tried again."
+    )
+    note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,15 +199,7 @@ class Chosen:
     def rows(self, part: PartInfo) -> pa.Table:
         """The rows of a part that are chosen."""
         folder = RunFolder(open_writer(self.run_uri), self.run_uri.rpartition("/")[2])
-        rows = swept_rows(folder, part)
-        fits = pc.equal(rows["address"], self.prefix) if self.is_address else _starts(rows, self.prefix)
-        if self.reason:
-            fits = pc.and_(fits, pc.equal(rows["reason"], self.reason))
-        return rows.filter(fits).combine_chunks()
-
-
-def _starts(rows: pa.Table, prefix: str) -> pa.ChunkedArray:
-    return pc.starts_with(rows["address"], prefix)
+        return fitting(swept_rows(folder, part), self.prefix, self.is_address, self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,31 +263,11 @@ class PutConfig:
     gate: GateConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutResult:
-    """What a task put back; a payload.
-
-    Attributes:
-        parts: of the ledger.
-        objects: by outcome.
-        size_bytes: by outcome.
-        examples: address and message of one object of each outcome.
-    """
-
-    parts: list[PartInfo]
-    objects: dict[str, int]
-    size_bytes: dict[str, int]
-    examples: dict[str, str]
-
-
 @partition_function
-def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> PutResult:
+def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
     """Put back what is chosen of some parts."""
     putting = PuttingBack(run.stores.store_uri, config.chosen.run_uri, config.way)
-    gate = Gate.of_task(run, config.gate)
-    objects, size_bytes = Counter[str](), Counter[str]()
-    parts: list[PartInfo] = []
-    examples: dict[str, str] = {}
+    gate, tally = Gate.of_task(run, config.gate), Tally()
 
     def put(row: Mapping[str, Any]) -> Restored:
         return putting.put_back(row) if gate.lets_through() else Restored(UNSENT)
@@ -313,17 +278,12 @@ def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> PutResult:
             page = rows.slice(start, _PAGE_ROWS)
             asked = page.to_pylist()
             found = list(ordered_map(put, asked, _AT_ONCE))
-            parts.append(
-                run.folder.write_table(
-                    RestoreOutput.STEP, len(parts), _ledger(page, found), f"part-{task.name}"
-                )
-            )
+            name, index = f"part-{task.name}", len(tally.parts)
+            tally.parts.append(run.folder.write_table(RestoreOutput.STEP, index, _ledger(page, found), name))
             for row, item in zip(asked, found, strict=True):
-                objects[item.outcome] += 1
-                size_bytes[item.outcome] += row["size"]
-                examples.setdefault(item.outcome, f"{row['address']!r} ({item.message})")
+                tally.count(item.outcome, row["size"], row["address"], item.message)
             run.progress.add(page.num_rows)
-    return PutResult(parts=parts, objects=dict(objects), size_bytes=dict(size_bytes), examples=examples)
+    return tally.done()
 
 
 def _ledger(page: pa.Table, found: Sequence[Restored]) -> pa.Table:

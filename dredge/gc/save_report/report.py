@@ -116,6 +116,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "run_id": plan.run_id,
         "repository": plan.repository,
         "started_at": plan.created_at.isoformat(),
+        "mode": plan.mode,
         "dry_run": plan.dry_run,
         "outcome": results.outcome,
         "outcome_text": words.OUTCOMES[results.outcome],

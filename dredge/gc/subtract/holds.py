@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
+from dredge.gc.subtract.left_staging import unreadable_mark
 from dredge.gc.undo.pins import PINNED
 from dredge.sets.live import LocatedSet, in_any
 
@@ -74,7 +76,10 @@ def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects that were staged a short while ago: a commit that is under way may have them."""
     if not evidence.staged_before:
         return np.zeros(rows.num_rows, bool)
-    (left,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
+    try:
+        (left,) = in_any(evidence.staged_before, [rows["hash"].to_numpy()])
+    except FormatError as error:
+        raise RefusedError(unreadable_mark(str(error), evidence.config.safety.commit_hours_max)) from None
     return left
 
 

@@ -79,16 +79,16 @@ def _subtract(run: Run, runner: TaskRunner, record: StepRecord) -> None:
 def _config(run: Run, record: StepRecord) -> SubtractConfig:
     committed = record.input(ListCommittedOutput)
     # Where everything that any branch has staged was read and is live, nothing that is staged can be hidden.
-    exact = record.input(MarkUncommittedOutput).exact
+    staged = record.input(MarkUncommittedOutput)
     pins = active_pins(run.state, run.plan.created_at)
     record.details["pins"] = [pin.text for pin in pins]
     return SubtractConfig(
         settings=run.plan.config,
         live=committed.live,
-        head_sizes=() if exact else committed.sizes,
+        head_sizes=() if staged.exact else committed.sizes,
         expired=committed.expired,
         pinned=sets_of(pins),
-        staged_before=() if exact else staged_before(run),
+        staged_before=() if staged.exact else staged_before(run, staged),
     )
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, FormatError
+from dredge.gc.namespaces import DATA
 from dredge.gc.plan import RUNS, Plan
 from dredge.gc.run import read_plan
 from dredge.gc.subtract import SubtractOutput
@@ -79,8 +80,13 @@ def swept_rows(folder: RunFolder, part: PartInfo) -> pa.Table:
     Returns:
         Rows with `address`, `size`, `last_modified`, `etag`, `hash`, `reason`; `outcome` (null where the ledger has
         nothing) and `version_id` (of the delete marker; null where there is none).
+
+    Raises:
+        FormatError: one lies where no run deletes.
     """
     rows = folder.read_part(part, _COLUMNS)
+    if not pc.all(pc.starts_with(rows["address"], DATA), min_count=0).as_py():
+        raise FormatError(f"{part.name} of {folder.uri} names an object outside {DATA}. Nothing was done.")
     found = ledger.best(ledger.read_raw(folder, ledger.stem_of(part)))
     places = pc.index_in(rows["address"], found["address"].combine_chunks())
     for name in ("outcome", "version_id"):

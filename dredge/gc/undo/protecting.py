@@ -1,6 +1,7 @@
 """What the sweep does with a group of keys before they are deleted, so that the deletion can be taken back.
 
-    quarantine   each object is copied below the run's folder and the copy is looked at; what was not copied stays
+    quarantine   each object is copied below the run's folder and the copy is looked at; what was not copied, or is not
+                 what was listed, stays
     versions     the bucket is asked once more whether it keeps versions; if not, the sweep stops
 
 An object that is gone already while its copy is there was deleted by a try that was killed before it could write that
@@ -57,20 +58,19 @@ class Quarantine:
 
     def protect(self, group: pa.Table, may_send: MaySend) -> list[Protected]:
         """Copy each object of a group; see `dredge.runs.sweep.Protect`."""
-        rows = list(zip(group["address"].to_pylist(), group["size"].to_pylist(), strict=True))
+        columns = (group[name].to_pylist() for name in ("address", "size", "etag"))
+        rows: list[tuple[str, int, str | None]] = list(zip(*columns, strict=True))
         return list(ordered_map(lambda row: self._copy(*row, may_send), rows, _COPIES_AT_ONCE))
 
-    def _copy(self, address: str, size: int, may_send: MaySend) -> Protected:
+    def _copy(self, address: str, size: int, etag: str | None, may_send: MaySend) -> Protected:
         if not may_send():
             return Protected(ledger.FAILED, NOT_SENT)
         try:
-            copied = self._copier.copy(address)
+            self._copier.copy(address, size=size, etag=etag)
         except NotFoundError:
             return self._gone(address, size)
         except DredgeError as error:
             return _not_copied(error)
-        if copied.size != size:
-            return Protected(ledger.KEPT, NOT_COPIED, "the object has another size than when it was listed")
         return Protected()
 
     def _gone(self, address: str, size: int) -> Protected:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import batched, groupby
 
 import pyarrow as pa
 
@@ -22,6 +23,8 @@ from dredge.storage.neighbours import find_neighbours
 
 _PAGE_NAMES = 900
 """Names that a run should span in the store: a little less than a page, because garbage is not spread evenly."""
+_LISTED_MAX = 5 * _PAGE_NAMES
+"""Objects that a run may list."""
 _RUN_MIN = 4
 """Shorter runs are looked up one by one: that costs a store less than pages do."""
 
@@ -58,16 +61,21 @@ def choose(names: Names, looks: int, length: int, chance: random.Random) -> list
     Args:
         names: to choose from.
         looks: least number of names; when there are not so many, all are taken.
-        length: of a run.
+        length: of a run, at most. None goes from one folder into another: what a part of the ledger lacks between two
+            folders may be most of the namespace, and would be listed.
         chance: makes the choice.
     """
-    if looks <= 0:
-        return []
-    ordered = sorted(names)
-    runs = [ordered[first : first + length] for first in range(0, len(ordered), length)]
-    if looks < len(ordered):
-        runs = chance.sample(runs, min(len(runs), -(-looks // length) + 1))
-    return list(runs)
+    folders = (list(found) for _, found in groupby(sorted(names), lambda name: name.rpartition("/")[0]))
+    runs: list[Names] = [run for folder in folders for run in batched(folder, length)]
+    if looks < len(names):
+        chance.shuffle(runs)
+    chosen, count = list[Names](), 0
+    for run in runs:
+        if count >= looks:
+            break
+        chosen.append(run)
+        count += len(run)
+    return chosen
 
 
 def look_for(reader: ObjectReader, runs: Sequence[Names], threads: int) -> Looked:
@@ -97,8 +105,15 @@ def lacks(reader: ObjectReader, address: str) -> bool:
 def _look(reader: ObjectReader, names: Names) -> Looked:
     if len(names) < _RUN_MIN or not reader.is_remote:
         return Looked(len(names), [name for name in names if not lacks(reader, name)])
-    # Runs do not overlap, so all of them together never cost more than one listing of everything.
-    return Looked(len(names), _listed(reader, DATA, names))
+    there: list[str] = []
+    asked = listed = 0
+    for stretch in find_neighbours(reader, DATA, names):
+        there += stretch.found["key"].to_pylist()
+        asked, listed = asked + len(stretch.names), listed + stretch.listed
+        if listed > _LISTED_MAX:
+            break  # garbage is rare here, so the others cost less one by one
+    there += [name for name in names[asked:] if not lacks(reader, name)]
+    return Looked(len(names), there)
 
 
 def _listed(reader: ObjectReader, prefix: str, names: Names) -> list[str]:

@@ -14,6 +14,7 @@ from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
     SECONDS_MAX,
+    check_finite,
     check_settings,
     from_fields,
     read_settings,
@@ -44,6 +45,9 @@ class Safety:
     gate_every_seconds: float = 3
     watch_silence_seconds_max: float = 60
     canary_chunks: int = 20
+
+    def __post_init__(self) -> None:
+        check_finite(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ const sizeText = (value) => {
   while (value >= 1024 && unit < sizes.length - 1) { value /= 1024; unit += 1; }
   return `${unit ? value.toFixed(1) : value} ${sizes[unit]}`;
 };
-const colourOf = (verdict) => css(verdict.includes("deleted") ? "--bad" : verdict === "kept" ? "--good" : "--wait");
+const colourOf = (verdict) => css(verdict === "deleted" ? "--bad" : verdict === "kept" ? "--good" : "--wait");
 
 const charts = {
   days: (data) => ({
@@ -43,6 +43,13 @@ const charts = {
   }),
 };
 
+// Figures that are not bytes.
+charts.ages = (data) => ({
+  type: "bar",
+  data: { labels: data.labels, datasets: [{ label: "rows", data: data.rows, backgroundColor: css("--wait") }] },
+  options: { plugins: { legend: { display: false }, tooltip: {} }, plain: true },
+});
+
 const draw = (canvas) => {
   const data = JSON.parse(canvas.parentElement.querySelector("script").textContent);
   const config = charts[canvas.dataset.chart](data, canvas);
@@ -63,7 +70,7 @@ const draw = (canvas) => {
       ...config.options.plugins,
     },
   };
-  config.options.scales[bytes].ticks = { color: css("--text"), callback: sizeText };
+  if (!config.options.plain) config.options.scales[bytes].ticks = { color: css("--text"), callback: sizeText };
   new Chart(canvas, config);
 };
 
@@ -75,6 +82,7 @@ const follow = (frame) => {
       const state = await answer.json();
       if (!state.ongoing) { location.reload(); return; }
       frame.querySelector("[data-headline]").textContent = state.headline;
+      frame.querySelector("[data-progress]").textContent = state.progress;
       for (const step of state.steps) {
         const cells = document.querySelector(`[data-step="${CSS.escape(step.step)}"]`)?.cells;
         if (cells) { cells[1].textContent = step.status; cells[2].textContent = step.seconds; }
@@ -98,7 +106,22 @@ const lead = (event) => {
   link.remove();
 };
 
+// A part that takes longer than its page is loaded after it.
+const load = async (frame) => {
+  try {
+    const answer = await fetch(new URL(frame.dataset.load, document.baseURI), { credentials: "same-origin" });
+    if (!answer.ok) return;
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-piece]");
+    if (!found) return;
+    frame.replaceChildren(...found.children);
+    leadAll(frame);
+  } catch { /* the link stays */ }
+};
+const leadAll = (within) =>
+  within.querySelectorAll("[data-airflow]").forEach((link) => link.addEventListener("click", lead));
+
 document.querySelectorAll("[data-chart]").forEach(draw);
 document.querySelectorAll("[data-poll]").forEach(follow);
-document.querySelectorAll("[data-airflow]").forEach((link) => link.addEventListener("click", lead));
+document.querySelectorAll("[data-load]").forEach(load);
+leadAll(document);
 document.querySelector("[data-skip]").addEventListener("click", () => document.getElementById("content").focus());

@@ -1,4 +1,5 @@
-"""Copies inside S3: one request up to 5 GiB, part by part above, with what CopyObject alone would not keep.
+"""Copies inside S3: one request up to 5 GiB, part by part above and where the key must be free, with what CopyObject
+alone would not keep.
 
 A copy takes content type and metadata along, but gets the bucket's own encryption and the storage class STANDARD unless
 the request says otherwise. A multipart upload takes nothing along, so all of it is said at its begin.
@@ -7,11 +8,12 @@ the request says otherwise. A multipart upload takes nothing along, so all of it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
-from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.storage.keys import is_text
+from dredge.errors import ConflictError, FormatError, NotFoundError, UnavailableError
+from dredge.storage.keys import is_text, is_xml_safe
 from dredge.storage.location import Location
 from dredge.storage.model import ObjectInfo
 from dredge.storage.options import StorageOptions
@@ -19,6 +21,7 @@ from dredge.storage.parallel import ordered_map
 from dredge.storage.s3.clients import s3_client
 from dredge.storage.s3.errors import translated
 from dredge.storage.s3.store import COPY_LIMIT_BYTES, info_of_answer
+from dredge.storage.undo import check_source
 
 PART_BYTES = 1 << 30
 """5 TiB, the largest object, are 5,120 parts of this size; a store takes 10,000."""
@@ -37,6 +40,7 @@ _SAID_AT_BEGIN = (
 )
 _PLAIN = re.compile(r"[0-9a-f]{32}")
 _CHECKSUMS = ("ChecksumCRC64NVME", "ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC32C", "ChecksumCRC32")
+type _Send = Callable[[str, Any, dict[str, str]], None]
 _NO_CONDITION = frozenset({"NotImplemented", "501"})
 
 
@@ -60,15 +64,18 @@ class S3Copier:
     def __repr__(self) -> str:
         return f"S3Copier({self._source.uri!r}, {self._target.uri!r})"
 
-    def copy(self, key: str, if_absent: bool = False) -> ObjectInfo:
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
         """Copy one object, and look at the copy."""
         if not key or not is_text(key):
             raise NotFoundError(f"{key!r} is no name that an object below {self._source.uri} can have")
         source = self._head(self._source, key)
+        check_source(key, source["ContentLength"], source["ETag"].strip('"'), size, etag)
         if if_absent and self._is_there(key):
             raise ConflictError(f"{key!r} exists already in {self._target.uri}; nothing was written")
         with translated(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
-            send = self._send_whole if source["ContentLength"] <= COPY_LIMIT_BYTES else self._send_parts
+            send = self._way(key, source, if_absent)
             _with_condition(lambda **condition: send(key, source, condition), if_absent)
         copied = self._head(self._target, key)
         _compare(key, source, copied)
@@ -87,33 +94,58 @@ class S3Copier:
                 Bucket=location.bucket, Key=_name(location, key), ChecksumMode="ENABLED"
             )
 
+    def _way(self, key: str, source: Any, if_absent: bool) -> _Send:
+        """How an object is sent. Many stores know no condition for CopyObject and do it all the same, so where the key
+        must be free, what has one is used: an upload in parts, which takes one part at least. The answer to its begin
+        names the key in XML, which cannot carry every name."""
+        if if_absent and is_xml_safe(_name(self._target, key)):
+            return self._send_parts if source["ContentLength"] else self._send_nothing
+        return self._send_whole if source["ContentLength"] <= COPY_LIMIT_BYTES else self._send_parts
+
     def _send_whole(self, key: str, source: Any, condition: dict[str, str]) -> None:
         self._client.copy_object(
             **self._to(key), **self._from(key, source), **_said(source, _KEPT), **condition
         )
 
+    def _send_nothing(self, key: str, source: Any, condition: dict[str, str]) -> None:
+        """An object without bytes has no part."""
+        self._client.put_object(
+            **self._to(key), Body=b"", **_said(source, _SAID_AT_BEGIN), **self._tags(key, source), **condition
+        )
+
     def _send_parts(self, key: str, source: Any, condition: dict[str, str]) -> None:
-        tags = self._tags(key) if source.get("TagCount") else {}
-        begun = self._client.create_multipart_upload(**self._to(key), **_said(source, _SAID_AT_BEGIN), **tags)
+        said = _said(source, _SAID_AT_BEGIN)
+        begun = self._client.create_multipart_upload(**self._to(key), **said, **self._tags(key, source))
         upload = {**self._to(key), "UploadId": begun["UploadId"]}
 
-        def send_part(part: tuple[int, str]) -> dict[str, Any]:
+        def send_part(part: tuple[int, dict[str, str]]) -> dict[str, Any]:
             number, span = part
             answer: Any = self._client.upload_part_copy(
-                **upload, **self._from(key, source), PartNumber=number, CopySourceRange=span
+                **upload, **self._from(key, source), PartNumber=number, **span
             )
-            return {"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]}
+            copied = answer["CopyPartResult"]
+            return {"PartNumber": number, "ETag": copied["ETag"], **_said(copied, _CHECKSUMS)}
 
         try:
             parts = list(ordered_map(send_part, list(_spans(source["ContentLength"])), _PARTS_AT_ONCE))
             self._client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, **condition)
-        except BaseException:
-            self._client.abort_multipart_upload(**upload)
+        except BaseException as error:
+            self._give_up(upload)
+            _raise_if_lost(error, key)
             raise
 
-    def _tags(self, key: str) -> dict[str, str]:
+    def _give_up(self, upload: dict[str, str]) -> None:
+        """Leave no parts behind. That may fail, and must not hide what went wrong."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        with suppress(BotoCoreError, ClientError):
+            self._client.abort_multipart_upload(**upload)
+
+    def _tags(self, key: str, source: Any) -> dict[str, str]:
         from urllib.parse import urlencode
 
+        if not source.get("TagCount"):
+            return {}
         found = self._client.get_object_tagging(Bucket=self._source.bucket, Key=_name(self._source, key))
         return {"Tagging": urlencode([(tag["Key"], tag["Value"]) for tag in found["TagSet"]])}
 
@@ -145,6 +177,15 @@ def _with_condition(send: Any, if_absent: bool) -> None:
         send()
 
 
+def _raise_if_lost(error: BaseException, key: str) -> None:
+    """An upload that is gone may have been completed by a request whose answer was lost; it says nothing about the
+    source, as another object that is not found would."""
+    from botocore.exceptions import ClientError
+
+    if isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") == "NoSuchUpload":
+        raise UnavailableError(f"the upload of {key!r} was lost, or was completed by a lost answer") from None
+
+
 def _name(location: Location, key: str) -> str:
     return f"{location.root}/{key}" if location.root else key
 
@@ -153,9 +194,13 @@ def _said(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: source[name] for name in names if source.get(name)}
 
 
-def _spans(size: int) -> Iterator[tuple[int, str]]:
+def _spans(size: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """Parts with what each takes; a single one takes all: stores refuse to cut what is shorter than a part."""
+    if size <= PART_BYTES:
+        yield 1, {}
+        return
     for number, start in enumerate(range(0, size, PART_BYTES), 1):
-        yield number, f"bytes={start}-{min(start + PART_BYTES, size) - 1}"
+        yield number, {"CopySourceRange": f"bytes={start}-{min(start + PART_BYTES, size) - 1}"}
 
 
 def _compare(key: str, source: Any, copied: Any) -> None:

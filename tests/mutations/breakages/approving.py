@@ -9,6 +9,51 @@ OPERATOR = "operators/lakefs/approve.py"
 
 APPROVED = (
     Breakage(
+        "a sweep long after its guards does not ask branches again",
+        f"{GC}/bulk_delete/asked_again.py",
+        "if subtracted.exact or now",
+        "if True or now",
+        ("test_an_object_that_a_branch_serves_unseen_since_the_guards_stays",),
+    ),
+    Breakage(
+        "a sweep long after its guards does not look at new entries of heads",
+        f"{GC}/bulk_delete/sweep.py",
+        "codes = pc.if_else(pc.and_(pa.array(since), pc.is_null(codes)), HEAD_SINCE, codes)",
+        "pass",
+        (
+            "test_an_object_that_a_branch_serves_unseen_by_an_entry_of_its_new_head_stays",
+            "test_an_object_that_a_branch_serves_unseen_which_was_not_there_stays",
+        ),
+    ),
+    Breakage(
+        "a question that was changed before its answer counts",
+        PROOF,
+        "if request != ours or not",
+        "if not",
+        ("test_a_question_that_was_changed_before_its_answer_is_none_of_the_run",),
+    ),
+    Breakage(
+        "an answer from the future counts for longer",
+        PROOF,
+        "< min(request.answer_until, latest)",
+        "< request.answer_until",
+        ("test_an_answer_from_the_future_is_none",),
+    ),
+    Breakage(
+        "a no counts for one question only",
+        RECORDS,
+        'found = [key for key in keys if key.endswith(f"/{_NO}")]',
+        'found = [key for key in keys if key == f"{place}/{_NO}"]',
+        ("test_a_no_is_one_to_the_run_also_when_it_asks_something_else_by_now",),
+    ),
+    Breakage(
+        "a yes counts for whatever the run asks by now",
+        STEP,
+        "if question not in (None, asked.digest):",
+        "if False:",
+        ("test_a_yes_is_one_to_what_the_task_asked_and_not_to_what_the_run_asks_by_now",),
+    ),
+    Breakage(
         "the sweep takes the word of the step that asked",
         PROOF,
         "    if not why_asked(run.plan, guards):\n",
@@ -128,7 +173,7 @@ APPROVED = (
     Breakage(
         "a run is waited for longer than its mark may be swept",
         RECORDS,
-        "answer_until=min(now + timedelta(hours=plan.config.approval_hours), sweep_until),",
+        "answer_until=min(asked_at + timedelta(hours=plan.config.approval_hours), sweep_until),",
         "answer_until=now + timedelta(hours=plan.config.approval_hours),",
         ("test_nobody_is_waited_for_longer_than_the_mark_may_be_swept",),
     ),

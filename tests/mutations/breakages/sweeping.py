@@ -186,6 +186,13 @@ SWEEP = (
         ("test_error_of_a_step_comes_back_and_the_next_try_starts_afresh",),
     ),
     Breakage(
+        "an executor with another Dredge deletes by its own rules",
+        "spark_jobs/rows.py",
+        "                other_version(index, version)\n                or answer(",
+        "                answer(",
+        ("test_a_worker_with_another_version_does_nothing_and_says_which_it_has",),
+    ),
+    Breakage(
         "anybody may enter where the secrets of a run pass",
         "operators/application.py",
         " or stat.S_IMODE(found.st_mode) & 0o077",

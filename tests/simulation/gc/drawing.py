@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
-from tests.simulation.gc.scenes import SCENES, Stage
+from tests.simulation.gc.scenes import SCENES, Stage, draw_answer, draw_by_people
 from tests.simulation.gc.temper import Temper
 from tests.simulation.history import Move
 from tests.simulation.orchestrator import STEPS, TASKS
@@ -36,7 +36,12 @@ def draw_moves(chance: random.Random) -> list[Move]:
     starts = _draw_starts(chance, length)
     near = partial(_near, chance, starts, length)
     moves = [*_draw_past(chance, temper), Move(-60.0, "pace", (pace,))]
-    moves += [Move(at, "run", (f"run{number}", *_draw_run(chance))) for number, at in enumerate(starts)]
+    for number, at in enumerate(starts):
+        moves.append(Move(at, "run", (f"run{number}", *_draw_run(chance))))
+        moves += _draw_answers(chance, moves[-1], length)
+    for _ in range(chance.choice((0, 0, 0, 0, 1, 3))):
+        verb, args = draw_by_people(chance)
+        moves.append(Move(near() + chance.choice((0.0, 2 * HOUR, 26 * HOUR)), verb, args))
     for _ in range(chance.choice((0, 3, 10, 20))):
         moves.append(_at_work(chance, near(), *temper.write(chance)))
     for _ in range(chance.choice((0, 1, 2, 4))):
@@ -113,7 +118,8 @@ def _draw_past(chance: random.Random, temper: Temper) -> list[Move]:
 
 
 def _draw_run(chance: random.Random) -> tuple[Any, ...]:
-    """How a run is asked for: mode, dry, its limit, its policy, its window in hours back, and by whom it is done."""
+    """How a run is asked for: mode, dry, its limit, its policy, its window in hours back, by whom it is done, when a
+    person must approve it and for how many hours it waits, and whether its deletions can be taken back."""
     mode = chance.choice(("clean", "clean", "optimized", "auto"))
     window = None
     if mode != "clean" and chance.random() < 0.25:
@@ -121,4 +127,25 @@ def _draw_run(chance: random.Random) -> tuple[Any, ...]:
         window = (begin, chance.choice((0.0, begin - 24.0 if begin > 24 else 0.0)))
     policy = chance.choice((0, 0, 0, *range(POLICIES)))
     by = chance.choice(("dag", "dag", "dag", "dag", "person"))
-    return mode, chance.random() < 0.1, chance.choice((None, None, None, 3)), policy, window, by
+    approval = chance.choice(("over_limits",) * 5 + ("always", "never")), chance.choice((0.5, 2.0, 12.0))
+    undo = chance.choice(("off", "off", "off", "auto", "quarantine"))
+    most = chance.choice((None, None, None, 3))
+    return mode, chance.random() < 0.1, most, policy, window, by, approval, undo
+
+
+def _draw_answers(chance: random.Random, run: Move, length: float) -> list[Move]:
+    """Draw who says yes or no to a run, when, and where: also twice, the other way, too late, or unasked."""
+    name, most, (approval, hours) = run.args[0], run.args[3], run.args[7]
+    if most is None and approval != "always":
+        return []
+    moves = []
+    for _ in range(chance.choice((0, 1, 1, 1, 2))):
+        at = (
+            run.at
+            + chance.random() * 1.5 * length
+            + chance.choice((0.0, 0.3, 0.4 * hours, 1.1 * hours)) * HOUR
+        )
+        moves.append(Move(at, "answer", (name, *draw_answer(chance))))
+        if run.args[6] == "person" and chance.random() < 0.8:
+            moves.append(Move(at + chance.choice((60.0, HOUR)), "resume", (name,)))
+    return moves

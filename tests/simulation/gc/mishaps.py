@@ -10,7 +10,7 @@ from typing import Any
 from dredge.errors import DredgeError
 from dredge.graveler.catalog import Catalog
 from dredge.storage import open_writer
-from tests.simulation.stores import Bucket, Stored
+from tests.simulation.buckets import Bucket, Stored
 
 INDEX = "_lakefs/retention/gc/dredge/index/"
 SCANS = "_lakefs/retention/gc/uncommitted/"

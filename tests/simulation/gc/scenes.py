@@ -289,6 +289,72 @@ def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
     return moves + expired_comes_back(chance, stage) + expired_comes_back(chance, stage)
 
 
+def draw_answer(chance: random.Random) -> tuple[str, str, str]:
+    """Draw what somebody answers a run: decision, name, and where."""
+    decision = chance.choice(("approved", "approved", "approved", "rejected"))
+    return decision, chance.choice(("anna", "bert")), chance.choice(("Airflow", "Airflow", "dredge gc"))
+
+
+def draw_by_people(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
+    """Draw something that people do after runs: verb and arguments."""
+    if chance.random() < 0.5:
+        return "restore", (chance.randrange(6), chance.choice((1.0, 3.0, 30.0)))
+    return "purge", (chance.choice((1.0, 1.0, 2.0)), chance.random() < 0.2)
+
+
+def asked_first(chance: random.Random, stage: Stage) -> Moves:
+    """A run waits for a person, who answers early or late, and others answer as well; things come back meanwhile."""
+    name, hours = f"asked{stage.run}", chance.choice((1.0, 3.0, 12.0))
+    at = stage.at + chance.choice((0.0, stage.length + HOUR))
+    by = chance.choice(("dag", "dag", "dag", "person"))
+    run = name, "clean", False, chance.choice((None, 1, 3)), 0, None, by, ("always", hours), "off"
+    moves = [Move(at, "run", run)]
+    answered = (
+        at + stage.length + chance.choice((60.0, 0.5 * hours * HOUR, 0.98 * hours * HOUR, 1.1 * hours * HOUR))
+    )
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        moves.append(Move(answered, "answer", (name, *draw_answer(chance))))
+        if by == "person":
+            moves.append(Move(answered + 60, "resume", (name,)))
+        answered += chance.choice((0.0, 0.3 * stage.length, HOUR))
+    if chance.random() < 0.3:
+        moves.append(moment(chance, stage, "answer", name, *draw_answer(chance), among=MOMENTS[-8:]))
+    later = Stage(stage.temper, stage.run, chance.choice((at, answered - stage.length)), stage.length)
+    return moves + chance.choice((expired_comes_back, staged_moves, late_stage))(chance, later)
+
+
+def taken_back(chance: random.Random, stage: Stage) -> Moves:
+    """What a run deletes is brought back and kept for a while, made final, or both, and other runs follow."""
+    at = stage.at + chance.choice((0.0, stage.length))
+    undo = chance.choice(("auto", "quarantine", "quarantine"))
+    run = "clean", False, None, 0, None, "dag", ("never", 1.0), undo
+    moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),)) for _ in range(chance.choice((1, 4)))]
+    moves.append(Move(at, "run", (f"undone{stage.run}", *run)))
+    for _ in range(chance.choice((1, 2, 4))):
+        at += chance.choice((0.5 * stage.length, stage.length + HOUR, 25 * HOUR, 50 * HOUR))
+        moves.append(Move(at, *draw_by_people(chance)))
+    for number in range(chance.choice((0, 1, 2))):
+        at += chance.choice((0.0, HOUR, 26 * HOUR))
+        moves.append(Move(at, "run", (f"undone{stage.run}{number}", *run)))
+    return moves + (expired_comes_back(chance, stage) if chance.random() < 0.5 else [])
+
+
+def neighbours(chance: random.Random, stage: Stage) -> Moves:
+    """Somebody works in another repository whose names begin like this one's."""
+    moves = []
+    for _ in range(chance.choice((4, 10, 20))):
+        verb, args = stage.temper.write(chance)
+        if not verb.startswith("s3 "):
+            moves.append(
+                Move(
+                    chance.choice((stage.past(chance.random() * 9), stage.during(chance))),
+                    "beside",
+                    (verb, *args),
+                )
+            )
+    return moves
+
+
 STORMS: tuple[tuple[str, str, tuple[str, ...], Scene], ...] = (
     ("proxy 404", "check_limits", ("stat_object", "list_objects"), the_same_again),
     ("proxy 404", "mark_uncommitted", ("diff_branch", "list_objects", "stat_object"), staged_moves),
@@ -355,5 +421,10 @@ SCENES: tuple[Scene, ...] = (
     damage,
     others_inside,
     deleted_while_idle,
+    asked_first,
+    asked_first,
+    taken_back,
+    taken_back,
+    neighbours,
 )
 """All scenes; one that stands twice is drawn twice as often."""

@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from dredge.graveler.catalog import Settings
+from tests.simulation.buckets import Bucket
 from tests.simulation.clock import DAY, HOUR, Clock, instant
 from tests.simulation.gc.drawing import PAST_DAYS
 from tests.simulation.history import Simulation
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import Server, make_settings
-from tests.simulation.stores import Bucket
 from tests.simulation.trash.rows import DoorRows
 from tests.simulation.truth import Policy
 
@@ -124,9 +124,12 @@ def config_of_run(
     most: int | None,
     policy: int,
     window: tuple[float, float] | None,
+    approval: tuple[str, float] = ("over_limits", 12.0),
+    undo: str = "off",
 ) -> dict[str, Any]:
     """What one run is asked for; arguments as `drawing._draw_run` gives them."""
-    found = {**config, "mode": mode, "dry_run": dry_run, "max_delete_objects": most}
+    found = {**config, "mode": mode, "dry_run": dry_run, "max_delete_objects": most, "undo": undo}
+    found["approval"], found["approval_hours"] = approval
     rule = POLICIES[policy]
     if rule is not None:
         rules = [{"name": f"rule{policy}", **asdict(rule)}]

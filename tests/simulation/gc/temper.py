@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.gc.gateway import S3_DRAWS
 from tests.simulation.weather import KINDS
-from tests.simulation.writers import BRANCHES, DRAWS, PATHS, VERBS
+from tests.simulation.writers import BRANCHES, PATHS
+from tests.simulation.writers import DRAWS as API_DRAWS
+
+DRAWS = {**API_DRAWS, **S3_DRAWS}
+VERBS = tuple(DRAWS)
+"""Every kind of move of writers, through the API and through the gateway."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Temper:
 
     def place(self, value: Any) -> Any:
         """What stands for a branch or path; anything else stands for itself."""
+        if isinstance(value, tuple):
+            return tuple(dict.fromkeys(self.place(each) for each in value))
         return self.places.get(value, value) if isinstance(value, str) else value
 
     def branch(self, chance: random.Random) -> str:

@@ -21,8 +21,9 @@ from tests.simulation.history import Simulation
 from tests.simulation.icechunk.oracle import Oracle, micros_before
 from tests.simulation.icechunk.writers import URI, Writers
 from tests.simulation.noise import stable_hash
-from tests.simulation.orchestrator import Workers, is_retried, wait_unless_lost
+from tests.simulation.orchestrator import is_retried
 from tests.simulation.scheduler import Killed, Process
+from tests.simulation.workers import Workers, wait_unless_lost
 
 STEPS = ("mark", "list_candidates", "check_limits", "bulk_delete", "verify", "save_report", "expire")
 TASKS = ("acquire_lease", "plan", "collect", "save_report", "release_lease")

@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
 from tests.simulation.history import Simulation, Violation
 from tests.simulation.icechunk.files import parent_in
 from tests.simulation.icechunk.writers import ROOT, Writers
-from tests.simulation.stores import Bucket
 
 FOLDERS = ("snapshots/", "transactions/", "manifests/", "chunks/")
 MIN_AGE_SECONDS = 24 * HOUR

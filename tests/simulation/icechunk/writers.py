@@ -20,10 +20,11 @@ from dredge.icechunk.format.snapshots import micros
 from dredge.icechunk.ids import encode_id
 from dredge.icechunk.repository import history_of
 from dredge.storage import open_writer
+from tests.simulation.buckets import Bucket
 from tests.simulation.clock import HOUR, instant
 from tests.simulation.history import Simulation
 from tests.simulation.icechunk.files import Repo, Snapshot, chunk_manifest, repo_file, snapshot_file
-from tests.simulation.stores import FAULTS, Bucket
+from tests.simulation.stores import FAULTS
 
 URI, ROOT = "memory://bucket/ice", "ice/"
 BRANCHES, TAGS = ("main", "a", "b"), ("v1", "v2")

@@ -18,9 +18,10 @@ from dredge.trash.unqueue import unqueue
 from tests.simulation.clock import Clock
 from tests.simulation.history import Simulation
 from tests.simulation.noise import stable_hash
-from tests.simulation.orchestrator import is_retried, wait_unless_lost
+from tests.simulation.orchestrator import is_retried
 from tests.simulation.scheduler import Killed, Process
 from tests.simulation.trash.rows import DoorRows
+from tests.simulation.workers import wait_unless_lost
 
 STATE = "memory://ops/trash"
 TASKS = ("scan", "clean")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dredge.commands.options import setting_options
+from dredge.cli import dredge
+from dredge.commands.options import FiniteRange, setting_options
 from dredge.settings import setting
 
 
@@ -51,3 +53,31 @@ def test_each_setting_is_an_option_with_its_words_and_its_default() -> None:
 )
 def test_values_are_handed_on_as_they_were_given(words: tuple[str, ...], expected: dict[str, Any]) -> None:
     assert ask(*words)[1] == expected
+
+
+def options_of(command: click.Command, where: str = "") -> Iterator[tuple[str, click.Parameter]]:
+    """Each option and argument of a command and of all below it."""
+    yield from ((f"{where} {param.name}", param) for param in command.params)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from options_of(found, f"{where} {name}")
+
+
+def test_no_command_takes_a_number_that_is_none() -> None:
+    """It compares false with every bound, so a limit of that kind would hold nothing."""
+    numbers = {
+        name: param.type
+        for name, param in options_of(dredge)
+        if isinstance(param.type, click.types.FloatParamType)
+    }
+    assert " trash clean max_percent" in numbers
+    assert " trash scan grace_hours" in numbers
+    for name, kind in numbers.items():
+        assert isinstance(kind, FiniteRange), name
+        for word in ("nan", "inf", "-inf", "-1"):
+            with pytest.raises(click.BadParameter):
+                kind.convert(word, None, None)
+    assert FiniteRange(min=0).convert("2.5", None, None) == 2.5

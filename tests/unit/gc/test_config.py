@@ -73,3 +73,11 @@ def test_a_plan_survives_json_and_holds_no_secret() -> None:
     value = plan.to_json()
     assert Plan.from_json(value) == plan
     assert "secret" not in str(value).lower()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["commit_hours_max", "mark_age_hours_max", "watch_silence_seconds_max"])
+def test_a_margin_that_is_no_finite_number_is_refused(name: str, value: float) -> None:
+    """It compares false with everything, so it would hold nothing."""
+    with pytest.raises(ConfigError, match=f"{name} is {value:g}"):
+        GCConfig.from_json({"repository": "lake", "safety": {name: value}})

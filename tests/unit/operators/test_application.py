@@ -13,15 +13,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing.connection import Client
+from contextlib import suppress
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 
 import pytest
 
+from airflow_dredge.operators import application
+from airflow_dredge.operators.application import SparkApplication, end_applications
+from airflow_dredge.operators.spark import job_error
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from operators import application
-from operators.application import SparkApplication, end_applications
-from operators.spark import job_error
 from tests.support.airflow import FILTERS
 from tests.support.spark_application import ROOT, RUN_URI, Program, alive, programs, wait_until
 
@@ -96,6 +97,41 @@ def test_a_folder_that_is_somebodys_link_is_refused(program: Program, tmp_path: 
     assert program.beats() == 0
 
 
+def test_no_secret_is_told_to_somebody_elses_process(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have put its socket where ours was: a folder for temporary files may be open to everybody."""
+    heard: list[bytes] = []
+    program.application().do("see", {})
+    (address,) = sockets()
+    end_applications(RUN_URI)
+    wait_until(lambda: not address.exists())
+
+    def listen() -> None:
+        with Listener(str(address), "AF_UNIX") as listener, listener.accept() as task:
+            task.send_bytes(b'{"free": true, "group": 1}')
+            with suppress(EOFError):
+                heard.append(task.recv_bytes())
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    wait_until(address.exists)
+    with monkeypatch.context() as patch:
+        patch.setattr("dredge.runs.peers.user_of", lambda _: os.getuid() + 1)
+        with pytest.raises(ConfigError, match="another user's process"):
+            program.application().do("see", {"SECRET": "hunter2"})
+    thread.join()
+    assert heard == []
+
+
+def test_who_is_gone_before_it_is_greeted_does_not_keep_an_application_busy(program: Program) -> None:
+    program.application().do("see", {})
+    (address,) = sockets()
+    for _ in range(20):
+        Client(str(address), "AF_UNIX").close()
+    wait_until(lambda: program.application().do("see", {}) == (0, "") and sockets() == [address])
+
+
 def test_error_of_a_step_comes_back_and_the_next_try_starts_afresh(program: Program) -> None:
     program.application().do("see", {})
     code, said = program.application().do("refuse", {})
@@ -117,7 +153,7 @@ def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     asked = json.dumps(["beat", RUN_URI, program.command, str(ROOT), tempfile.gettempdir()])
     script = (
         "import json, sys, tempfile\n"
-        "from operators.application import SparkApplication\n"
+        "from airflow_dredge.operators.application import SparkApplication\n"
         f"step, run, command, root, tempfile.tempdir = json.loads({asked!r})\n"
         "SparkApplication(run, command, {'PYTHONPATH': root}).do(step, {})\n"
     )
@@ -129,6 +165,34 @@ def test_step_ends_with_the_task_that_asked_for_it(program: Program) -> None:
     before = program.beats()
     assert program.application().do("see", {}) == (0, "")  # in a new one
     assert program.beats() == before
+
+
+def test_a_client_of_connect_serves_the_tasks_after_the_one_that_started_it(program: Program) -> None:
+    asked = json.dumps([sys.executable, str(program.script), RUN_URI, str(ROOT), tempfile.gettempdir()])
+    script = (
+        "import json, os, sys, tempfile\n"
+        "from operators.application import SparkApplication\n"
+        f"python, script, run, root, tempfile.tempdir = json.loads({asked!r})\n"
+        "command = [python, script, '--remote', 'sc://nowhere']\n"
+        "SparkApplication(run, command, {'PYTHONPATH': root}).do('see', {})\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    first = program.seen[0]
+    time.sleep(1.5)  # a driver would have noticed by now that its parent is gone
+    assert program.client().do("see", {}) == (0, "")
+    assert program.seen[0] == first
+    assert program.client().do("last", {}) == (0, "")
+    wait_until(lambda: not alive(first))
+
+
+def test_what_lets_a_client_in_is_in_no_argument_and_no_name(program: Program) -> None:
+    program.client(SPARK_CONNECT_AUTHENTICATE_TOKEN="hunter2").do("see", {})
+    pid = program.seen[0]
+    assert b"hunter2" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert b"AUTHENTICATE_TOKEN=hunter2" in Path(f"/proc/{pid}/environ").read_bytes()
+    program.client(SPARK_CONNECT_AUTHENTICATE_TOKEN="renewed").do("see", {})
+    assert program.seen[0] == pid
 
 
 def test_killing_a_task_ends_its_step_and_no_process_is_left(program: Program) -> None:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_dredge.operators.environment import tasks_environment
 from dredge.storage import StorageOptions
-from operators.environment import tasks_environment
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

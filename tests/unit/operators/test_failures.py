@@ -8,11 +8,11 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
+from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
+from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator
+from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
 from dredge.errors import ConfigError, DefectError, RefusedError
-from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
-from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
-from operators.lakefs.plan import LakeFSPlanRunOperator
-from operators.lakefs.save_report import LakeFSSaveReportOperator
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from operators import metrics
+from airflow_dredge.operators import metrics
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import summary
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.params import params_of, templates
 from dredge.settings import setting, settings_of
-from operators.params import params_of, templates
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

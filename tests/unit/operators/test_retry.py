@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.definitions.retry_policy import RetryAction
 
+from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from dredge import errors
-from operators.retry import RETRY_BY_FAMILY
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.settings_page import PAGE, page
+from airflow_dredge.operators.settings_page import PAGE, page
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

@@ -15,6 +15,11 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators import spark
+from airflow_dredge.operators.connect import TOKEN, ConnectJob, remote_of_run
+from airflow_dredge.operators.lakefs import spark as lakefs_spark
+from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from airflow_dredge.operators.spark import job_error, merged_conf, own_spark_home, submit_conf
 from dredge.errors import (
     ConfigError,
     DredgeError,
@@ -24,11 +29,6 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
-from operators import spark
-from operators.connect import TOKEN, ConnectJob, remote_of_run
-from operators.lakefs import spark as lakefs_spark
-from operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from operators.spark import job_error, merged_conf, own_spark_home, submit_conf
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -294,7 +294,7 @@ def test_connect_job_gets_token_and_secrets_by_environment(tmp_path: Path) -> No
     ids=["obeys", "ignores"],
 )
 def test_kill_ends_a_connect_job(tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("operators.connect._KILL_AFTER_SECONDS", 0.5)
+    monkeypatch.setattr("airflow_dredge.operators.connect._KILL_AFTER_SECONDS", 0.5)
     job = ConnectJob(script(tmp_path, body), [], "s3://b/run", "sc://h:1", {})
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(job.run()))

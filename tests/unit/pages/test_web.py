@@ -2,78 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
+import html
 import io
 import re
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fastapi import FastAPI, HTTPException
+from fastapi import HTTPException
 
 from dredge.gc.steps import slice_listing
+from dredge.pages.objects import SORTS
 from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.questions import ServerAsker
 from dredge.pages.web import STATIC, Pages, make_app
-from tests.support.gc import World, busy_world, make_world
-
-SCRIPT = "<script>alert('x')</script>"
-HOSTILE = f"data/{SCRIPT}\"'&?#%2f😀" + "x" * 300
-
-
-@dataclass
-class Browser:
-    """A browser without scripts."""
-
-    __test__ = False
-
-    app: FastAPI
-
-    def get(self, address: str, follow_redirects: bool = True) -> httpx.Response:
-        return asyncio.run(self._get(address, follow_redirects))
-
-    async def _get(self, address: str, follow_redirects: bool) -> httpx.Response:
-        transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://dredge") as client:
-            return await client.get(address, follow_redirects=follow_redirects)
-
-
-@dataclass
-class Site:
-    """Pages of a world, in a browser without scripts.
-
-    Attributes:
-        world: what was collected.
-        client: the browser.
-        place: address of the repository's page.
-    """
-
-    world: World
-    client: Browser
-    place: str
-
-    def text(self, address: str, status: int = 200) -> str:
-        answer = self.client.get(address)
-        assert answer.status_code == status, answer.text
-        return answer.text
-
-
-def site_of(world: World) -> Site:
-    places = FolderPlaces(world.lake.namespace)
-    asker = ServerAsker(lambda _place: world.client, world.lake.clock)
-    client = Browser(make_app(Pages(places, asker, clock=world.lake.clock)))
-    return Site(world, client, f"/place/{places.all()[0].key}")
-
-
-def newest(site: Site) -> str:
-    """Address of the page of the newest run."""
-    found = re.search(r'href="(place/[0-9a-f]+/run/[0-9a-v]+)"', site.text(site.place))
-    assert found is not None
-    return f"/{found[1]}"
+from tests.support.gc import busy_world, make_world
+from tests.support.pages import ADDRESSES, HOSTILE, SCRIPT, Browser, Site, newest, site_of
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +71,13 @@ def test_objects_are_filtered_sorted_and_downloaded(site: Site) -> None:
     assert "deleted" in site.text(deleted)
     assert "data/slice1/" not in site.text(f"{deleted}?prefix=data/slice0/")
     assert "None of the 9 rows" in site.text(f"{deleted}?size_min=1000000")
-    first = re.search(r"<tbody><tr><td><code>([^<]+)", site.text(f"{deleted}?sort=size"))
-    assert first is not None
+    shown = {sort: re.findall(r"<td><code>([^<]+)", site.text(f"{deleted}?sort={sort}")) for sort in SORTS}
+    assert shown["address"] == sorted(shown[""])
+    assert sorted(shown["size"]) == shown["address"]
+    assert shown["size"][0] == shown["-size"][-1]  # the longest of them
+    assert html.unescape(shown["size"][0]) == HOSTILE
+    assert len(re.findall(r"<td><code>", site.text(f"{deleted}?size_max=2"))) == 8
+    assert "not an order" in site.text(f"{deleted}?sort=etag", 400)
     rows = list(csv.DictReader(io.StringIO(site.text(f"{deleted}.csv?outcome=deleted"))))
     assert len(rows) == 8
     assert int(rows[0]["size"]) <= max(int(row["size"]) for row in rows)
@@ -146,15 +96,17 @@ def test_pages_of_objects_follow_one_another_without_a_gap() -> None:
     world.age(days=2)
     world.collect(dry_run=True)
     site = site_of(world)
-    address = f"{newest(site)}/objects"
-    seen: list[str] = []
-    while address:
-        text = site.text(address)
-        seen += re.findall(r"<code>(data/[^<]+)", text)
-        onwards = re.search(r'href="(place[^"]+start=[^"]+)"', text)
-        address = "" if onwards is None else "/" + onwards[1].replace("&amp;", "&")
-    assert len(seen) == 250
-    assert set(seen) == set(world.data())
+    for sort in ("", "size", "address"):
+        address = f"{newest(site)}/objects?sort={sort}"
+        seen: list[str] = []
+        while address:
+            text = site.text(address)
+            seen += re.findall(r"<code>(data/[^<]+)", text)
+            onwards = re.search(r'href="(place[^"]+start=[^"]+)"', text)
+            address = "" if onwards is None else "/" + onwards[1].replace("&amp;", "&")
+        assert len(seen) == 250
+        assert set(seen) == set(world.data())
+        assert sort != "address" or seen == sorted(seen)
 
 
 def test_why_names_what_keeps_an_object_and_the_run_that_deleted_one(site: Site) -> None:
@@ -232,18 +184,15 @@ def test_every_route_asks_the_guard() -> None:
         def all(self) -> list[Place]:
             raise AssertionError("it was read before it was asked who reads")
 
-    app = make_app(Pages(Untouched()), [nobody])
+    def somebody() -> None:
+        """They may change things, but see none."""
+
+    app = make_app(Pages(Untouched()), [nobody], None, [somebody])
     client = Browser(app)
-    addresses = ["/", "/place/a", "/place/a/run/b", "/place/a/run/b/state", "/place/a/run/b/report", "/why"]
-    addresses += [
-        "/place/a/run/b/objects",
-        "/place/a/run/b/objects.csv",
-        "/run?dag=a&run=b",
-        "/static/pages.css",
-    ]
-    assert {client.get(address).status_code for address in addresses} == {403}
+    assert {client.get(address).status_code for address in ADDRESSES} == {403}
+    assert client.post("/place/a/run/b/restore", {"all": "true"}).status_code == 403
     routes = [route.path for route in app.routes]  # type: ignore[attr-defined]
-    assert len(routes) == len(addresses), "a new route is asked here, too"
+    assert len(routes) == len(ADDRESSES) + 1, "a new route is asked here, too"
 
 
 def test_nothing_is_written(site: Site) -> None:

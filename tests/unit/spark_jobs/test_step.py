@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_dredge.spark_jobs.job import Job
+from airflow_dredge.spark_jobs.step import JOBS
 from dredge.errors import ConfigError
 from dredge.gc import steps
-from spark_jobs.job import Job
-from spark_jobs.step import JOBS
 
 
 def test_every_distributed_step_is_in_the_table_under_its_own_name() -> None:

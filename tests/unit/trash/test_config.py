@@ -7,6 +7,7 @@ import pytest
 from dredge.errors import ConfigError
 from dredge.settings import HOURS_MAX, SECONDS_MAX
 from dredge.trash.config import TrashConfig
+from dredge.trash.margins import TrashLimits
 
 STATE = "memory://trash/config"
 
@@ -19,3 +20,9 @@ def test_a_grace_that_no_time_can_be_computed_with_is_refused(asked: dict[str, f
 
 def test_the_longest_grace_is_one() -> None:
     assert TrashConfig(state_uri=STATE, grace_hours=HOURS_MAX).margins.grace.days == HOURS_MAX / 24
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_limit_that_is_no_finite_number_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match="partition_percent"):
+        TrashLimits(partition_percent=value)

@@ -16,7 +16,6 @@ from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.format.repo_info import SnapshotEntry
 from dredge.icechunk.repository import KnownSnapshots
 from dredge.runs.folder import RunFolder
-from dredge.runs.summary import PartInfo
 from dredge.runs.versions import CLEAN, Version
 from dredge.storage import ObjectWriter, StorageOptions, open_writer
 
@@ -124,15 +123,3 @@ def counts_folder(state: ObjectWriter, label: str) -> RunFolder:
         label: for messages.
     """
     return RunFolder(state, label)
-
-
-def layers_of(parts: Iterable[tuple[int, PartInfo]]) -> list[list[PartInfo]]:
-    """Group files of counts into layers, one for each task that wrote some.
-
-    Args:
-        parts: number of the task, and a file.
-    """
-    found: dict[int, list[PartInfo]] = {}
-    for task, part in parts:
-        found.setdefault(task, []).append(part)
-    return [found[task] for task in sorted(found)]

@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from dags.lakefs_gc import gc_dag, lakefs_gc
-from dags.lakefs_gc_all import gc_all_dag
+from airflow_dredge.dags.lakefs_gc import gc_dag, lakefs_gc
+from airflow_dredge.dags.lakefs_gc_all import gc_all_dag
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
 from dredge.errors import RefusedError
 from dredge.gc import steps
 from dredge.runs.tasks import LocalRunner
-from operators.lakefs.spark import LakeFSSparkOperator
 
 
 def _in_this_process(operator: LakeFSSparkOperator, context: Any, secrets: Mapping[str, str]) -> None:

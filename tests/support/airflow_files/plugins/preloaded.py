@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dags.lakefs_gc  # noqa: F401
+import airflow_dredge.dags.lakefs_gc  # noqa: F401
 import dredge.storage.local  # noqa: F401
 from dredge.compiled import kernels
 

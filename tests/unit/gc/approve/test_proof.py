@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
-from dredge.gc.approve.step import approve
+from dredge.gc.approve.records import AIRFLOW, record_answer
+from dredge.gc.approve.step import approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
@@ -81,6 +83,59 @@ def test_a_question_that_was_changed_after_its_answer_has_none(fields: dict[str,
     world, run, kept, gone = approved_run()
     change(run, "request", **fields)
     with deleting() as requests, pytest.raises((RefusedError, FormatError)):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"approvers": []},
+        {"approvers": ["eve"]},
+        {"objects": 1},
+        {"answer_until": "2026-01-06T00:00:00+00:00"},
+        {"sweep_until": "2026-01-06T00:00:00+00:00"},
+        {"asked_at": "2026-01-01T00:00:00+00:00"},
+        {"asked_at": "2026-01-05T00:00:00+00:00", "answer_until": "2026-01-05T02:00:00+00:00"},
+    ],
+)
+def test_a_question_that_was_changed_before_its_answer_is_none_of_the_run(fields: dict[str, Any]) -> None:
+    """Who may approve, until when, and what was shown, follows from the plan and the guards."""
+    world, run, kept, gone = waiting_run(approvers="ada", approval_hours=2)
+    change(run, "request", **fields)
+    asked = find_question(run)
+    record_answer(run, asked, "approved", "ada", AIRFLOW)
+    with pytest.raises(RefusedError, match="not what this run asks"):
+        approve(run)
+    incomplete = run.folder.read_incomplete("approve")
+    assert incomplete is not None
+    run.folder.write_summary(replace(incomplete, status="success"))
+    with deleting() as requests, pytest.raises(RefusedError):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
+def test_an_answer_from_the_future_is_none() -> None:
+    """It would count for longer than any that is given now."""
+    world, run, kept, gone = approved_run()
+    change(run, "approved", at=(run.store_now() + timedelta(hours=1)).isoformat())
+    with deleting() as requests, pytest.raises(RefusedError, match="not approved in time"):
+        bulk_delete(run, world.runner)
+    assert requests.made == []
+    assert world.data() == kept | gone
+
+
+def test_a_no_to_an_earlier_question_stops_a_sweep_that_has_begun() -> None:
+    world, run, kept, gone = approved_run()
+    with (
+        world.during(
+            "prepare_uncommitted", lambda: run.folder.writer.put("approve/0/rejected.json", b"no") and None
+        ),
+        deleting() as requests,
+        pytest.raises((RejectedError, FormatError)),
+    ):
         bulk_delete(run, world.runner)
     assert requests.made == []
     assert world.data() == kept | gone

@@ -15,7 +15,7 @@ from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run
 from dredge.gc.steps import read_report
 from dredge.gc.subtract.step import subtract
-from tests.support.approvals import said, take, waiting_run
+from tests.support.approvals import asked_again, said, take, waiting_run
 from tests.support.gc import busy_world, make_world, summary_of
 
 
@@ -230,6 +230,18 @@ def test_an_answer_is_one_to_the_candidates_and_the_guards_that_were_shown(again
         approve(run)
     with pytest.raises(RefusedError):
         bulk_delete(run, world.runner)
+    assert world.data() == kept | gone
+
+
+def test_a_no_is_one_to_the_run_also_when_it_asks_something_else_by_now() -> None:
+    """A rejected run stays rejected: nobody gets a yes from it by having a step done again."""
+    world, run, kept, gone = waiting_run()
+    said(run, "rejected", by="eve")
+    asked_again(world, run)
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        said(run, by="ada")
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        world.run(run)
     assert world.data() == kept | gone
 
 

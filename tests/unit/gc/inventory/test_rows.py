@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dredge.errors import FormatError, RefusedError
@@ -133,3 +135,20 @@ def test_a_size_that_is_no_number_is_not_believed(tmp_path: Path) -> None:
             columns=[],
             quoted=False,
         )
+
+
+def test_columns_of_which_nobody_knows_which_one_counts_are_not_believed(tmp_path: Path) -> None:
+    columns = {"key": ["repo/data/a"], "size": [1], "last_modified": [WHEN]}
+    path = tmp_path / "table.parquet"
+    layout = Layout(kind="parquet", bucket="b", prefix="repo/")
+    for more in ({"Key": ["repo/data/b"]}, {"time": [WHEN]}):
+        pq.write_table(pa.table({**columns, **more}), path)
+        with pytest.raises(FormatError, match="several columns"):
+            list(read_rows(str(path), "table", layout, Counter()))
+    twice = pa.table([*columns.values(), columns["key"]], names=[*columns, "key"])
+    pq.write_table(twice, path)
+    with pytest.raises(FormatError, match="several columns"):
+        list(read_rows(str(path), "table", layout, Counter()))
+    pq.write_table(pa.table({**columns, "last_modified": [1_700_000_000]}), path)
+    with pytest.raises(FormatError, match="bare numbers"):
+        list(read_rows(str(path), "table", layout, Counter()))

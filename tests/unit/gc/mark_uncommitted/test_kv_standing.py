@@ -9,7 +9,9 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import RefusedError
+from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
 from dredge.gc.mark_uncommitted.kv_standing import count_of, have_written, look
+from dredge.graveler import messages
 from dredge.graveler.refs.records import REPOSITORIES_PARTITION, Repository, branch_key, repository_key
 from dredge.kv.memory import MemoryKV
 from dredge.kv.memory_rows import MemoryRows
@@ -17,8 +19,9 @@ from dredge.lakefs import Usage
 from dredge.server.usage import PARTITION
 from dredge.server.usage import Usage as Counter
 from tests.support.gc import World, make_world, summary_of
-from tests.support.kv_views import HEAVY, Snapshots, never_asked, open_as, store_of
-from tests.support.storms import old_version, recovery
+from tests.support.kv_views import HEAVY, Snapshots, WithoutSnapshots, never_asked, open_as, store_of
+from tests.support.lossy_scans import stormy_world
+from tests.support.storms import Storm, old_version, recovery
 
 
 def unsampled(monkeypatch: pytest.MonkeyPatch, **settings: object) -> World:
@@ -75,6 +78,69 @@ def test_a_copy_on_which_another_server_works_does_not_stand_for_the_server(
     open_as(Snapshots(world, copied), monkeypatch)
     world.collect()
     assert staged in world.data()
+
+
+def test_a_copy_that_counts_along_with_a_busy_server_does_not_stand_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the records are read, the server counts so many requests that the copy's count lies among them."""
+    world = unsampled(monkeypatch)
+    copied, staged, orphan = staged_since_the_copy(world)
+    key = next(iter(world.lake.kv.scan(PARTITION))).key
+    store = WithoutSnapshots(world, kv=copied)
+
+    def go_on(partition: bytes) -> None:
+        served = int(world.lake.kv.get(PARTITION, key))
+        if partition == PARTITION:
+            copied.set(PARTITION, key, b"%d" % (served + 500))
+        elif partition == REPOSITORIES_PARTITION:
+            world.lake.kv.set(PARTITION, key, b"%d" % (served + 1000))
+
+    store.before = go_on
+    open_as(store, monkeypatch)
+    context = world.plan()
+    world.run(context)
+    assert staged in world.data()
+    assert orphan not in world.data()
+    assert any("it is a copy" in text for text in summary_of(context, "mark_uncommitted").warnings)
+
+
+def test_a_copy_that_stands_still_at_the_servers_count_is_found_out_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was right once; what the server counts after the records were read, the copy has not."""
+    world = unsampled(monkeypatch)
+    copied, staged, _ = staged_since_the_copy(world)
+    key = next(iter(world.lake.kv.scan(PARTITION))).key
+    store, looks = WithoutSnapshots(world, kv=copied), []
+
+    def hit(partition: bytes) -> None:
+        if partition == PARTITION and len(looks) % 2 == 0:
+            copied.set(PARTITION, key, world.lake.kv.get(PARTITION, key))
+        looks.extend([partition] if partition == PARTITION else [])
+
+    store.before = hit
+    open_as(store, monkeypatch)
+    world.collect()
+    assert staged in world.data()
+
+
+@pytest.mark.parametrize("report", [True, False], ids=["refuted", "no usage report"])
+def test_what_a_server_loses_from_its_scan_stays_though_a_copy_lacks_it_too(
+    report: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that prove nothing are no proof of the scan either: then the branches are asked."""
+    world, living, orphan = stormy_world(read_kv=True, safety={"identical_suspects_max": 0})
+    copied = copy_of(world)
+    for row in list(copied.scan(world.lake.tokens("aa")[0].encode())):
+        copied.delete(world.lake.tokens("aa")[0].encode(), row.key)
+    open_as(Snapshots(world, copied), monkeypatch)
+    if not report:
+        world.client.usage = lambda: None  # type: ignore[method-assign]
+    with Storm(world, ["mm"]):
+        world.collect()
+    assert living <= world.data()
+    assert orphan not in world.data()
 
 
 def test_the_same_bytes_uploaded_again_since_a_copy_was_made_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +204,52 @@ def test_a_record_that_a_newer_server_wrote_does_not_stand_for_the_server(
     summary = summary_of(context, "mark_uncommitted")
     assert summary.counts["scans"] == 1
     assert any("branches/main have fields" in text for text in summary.warnings)
+
+
+def test_what_a_newer_server_keeps_elsewhere_than_in_known_records_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Staged entries that were compacted into a metarange, say. The server does not show the same bytes uploaded again,
+    and the records have all that it shows."""
+    monkeypatch.setattr("dredge.gc.check_limits.canaries.sample", lambda *_: [])
+    monkeypatch.setattr("dredge.gc.verify.living.sample", lambda *_: [])
+    world = make_world(read_kv=True)
+    world.upload("a", b"same")
+    world.lake.commit()
+    again, orphan = world.upload("a", b"same"), world.orphan("data/orphan")
+    world.age(days=2)
+    kv = world.lake.kv
+    partition = Repository.decode(kv.get(REPOSITORIES_PARTITION, repository_key("lake"))).partition
+    kv.set(partition, branch_key("main"), kv.get(partition, branch_key("main")) + b"\x32\x02id")
+    open_as(Snapshots(world), monkeypatch)
+    monkeypatch.setattr(RepositoryRecords, "staged", lambda *_: iter(()))
+    context = world.plan()
+    world.run(context)
+    assert summary_of(context, "mark_uncommitted").counts["kv_missing_addresses"] == 0
+    assert world.served()["a"] == again
+    assert again in world.data()
+    assert orphan not in world.data()
+
+
+@pytest.mark.parametrize("inner", [True, False], ids=["entry", "staged entry"])
+def test_an_entry_that_a_newer_server_staged_does_not_stand_for_the_server(
+    inner: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = unsampled(monkeypatch)
+    world.upload("b", b"2")
+    world.age(days=2)
+    open_as(Snapshots(world), monkeypatch)
+    (token,) = world.lake.tokens()
+    (row,) = list(world.lake.kv.scan(token.encode()))
+    record = messages.decode(messages.StagedEntryData, row.value, "b")
+    more = b"\xfa\x3f\x02id"  # field 1023
+    record.data += more if inner else b""
+    world.lake.kv.set(token.encode(), row.key, messages.encode(record) + (b"" if inner else more))
+    context = world.plan()
+    world.run(context)
+    summary = summary_of(context, "mark_uncommitted")
+    assert (summary.counts["scans"], summary.details["kv"]["exact"]) == (1, False)
+    assert any("such as b have fields" in text for text in summary.warnings)
 
 
 def test_a_whole_collection_asks_the_server_for_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:

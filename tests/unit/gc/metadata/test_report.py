@@ -166,7 +166,7 @@ def test_an_import_that_has_not_ended_is_told_of_and_what_imports_made_is_kept()
     left_behind(world.lake.objects)
     partition = world.lake.catalog.refs.repositories.get("lake").partition
     names = left_behind(world.lake.objects, "imported")
-    imported = next(name for name in names if _is_metarange(world.lake.objects, name))
+    imported = next(name for name in names if is_metarange(world.lake.objects, name))
     status = messages.ImportStatusData(id="an-import", metarange_id=imported)
     world.lake.kv.set(partition, b"imports/an-import", messages.encode(status))
     task = messages.Task(id="DRx", operation="dump_refs")
@@ -183,7 +183,7 @@ def test_an_import_that_has_not_ended_is_told_of_and_what_imports_made_is_kept()
     assert "may be about to be named" in "\n".join(report_lines(found))
 
 
-def _is_metarange(reader: ObjectReader, name: str) -> bool:
+def is_metarange(reader: ObjectReader, name: str) -> bool:
     try:
         RangeReader(reader).get_metarange(name)
     except FormatError:

@@ -1,8 +1,10 @@
-"""Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, also in parts."""
+"""Everything that a run deletes on S3 comes back byte for byte, from versions and from copies, also in parts; and what
+was not brought back goes for good, and nothing else."""
 
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,19 @@ import pytest
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.purge.config import PurgeConfig
-from dredge.gc.purge.step import purge
+from dredge.gc.purge.step import FOLDER, purge
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
+from dredge.gc.undo import side_run
+from dredge.gc.undo.pins import end_pin, read_pins
 from dredge.lakefs import LakeFSClient
+from dredge.runs.clock import utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
+from dredge.storage import open_writer, store_clock
 from dredge.storage.s3 import copying
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
@@ -59,12 +67,7 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
             before = contents(bucket)
             time.sleep(1.1)  # the store tells whole seconds
             client = LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)
-            config = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
-            asked = config | ({} if way == "versions" else {"undo": way})
-            run = Run.open(plan_run(GCConfig.from_json(asked), None, client).run_uri, None, client)
-            assert run.plan.undo.way == way
-            run_steps(run, LocalRunner())
-            release_lease(run)
+            run = collected(client, way)
             assert len(contents(bucket)) == len(before) - len(orphans)
 
             wanted = RestoreConfig(repository="lake", run=run.plan.run_id, everything=True)
@@ -75,3 +78,70 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
             going = PurgeConfig(repository="lake", dry_run=False, run=run.plan.run_id)
             assert purge(going, LocalRunner(), client=client).counts["pinned_objects"] == len(orphans)
             assert contents(bucket) == before
+
+            (pin,) = read_pins(run.state)
+            end_pin(run.state, pin.pin_id, run.store_now())
+            time.sleep(1.1)
+            purged_for_good(bucket, client, collected(client, way), before, orphans, monkeypatch)
+
+
+def collected(client: LakeFSClient, way: str) -> Run:
+    """A collection that deletes."""
+    config = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
+    asked = config | ({} if way == "versions" else {"undo": way})
+    run = Run.open(plan_run(GCConfig.from_json(asked), None, client).run_uri, None, client)
+    assert run.plan.undo.way == way
+    run_steps(run, LocalRunner())
+    release_lease(run)
+    return run
+
+
+def left_of(bucket: TestBucket, run: Run) -> set[str]:
+    """Addresses of which a copy or an older version is left."""
+    folder = f"lake/_lakefs/retention/gc/unified/{run.plan.run_id}/quarantine/"
+    found = {key.removeprefix(folder) for key in bucket.keys(folder)}
+    for page in bucket.client.get_paginator("list_object_versions").paginate(
+        Bucket=bucket.bucket, Prefix="lake/data/"
+    ):
+        older = [item for item in page.get("Versions", []) if not item["IsLatest"]]
+        found |= {item["Key"].removeprefix("lake/") for item in [*older, *page.get("DeleteMarkers", [])]}
+    return found
+
+
+def purged_for_good(
+    bucket: TestBucket,
+    client: LakeFSClient,
+    run: Run,
+    before: dict[str, bytes],
+    orphans: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forty days later: a dry run says what would go, and a purge lets it go, but not what was brought back."""
+    one = RestoreConfig(repository="lake", run=run.plan.run_id, address="data/large", keep_days=100)
+    restore(one, LocalRunner(), client=client)
+    back = {key: data for key, data in before.items() if key.removeprefix("lake/") not in orphans}
+    back["lake/data/large"] = before["lake/data/large"]
+    left = left_of(bucket, run)
+    assert left >= set(orphans) - {"data/large"}
+    later = timedelta(days=40)
+    monkeypatch.setattr(side_run, "store_clock", lambda *named: store_clock(*named) + later)
+    looked = purge(
+        PurgeConfig(repository="lake"), LocalRunner(), client=client, clock=lambda: utc_now() + later
+    )
+    assert (looked.status, looked.counts["would_go_objects"]) == ("dry_run", len(orphans) - 1)
+    assert left_of(bucket, run) == left
+    done = purge(
+        PurgeConfig(repository="lake", dry_run=False),
+        LocalRunner(),
+        client=client,
+        clock=lambda: utc_now() + later,
+    )
+    rows = [row for part in done.parts for row in run_folder(done, run).read_part(part).to_pylist()]
+    assert {row["address"] for row in rows if row["outcome"] == "purged"} == set(orphans) - {"data/large"}
+    assert left_of(bucket, run) <= {"data/large"}
+    assert contents(bucket) == back
+
+
+def run_folder(done: StepSummary, run: Run) -> RunFolder:
+    """The folder of a purge."""
+    return RunFolder(open_writer(f"{run.plan.namespace}/{FOLDER}/{done.run_id}"), done.run_id)

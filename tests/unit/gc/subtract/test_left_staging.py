@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from dredge.errors import RefusedError, UnavailableError
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.run import Run
 from dredge.gc.subtract.holds import LEFT_STAGING
 from dredge.gc.subtract.left_staging import staged_before
-from tests.support.gc import World, as_older_version, make_world
+from dredge.graveler.xid import new_descending_xid
+from dredge.runs.folder import RunFolder
+from dredge.runs.tries import StepTry
+from dredge.storage import open_deleter, open_writer
+from tests.support.gc import World, as_older_version, make_world, summary_of
 from tests.support.identical import held
+from tests.support.tries import undo
 from tests.unit.gc.mark_uncommitted.test_kv_records import store_of
 
 PATH = "written anew"
@@ -139,13 +148,121 @@ def test_what_a_run_of_an_earlier_version_saw_counts(world: World) -> None:
     assert address in world.data()
 
 
+def test_what_a_dry_run_beside_the_repository_saw_counts_for_a_run_elsewhere(world: World) -> None:
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    world.collect(dry_run=True)
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(minutes=1)
+    world.collect(run_root="memory://runs/elsewhere")
+    assert address in world.data()
+
+
+def test_what_a_run_saw_counts_however_many_runs_of_others_lie_beside_it(world: World) -> None:
+    root = "memory://runs/shared"
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    before = world.plan(dry_run=True, run_root=root)
+    world.run(before)
+    plan = before.folder.read_json("plan.json") | {"repository": "another"}
+    for _ in range(301):
+        run_id = new_descending_xid(world.age(seconds=1))
+        open_writer(f"{root}/{run_id}").put("plan.json", json.dumps(plan | {"run_id": run_id}).encode())
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(minutes=1)
+    world.collect(run_root=root)
+    assert address in world.data()
+
+
+def seen_and_reset(world: World) -> tuple[Run, str]:
+    """A dry run that saw an object staged, which was reset then."""
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    before = world.plan(dry_run=True)
+    world.run(before)
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    world.age(minutes=1)
+    return before, address
+
+
+def test_what_the_first_try_of_a_mark_saw_counts_for_the_second(world: World) -> None:
+    address = world.upload(PATH, b"first")
+    world.age(days=2)
+    context = world.plan()
+    world.mark(context)
+    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
+    for _ in range(2):  # the listing was done again, and so is what builds on it
+        undo(context, "slice_listing")
+        world.mark(context)
+    world.run(context)
+    assert held(context) == {LEFT_STAGING: 1}
+    assert address in world.data()
+
+
+def test_what_a_mark_saw_counts_though_another_try_of_it_was_begun(world: World) -> None:
+    before, address = seen_and_reset(world)
+    StepTry.claim(before.folder.writer, "mark_uncommitted")
+    world.collect()
+    assert address in world.data()
+
+
+def test_what_a_run_saw_counts_though_its_plan_cannot_be_read(world: World) -> None:
+    before, address = seen_and_reset(world)
+    before.folder.writer.put("plan.json", b"{")
+    world.collect()
+    assert address in world.data()
+
+
+def test_where_the_store_is_busy_no_earlier_run_is_passed_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, address = seen_and_reset(world)
+    context, honest = world.plan(), RunFolder.read_json
+
+    def busy(folder: RunFolder, name: str) -> Any:
+        if folder.uri == before.folder.uri:
+            raise UnavailableError("503 SlowDown")
+        return honest(folder, name)
+
+    monkeypatch.setattr(RunFolder, "read_json", busy)
+    with pytest.raises(UnavailableError, match="SlowDown"):
+        world.run(context)
+    monkeypatch.setattr(RunFolder, "read_json", honest)
+    world.run(context)
+    assert address in world.data()
+
+
+@pytest.mark.parametrize("damage", ["hashes", "hashes are gone", "summary"])
+def test_an_earlier_mark_that_cannot_be_read_stops_runs_until_a_later_one_is_old_enough(
+    world: World, damage: str
+) -> None:
+    before, address = seen_and_reset(world)
+    part = MarkUncommittedOutput.of(summary_of(before, "mark_uncommitted")).hashes[0]
+    if damage == "hashes":
+        before.folder.writer.put(part.key, bytes(part.size_bytes))
+    elif damage == "summary":
+        before.folder.writer.put("mark_uncommitted/_SUCCESS.json", b"{")
+    else:
+        open_deleter(before.folder.uri).delete([part.key])
+    for hours in (0, 19):
+        world.age(hours=hours)
+        with pytest.raises(RefusedError, match=r"20 hours old, runs go on.*kv_conn_id"):
+            world.collect()
+        assert address in world.data()
+    world.age(hours=2)
+    world.collect()
+    assert address not in world.data()
+
+
 def test_pages_that_did_not_change_are_read_once(world: World) -> None:
     world.upload(PATH, b"first")
     world.age(days=2)
     for _ in range(3):
         world.age(hours=1)
         world.collect()
-    assert len(staged_before(world.plan())) == 1
+    context = world.plan()
+    world.mark(context)
+    assert len(staged_before(context, MarkUncommittedOutput.of(summary_of(context, "mark_uncommitted")))) == 1
 
 
 def test_what_a_commit_under_way_is_about_to_bring_stays_though_its_path_was_deleted_meanwhile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, key: str, error: DredgeError) -> No
     """Let the copy of one object fail."""
     copy = StreamedCopier.copy
 
-    def maybe(self: StreamedCopier, wanted: str, if_absent: bool = False) -> ObjectInfo:
+    def maybe(self: StreamedCopier, wanted: str, *more: Any, **named: Any) -> ObjectInfo:
         if wanted == key:
             raise error
-        return copy(self, wanted, if_absent)
+        return copy(self, wanted, *more, **named)
 
     monkeypatch.setattr(StreamedCopier, "copy", maybe)
 

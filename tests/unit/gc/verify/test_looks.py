@@ -61,6 +61,26 @@ def test_a_sample_has_at_least_the_looks_asked_for_and_comes_from_all_over(lengt
     assert not choose(names, 0, length, random.Random(1))
 
 
+def test_no_run_goes_from_a_folder_into_the_next_which_may_be_far() -> None:
+    """Between two slices of a part of the ledger lies what other parts have: all of it would be listed."""
+    names = [f"data/{slice_}/{number:03d}" for slice_ in "az" for number in range(10)]
+    runs = choose(names, 20, 7, random.Random(1))
+    assert sorted(len(run) for run in runs) == [3, 3, 7, 7]
+    assert all(len({name[:7] for name in run}) == 1 for run in runs)
+    between = {f"data/{slice_}/{number:03d}" for slice_ in "cdefgh" for number in range(500)}
+    reader = reader_of("gap", between | {"data/z/004"})
+    assert look_for(reader, runs, 2).there == ["data/z/004"]
+    assert reader.lists + reader.stats <= 4 + 6
+
+
+def test_where_garbage_is_rare_a_run_is_not_listed_to_its_end() -> None:
+    names = [f"data/s/{number:05d}" for number in range(0, 12_000, 1_000)]
+    reader = reader_of("rare", {f"data/s/{number:05d}" for number in range(12_000)})
+    assert look_for(reader, [names], 2).there == names
+    assert reader.lists <= 6
+    assert reader.stats >= 5
+
+
 def test_names_that_lie_close_are_found_by_one_request() -> None:
     names = [f"data/s/{number:03d}" for number in range(100)]
     reader = reader_of("close", {names[3], names[57], "data/s/0", "data/t/1"})

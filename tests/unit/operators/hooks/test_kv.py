@@ -7,9 +7,9 @@ import json
 import psycopg
 import pytest
 
+from airflow_dredge.operators.hooks.kv import LakeFSKVConnection, kv_env
 from dredge.errors import ConfigError
 from dredge.gc.mark_uncommitted.kv_access import URL
-from operators.hooks.kv import LakeFSKVConnection, kv_env
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.hooks.lakefs import LakeFSHook
 from dredge.errors import ConfigError
-from operators.hooks.lakefs import LakeFSHook
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -67,16 +67,16 @@ def test_button_in_the_form_tells_the_trouble_and_no_secret() -> None:
 
 def test_airflow_knows_the_connection_type_and_its_form() -> None:
     (entry,) = importlib.metadata.entry_points(group="apache_airflow_provider").select(
-        module="operators.provider_info"
+        module="airflow_dredge.operators.provider_info"
     )
     (kind,) = entry.load()()["connection-types"]
     assert kind["connection-type"] == LakeFSHook.conn_type
-    assert kind["hook-class-name"] == "operators.hooks.lakefs.LakeFSHook"
+    assert kind["hook-class-name"] == "airflow_dredge.operators.hooks.lakefs.LakeFSHook"
 
     from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 
     (form,) = [item for item in HookMetaService.hook_meta_data() if item.connection_type == "lakefs"]
-    assert form.hook_class_name == "operators.hooks.lakefs.LakeFSHook"
+    assert form.hook_class_name == "airflow_dredge.operators.hooks.lakefs.LakeFSHook"
     assert form.standard_fields is not None
     assert form.standard_fields.host is not None
     assert form.standard_fields.host.title == "Server URL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.hooks.storage import storage_options
+from airflow_dredge.operators.hooks.storage import storage_options
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

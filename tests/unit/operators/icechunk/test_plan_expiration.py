@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from dredge.errors import ConfigError
-from operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

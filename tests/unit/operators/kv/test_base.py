@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
+from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
 from dredge.errors import ConfigError
-from operators.kv.clean import LakeFSKVCleanTrashOperator
-from operators.kv.scan import LakeFSKVScanTrashOperator
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
 
+from airflow_dredge.operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from dredge.errors import FormatError
 from dredge.gc import steps
 from dredge.gc.plan import PLAN
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.storage import open_writer
-from operators.lakefs.acquire_lease import LakeFSAcquireLeaseOperator
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import acquire, namespace_in, plan, release
 

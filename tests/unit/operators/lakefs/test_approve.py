@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskAwaitingInput
 
+from airflow_dredge.operators.lakefs import approve
+from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
 from dredge.gc.approve.records import COMMAND
 from dredge.gc.run import Run
-from operators.lakefs import approve
-from operators.lakefs.approve import LakeFSApproveOperator
 from tests.support.airflow import FILTERS
-from tests.support.approvals import said, waiting_run
+from tests.support.approvals import asked_again, said, waiting_run
 from tests.support.gc import World, busy_world
 from tests.support.lakefs_operators import Pushed
 
@@ -32,6 +32,7 @@ class Task:
         self.pushed = Pushed()
         self.asked: list[dict[str, Any]] = []
         self.skipped: list[str] = []
+        self.kept: dict[str, Any] = {}
         monkeypatch.setattr(approve, "open_run", lambda *_: run)
         monkeypatch.setattr(
             "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
@@ -58,6 +59,7 @@ class Task:
     def wait(self) -> TaskAwaitingInput:
         with pytest.raises(TaskAwaitingInput) as parked:
             self.start()
+        self.kept = parked.value.kwargs or {}
         return parked.value
 
     def answered(self, option: str, user: dict[str, str] | None = ADA) -> Any:
@@ -69,7 +71,7 @@ class Task:
             "responded_by_user": user,
             "timedout": user is None,
         }
-        return self.operator.execute_complete(self.context, event=event)
+        return self.operator.execute_complete(self.context, event=event, **self.kept)
 
 
 @pytest.fixture
@@ -180,6 +182,28 @@ def test_a_cleared_task_takes_the_answer_that_stands(waiting: tuple[World, Run, 
     said(run, "rejected", by="eve", through=COMMAND)
     assert task.start()["status"] == "rejected"
     assert task.skipped == ["bulk_delete"]
+
+
+def test_a_yes_is_one_to_what_the_task_asked_and_not_to_what_the_run_asks_by_now(
+    waiting: tuple[World, Run, Task],
+) -> None:
+    """The task still waits while an earlier one is done again: what was shown is not what would go."""
+    world, run, task = waiting
+    task.wait()
+    asked_again(world, run)
+    before = world.data()
+    with pytest.raises(RefusedError, match="what was shown to ada is not"):
+        task.answered("Approve")
+    with pytest.raises(AwaitingApprovalError):
+        world.run(run)
+    assert world.data() == before
+
+
+def test_a_no_to_what_the_task_asked_is_one_to_the_run(waiting: tuple[World, Run, Task]) -> None:
+    world, run, task = waiting
+    task.wait()
+    asked_again(world, run)
+    assert task.answered("Reject")["status"] == "rejected"
 
 
 def test_a_task_that_is_tried_again_while_nobody_has_answered_asks_for_the_time_that_is_left(

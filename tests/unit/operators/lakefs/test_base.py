@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_dredge.operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
 from dredge.errors import ConfigError
-from operators.lakefs.mark_uncommitted import LakeFSMarkUncommittedOperator
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

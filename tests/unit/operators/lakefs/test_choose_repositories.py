@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.lakefs.choose_repositories import (
+    LEFT_OUT,
+    SUMMARY_ROOT,
+    LakeFSChooseRepositoriesOperator,
+)
+from airflow_dredge.operators.lakefs.params import gc_all_params, gc_params
+from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES
 from dredge.lakefs import Repository
-from operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT, LakeFSChooseRepositoriesOperator
-from operators.lakefs.params import gc_all_params, gc_params
-from operators.lakefs.schedules import GC_SCHEDULES
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed
 

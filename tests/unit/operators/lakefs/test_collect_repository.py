@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException, TaskDeferred
 
-from operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
+from airflow_dredge.operators.lakefs.collect_repository import LakeFSCollectRepositoryOperator
 from tests.support.airflow import FILTERS
 
 RUN = "lakefs_gc_all__manual__1__lake"

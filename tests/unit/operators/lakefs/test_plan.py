@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from airflow.sdk.api.datamodels._generated import DagRunType
 
+from airflow_dredge.operators.lakefs.plan import LakeFSPlanRunOperator, data_window
 from dredge.errors import ConfigError
-from operators.lakefs.plan import LakeFSPlanRunOperator, data_window
 from tests.support.airflow import FILTERS
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]

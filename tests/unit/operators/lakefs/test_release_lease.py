@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowRescheduleException
 
+from airflow_dredge.operators.lakefs import release_lease
 from dredge.errors import ConfigError
-from operators.lakefs import release_lease
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import acquire, namespace_in, release
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.lakefs import save_report
+from airflow_dredge.operators.lakefs.save_report import LakeFSSaveReportOperator
 from dredge.errors import RefusedError
 from dredge.gc import steps
-from operators.lakefs import save_report
-from operators.lakefs.save_report import LakeFSSaveReportOperator
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, plan, release, summary
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.failures import FAILURE
+from airflow_dredge.operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT
+from airflow_dredge.operators.lakefs.save_summary import LakeFSSaveSummaryOperator
+from airflow_dredge.operators.links import REPORT
 from dredge.errors import RefusedError
 from dredge.storage import open_reader
-from operators.failures import FAILURE
-from operators.lakefs.choose_repositories import LEFT_OUT, SUMMARY_ROOT
-from operators.lakefs.save_summary import LakeFSSaveSummaryOperator
-from operators.links import REPORT
 from tests.support.airflow import FILTERS
 from tests.support.gc import make_world
 

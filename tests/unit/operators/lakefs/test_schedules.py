@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.lakefs.schedules import GC_SCHEDULES, gc_schedules
 from dredge.errors import ConfigError
-from operators.lakefs.schedules import GC_SCHEDULES, gc_schedules
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators import spark
+from airflow_dredge.operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
+from airflow_dredge.operators.lakefs.slice_listing import LakeFSSliceListingOperator
+from airflow_dredge.operators.lakefs.spark import LakeFSSparkOperator
+from airflow_dredge.operators.spark import job_file
 from dredge.errors import ConfigError, RefusedError, UnavailableError
-from operators import spark
-from operators.lakefs.bulk_delete import LakeFSBulkDeleteOperator
-from operators.lakefs.slice_listing import LakeFSSliceListingOperator
-from operators.lakefs.spark import LakeFSSparkOperator
-from operators.spark import job_file
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -34,8 +34,15 @@ class FakeApplication:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.killed = False
 
-    def __call__(self, run_uri: str, command: Sequence[str], env: Mapping[str, str]) -> FakeApplication:
+    def __call__(
+        self,
+        run_uri: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        own_secrets: Mapping[str, str] | None = None,
+    ) -> FakeApplication:
         self.started.append((run_uri, list(command), dict(env)))
+        self.own_secrets = dict(own_secrets or {})
         return self
 
     def do(self, step: str, secrets: Mapping[str, str]) -> tuple[int | None, str]:
@@ -52,6 +59,24 @@ def application(monkeypatch: pytest.MonkeyPatch) -> FakeApplication:
     monkeypatch.setattr(spark, "SparkApplication", fake)
     monkeypatch.setattr(spark, "submit_conf", lambda: {"spark.ui.enabled": "false"})
     return fake
+
+
+def test_over_connect_the_steps_of_a_run_share_a_client(application: FakeApplication) -> None:
+    operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/runs/d4")
+    operator.env_vars = {"SETTING": 7}
+    server = {"conn_type": "spark_connect", "host": "sc://h", "port": 15002, "password": "hunter2"}
+    with connections(spark_connect_default=server):
+        operator.connect(SECRETS)
+    ((run_uri, command, env),) = application.started
+    assert (run_uri, env) == ("s3://bucket/runs/d4", {"SETTING": "7"})
+    assert command[:3] == [sys.executable, str(job_file()), "--remote"]
+    assert command[3].startswith("sc://h:15002/;")
+    assert "session_id=" in command[3]
+    assert "hunter2" not in "".join(command)
+    assert application.own_secrets == {"SPARK_CONNECT_AUTHENTICATE_TOKEN": "hunter2"}
+    assert application.asked == [("slice_listing", SECRETS)]
+    operator.on_kill()
+    assert application.killed
 
 
 def submit(operator_type: type[LakeFSSparkOperator] = LakeFSSliceListingOperator, **settings: Any) -> Any:
@@ -146,7 +171,7 @@ def test_a_driver_elsewhere_is_started_for_its_step_and_no_secret_goes_there(
         begun.append(operator._hook._build_spark_submit_command(operator.application))
         assert not operator._hook._env
 
-    monkeypatch.setattr("operators.spark.SparkSubmitOperator.execute", execute)
+    monkeypatch.setattr("airflow_dredge.operators.spark.SparkSubmitOperator.execute", execute)
     operator = LakeFSSliceListingOperator(task_id="slice_listing", run_uri="s3://bucket/run", conf=conf)
     with connections(spark_default={"conn_type": "spark", "host": "yarn", "extra": extra}):
         operator.submit({}, SECRETS)  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_dredge.operators.lakefs.purge import LakeFSPurgeOperator
+from airflow_dredge.operators.lakefs.restore import LakeFSRestoreOperator
 from dredge.errors import ConfigError, LeaseHeldError
-from operators.lakefs.purge import LakeFSPurgeOperator
-from operators.lakefs.restore import LakeFSRestoreOperator
 from tests.support.airflow import FILTERS
 from tests.support.lakefs_operators import Pushed, acquire, hooked, namespace_in, release
 

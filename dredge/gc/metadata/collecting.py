@@ -1,0 +1,285 @@
+"""Collects metadata: notes which range and metarange files no commit names, and lets those go that were noted before.
+
+    files of _lakefs/ ─▶ what commits name ─▶ note ─▶ in an earlier note, too? ─▶ copies ─▶ what commits name by now
+        ─▶ the very versions that were looked at are deleted ─▶ what commits name by now is put back
+
+Each run first puts back what a commit has come to name and an earlier run let go. `docs/decisions/metadata.md` has the
+argument: what makes it safe is that a commit writes its files before it names them, so that they are other versions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+
+from dredge.errors import ConfigError, UnavailableError
+from dredge.gc.history import run_ids
+from dredge.gc.mark_uncommitted import KVAccess
+from dredge.gc.mark_uncommitted.kv_access import URL
+from dredge.gc.metadata.config import DELETE, MetadataConfig
+from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
+from dredge.gc.metadata.history import Place
+from dredge.gc.metadata.named import Asking, Names, NamesReader
+from dredge.gc.metadata.output import MetadataOutput
+from dredge.gc.metadata.taking import (
+    DELETED,
+    FAILED,
+    FOLDER,
+    KEPT,
+    UNSENT,
+    File,
+    Taken,
+    copy_aside,
+    delete_files,
+    find_copies,
+    put_back,
+    versions_of,
+)
+from dredge.gc.namespaces import METADATA
+from dredge.gc.undo.side_run import LOOK_SECONDS, SideRun, side_run
+from dredge.graveler.committed.ranges import is_table_id
+from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import Gate
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.watch import watching
+from dredge.storage import ObjectInfo, StorageOptions, open_reader, open_versions, open_writer
+
+GARBAGE = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("versions", pa.list_(pa.string()), nullable=False),
+    ]
+)
+
+
+def collect_metadata(
+    config: MetadataConfig,
+    holder: str | None = None,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+    access: KVAccess | None = None,
+) -> StepSummary:
+    """Note which range and metarange files no commit names, put back what one has come to name, and let go what was
+    noted before, where that is asked for.
+
+    Args:
+        config: what is asked for.
+        holder: who takes the lease; None is this run alone.
+        client: the lakeFS server; None reads the environment.
+        options: how stores are reached; None reads the environment.
+        clock: this machine's clock.
+        access: to lakeFS's key-value store; None reads the environment.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        ConfigError: the key-value store is not named.
+        RefusedError: it is another installation's.
+        FormatError: a record, a metarange of a commit or an earlier note is damaged.
+        UnavailableError: something could not be deleted.
+    """
+    server, records = client or LakeFSClient.from_env(), access or _records()
+
+    def place(namespace: str) -> str:
+        return f"{namespace.rstrip('/')}/{FOLDER}"
+
+    with side_run(
+        config.repository, place, "metadata", config.to_json(), holder, server, options, clock
+    ) as run:
+        asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
+        collection = _Collection(run, config, NamesReader(asking, run.reader))
+        return run.step(MetadataOutput, collection.perform)
+
+
+def _records() -> KVAccess:
+    if not os.environ.get(URL):
+        raise ConfigError(
+            f"commits that no branch leads to are known from lakeFS's key-value store alone, and {URL} is not set."
+            " Nothing was done. Name the store (kv_conn_id)."
+        )
+    return KVAccess.from_env()
+
+
+@dataclass(slots=True)
+class _Collection:
+    """One run; see the module."""
+
+    run: SideRun
+    config: MetadataConfig
+    names: NamesReader
+
+    def perform(self, record: StepRecord) -> None:
+        # Files before commits: what is committed meanwhile is named when the commits are read.
+        files = self.run.reader.list_level(METADATA).objects
+        found = self.names.read()
+        self._put_back(record, found, {info.key.removeprefix(METADATA) for info in files})
+        garbage = self._garbage(files, found)
+        record.parts.append(self._note(garbage))
+        record.counts.update(
+            files=len(files),
+            garbage_files=len(garbage),
+            garbage_bytes=sum(file.size for file in garbage),
+        )
+        if self.config.dry_run:
+            record.status = "dry_run"
+        if self.config.metadata != DELETE:
+            return
+        why_not = self._why_not(found)
+        record.details["why_not"] = why_not
+        chosen = [] if why_not else self._chosen(garbage)
+        if why_not:
+            record.warn(f"no file of _lakefs/ goes: {why_not}")
+        record.counts.update(chosen_files=len(chosen), chosen_bytes=sum(file.size for file in chosen))
+        if chosen and not self.config.dry_run:
+            self._let_go(record, chosen)
+
+    def _garbage(self, files: Sequence[ObjectInfo], found: Names) -> list[File]:
+        """Tables that are old, and that nothing names; with all their versions."""
+        cutoff = self.run.plan.created_at - timedelta(hours=self.config.min_age_hours)
+        young = [info for info in files if info.last_modified >= cutoff]
+        names = [info.key.removeprefix(METADATA) for info in young]
+        # A commit that is under way may have written its metarange, and named ranges that are older.
+        named = found.files | self.names.of_tables([name for name in names if _is_unnamed(name, found)])
+        kinds = sort_files(self.run.reader, files, Named(named, set(), found.missing), cutoff).garbage
+        size = {info.key.removeprefix(METADATA): info.size for info in files}
+        unnamed = [(name, kind) for kind, these in kinds.items() for name in these]  # metaranges first
+        versions = versions_of(
+            self.run.plan.namespace, [name for name, _ in unnamed], cutoff, self.run.options
+        )
+        return [
+            File(name, kind, size[name], ids) for (name, kind), ids in zip(unnamed, versions, strict=True)
+        ]
+
+    def _note(self, garbage: Sequence[File]) -> PartInfo:
+        columns = {
+            "name": [file.name for file in garbage],
+            "kind": [file.kind for file in garbage],
+            "size": [file.size for file in garbage],
+            "versions": [list(file.versions) for file in garbage],
+        }
+        table = pa.table(columns, schema=GARBAGE)
+        return self.run.folder.write_table(MetadataOutput.STEP, 0, table, "garbage")
+
+    def _why_not(self, found: Names) -> str:
+        """Why nothing may go; "" when it may."""
+        if found.standing.doubt:
+            return f"the records of commits are not all there is: {found.standing.doubt}"
+        if found.at_work:
+            return f"at work are {', '.join(found.at_work[:5])}: what they write may be about to be named"
+        if found.missing:
+            return f"metarange {found.missing[0]} of a commit is not there, so that nobody knows which ranges it names"
+        versioning = open_versions(self.run.plan.namespace, self.run.options).versioning()
+        if versioning != "enabled":
+            return (
+                f"the bucket keeps no versions (versioning is {versioning}), so that a file which a commit writes right"
+                " before it is deleted would go"
+            )
+        return ""
+
+    def _chosen(self, garbage: Sequence[File]) -> list[File]:
+        """What an earlier note has as it is now, metaranges first; but no range of a metarange that stays."""
+        earlier = self._earlier()
+        chosen = [file for file in garbage if file.versions and earlier.get(file.name) == file.versions]
+        names = {file.name for file in chosen}
+        stays = [file.name for file in garbage if file.kind == GARBAGE_METARANGES and file.name not in names]
+        needed = self.names.of_tables(stays)
+        return [file for file in chosen if file.name not in needed]
+
+    def _earlier(self) -> dict[str, tuple[str, ...]]:
+        """Versions by name of what the newest note has that was complete long enough ago."""
+        plan = self.run.plan
+        before = plan.created_at - timedelta(hours=self.config.min_age_hours)
+        root = f"{plan.namespace.rstrip('/')}/{FOLDER}"
+        for run_id in run_ids(open_reader(root, self.run.options)):
+            if run_id <= plan.run_id:
+                continue
+            folder = RunFolder(open_writer(f"{root}/{run_id}", self.run.options), run_id)
+            summary = folder.last_summary(MetadataOutput.STEP)
+            if summary is not None and summary.finished_at <= before:
+                rows = folder.read_part(MetadataOutput.of(summary).garbage).to_pylist()
+                return {row["name"]: tuple(row["versions"]) for row in rows}
+        return {}
+
+    def _let_go(self, record: StepRecord, chosen: list[File]) -> None:
+        plan, options = self.run.plan, self.run.options
+        copied = copy_aside(plan.namespace, self.run.folder.uri, chosen, options)
+        taken = [failed for failed in copied if failed is not None]
+        ready = [file for file, failed in zip(chosen, copied, strict=True) if failed is None]
+        found = self.names.read()
+        why_not = self._why_not(found)
+        if why_not:
+            record.warn(f"no file of _lakefs/ goes: {why_not}")
+        for file in ready:
+            if why_not or file.name in found.files:
+                taken.append(Taken(file, KEPT, why_not or "a commit names it by now"))
+        gone = [file for file in ready if not why_not and file.name not in found.files]
+        taken += self._delete(record, gone)
+        self._write_ledger(record, taken)
+        found = self.names.read()
+        there = {info.key.removeprefix(METADATA) for info in self.run.reader.list_level(METADATA).objects}
+        self._put_back(record, found, there)
+
+    def _delete(self, record: StepRecord, files: Sequence[File]) -> list[Taken]:
+        plan = self.run.plan
+        watched = f"{MetadataOutput.STEP}/_watch/{record.attempt.number:03d}.json"
+        with watching(self.run.folder, watched, lambda: None, LOOK_SECONDS):
+            gate = Gate(self.run.folder, self.run.state, self.run.gate(watched))
+            gate.is_open()  # raises what is wrong
+            return list(delete_files(plan.namespace, files, gate.lets_through, self.run.options))
+
+    def _write_ledger(self, record: StepRecord, taken: Sequence[Taken]) -> None:
+        columns = {
+            "name": [item.file.name for item in taken],
+            "size": [item.file.size for item in taken],
+            "outcome": [item.outcome for item in taken],
+            "message": [item.message for item in taken],
+        }
+        record.parts.append(self.run.folder.write_table(MetadataOutput.STEP, 0, pa.table(columns), "ledger"))
+        for outcome in (DELETED, KEPT, FAILED, UNSENT):
+            these = [item for item in taken if item.outcome == outcome]
+            record.counts[f"{outcome}_files"] = len(these)
+            record.counts[f"{outcome}_bytes"] = sum(item.file.size for item in these)
+        left = [item for item in taken if item.outcome in (FAILED, UNSENT)]
+        if left:
+            record.status = "partial"
+            record.error = UnavailableError(
+                f"{len(left):,} files of _lakefs/ could not be deleted, such as {left[0].file.name}"
+                f" ({left[0].message}). A later run tries again."
+            )
+
+    def _put_back(self, record: StepRecord, found: Names, there: set[str]) -> None:
+        """Put back what commits name and is not there. A metarange that came back may name more."""
+        plan, options = self.run.plan, self.run.options
+        for _ in range(2):
+            missing = found.files - there
+            copies = find_copies(
+                plan.namespace, missing, plan.created_at, self.config.keep_copies_days, options
+            )
+            if not copies:
+                return
+            if self.config.dry_run:
+                record.add(would_come_back_files=len(copies))
+                return
+            back = put_back(plan.namespace, copies, options)
+            record.add(put_back_files=len(back))
+            record.warn(
+                f"{len(back):,} files of _lakefs/ that a commit has come to name were put back, such as"
+                f" {next(iter(back), 'none')}. Whatever names files without writing them must not run beside"
+                " metadata = delete"
+            )
+            there |= copies.keys()
+            more, found.missing = self.names.closure(found.missing)
+            found.files |= more
+
+
+def _is_unnamed(name: str, found: Names) -> bool:
+    return is_table_id(name) and name not in found.files

@@ -1,0 +1,64 @@
+"""What a user may ask of a collection of metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.gc.config import MIN_AGE_HOURS
+from dredge.settings import DAYS_MAX, HOURS_MAX, check_settings, read_settings, setting
+
+REPORT, DELETE = "report", "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataConfig:
+    """Whether range and metarange files go that no commit names, and how long copies of them count."""
+
+    repository: str = setting("Repository", "Its name in lakeFS.")
+    metadata: str = setting(
+        "Metadata",
+        "`report`: note which range and metarange files no commit names. `delete`: let those go that an earlier such"
+        " note has as well. Only in a bucket that keeps versions, and where lakeFS's key-value store is read: then only"
+        " the very version goes that was looked at, and a commit that writes its files meanwhile keeps them. Should a"
+        " commit come that names a file without writing it (by its id, or by a server that looks before it writes), the"
+        " file is missing, and what reads that commit fails, **until the next such run puts the copy back**.",
+        default=REPORT,
+        choices=(REPORT, DELETE),
+    )
+    dry_run: bool = setting("Dry run", "Say what would go, **delete nothing**.", default=True)
+    min_age_hours: float = setting(
+        "Minimum age in hours",
+        "Files that were written since stay, and so do those that no note of so long ago has: a commit may be about to"
+        " name them. At least 25.",
+        default=MIN_AGE_HOURS,
+        minimum=MIN_AGE_HOURS,
+        maximum=HOURS_MAX,
+        because="commits are assumed to take less than that",
+    )
+    keep_copies_days: float = setting(
+        "Days that copies are looked through",
+        "Before a file goes it is copied below the run's folder. Each later run puts back what a commit names by then.",
+        default=90.0,
+        minimum=7,
+        maximum=DAYS_MAX,
+        because="a file that a commit comes to name is missing until it is put back",
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> MetadataConfig:
+        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
+
+        Raises:
+            ConfigError: an unknown name, or a value that does not fit.
+        """
+        return cls(**read_settings(cls, params))
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,183 @@
+"""Lets files of `_lakefs/` go, and puts them back. The only module that is handed a deleter of exact versions.
+
+    copied below the run's folder → named by then? → the very versions that were looked at are deleted
+
+A file is found again by its name alone, which is made of its content: whatever copy has it is the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dredge.errors import ConflictError, DredgeError, RefusedError
+from dredge.gc.history import run_ids
+from dredge.gc.namespaces import METADATA
+from dredge.gc.plan import STATE
+from dredge.gc.undo.ways import quarantine_uri
+from dredge.graveler.committed.ranges import is_table_id
+from dredge.graveler.xid import descending_time
+from dredge.storage import (
+    NOT_SENT,
+    StorageOptions,
+    open_copier,
+    open_exact_version_deleter,
+    open_reader,
+    open_versions,
+)
+from dredge.storage.model import MaySend
+from dredge.storage.parallel import ordered_map
+
+FOLDER = f"{STATE}/metadata"
+"""Of the runs, relative to the namespace."""
+DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that no commit names.
+
+    Attributes:
+        name: in `_lakefs/`.
+        kind: of table.
+        size: bytes.
+        versions: ids of all versions that it has, the newest first.
+    """
+
+    name: str
+    kind: str
+    size: int
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a file.
+
+    Attributes:
+        file: that was to go.
+        outcome: "deleted", "kept", "failed" or "not_sent".
+        message: why it stayed.
+    """
+
+    file: File
+    outcome: str
+    message: str = ""
+
+
+def versions_of(
+    namespace: str, names: Sequence[str], cutoff: datetime, options: StorageOptions | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Ids of all versions of each file, the newest first; none for a file of which one is young, or a delete marker.
+
+    Args:
+        namespace: URI of the storage namespace.
+        names: of the files.
+        cutoff: versions that were written then or later are young.
+        options: how the store is reached; None reads the environment.
+    """
+    reader = open_versions(namespace, options)
+
+    def look(name: str) -> tuple[str, ...]:
+        found = reader.versions(METADATA + name)
+        if any(item.is_marker or item.last_modified >= cutoff for item in found):
+            return ()
+        return tuple(item.version_id for item in found)
+
+    return ordered_map(look, names, _AT_ONCE)
+
+
+def copy_aside(
+    namespace: str, run_uri: str, files: Sequence[File], options: StorageOptions | None = None
+) -> list[Taken | None]:
+    """Copy files below the run's folder; gives for each why it has to stay, None where it was copied."""
+    copier = open_copier(namespace, quarantine_uri(run_uri), options)
+
+    def copy(file: File) -> Taken | None:
+        try:
+            copied = copier.copy(METADATA + file.name)
+        except DredgeError as error:
+            return Taken(file, FAILED, f"it could not be copied: {error}")
+        return None if copied.size == file.size else Taken(file, FAILED, "its copy has another size")
+
+    return list(ordered_map(copy, files, _AT_ONCE))
+
+
+def delete_files(
+    namespace: str, files: Sequence[File], may_send: MaySend, options: StorageOptions | None = None
+) -> Iterator[Taken]:
+    """Delete exactly the versions of files that were looked at; what was written since is another version and stays.
+
+    Args:
+        namespace: URI of the storage namespace.
+        files: each with the versions that go.
+        may_send: asked right before each request.
+        options: how the store is reached; None reads the environment.
+
+    Raises:
+        RefusedError: one of them is no range and no metarange by its name; none was deleted.
+    """
+    if odd := next((file.name for file in files if not is_table_id(file.name)), None):
+        raise RefusedError(f"{odd!r} is not named like a range or metarange. Nothing was deleted.")
+    deleter = open_exact_version_deleter(namespace, options)
+    for file in files:
+        # The oldest first: the current one is what a reader gets as long as it is there.
+        wanted = [(METADATA + file.name, version) for version in reversed(file.versions)]
+        outcomes = deleter.delete(wanted, may_send)
+        bad = next((item for item in outcomes if item.outcome not in ("deleted", "missing")), None)
+        if bad is None:
+            yield Taken(file, DELETED)
+        else:
+            outcome = UNSENT if bad.code == NOT_SENT else FAILED
+            yield Taken(file, outcome, f"{bad.code}: {bad.message or ''}")
+
+
+def find_copies(
+    namespace: str,
+    wanted: Collection[str],
+    now: datetime,
+    days: float,
+    options: StorageOptions | None = None,
+) -> dict[str, str]:
+    """Find copies of files that earlier runs, or this one, let go.
+
+    Args:
+        namespace: URI of the storage namespace.
+        wanted: names of the files.
+        now: by the store's clock.
+        days: runs of so many days are looked through.
+        options: how the store is reached; None reads the environment.
+
+    Returns:
+        URI of the folder of the run that has one, by name.
+    """
+    root = f"{namespace.rstrip('/')}/{FOLDER}"
+    found: dict[str, str] = {}
+    for run_id in run_ids(open_reader(root, options)):
+        if not wanted or descending_time(run_id) < now - timedelta(days=days):
+            break
+        uri = f"{root}/{run_id}"
+        copies = open_reader(quarantine_uri(uri), options).list_level(METADATA).objects
+        names = {info.key.removeprefix(METADATA) for info in copies} & set(wanted)
+        found |= {name: uri for name in names if name not in found}
+    return found
+
+
+def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | None = None) -> list[str]:
+    """Put files back where they are not there; gives the names of those that were.
+
+    Args:
+        namespace: URI of the storage namespace.
+        copies: URI of the folder of the run that has a copy, by name.
+        options: how the store is reached; None reads the environment.
+    """
+    back = []
+    for name, uri in sorted(copies.items()):
+        try:
+            open_copier(quarantine_uri(uri), namespace, options).copy(METADATA + name, if_absent=True)
+        except ConflictError:
+            continue  # somebody wrote it meanwhile, and it is the same
+        back.append(name)
+    return back

@@ -1,0 +1,366 @@
+"""What the pages show: a template for each, and its values.
+
+Pages read runs through `Places`, and what else is known through `Facts`. They only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
+from dredge.gc.subtract import REASONS
+from dredge.pages import downloads, restoring
+from dredge.pages.expirations import PICTURE_HEADERS, expiration_of, expirations_of, picture_of
+from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
+from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
+from dredge.pages.keeping import LINE_DAYS, Keeping, keeping_of
+from dredge.pages.objects import SORTS, Filter, Objects, outcomes_of, why
+from dredge.pages.places import KINDS, KV, LAKEFS, Place, Places, find
+from dredge.pages.questions import Asker
+from dredge.pages.running import progress_of
+from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule
+from dredge.pages.trash import WantedFindings, trash_page
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.pages import render
+from dredge.runs.report_rows import COLUMNS
+from dredge.runs.words import size_text
+from dredge.storage.parallel import ordered_map
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none';"
+        " base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_HERE = Path(__file__).parent
+_ONGOING = ("unfinished", "awaiting_approval")
+_OF_THE_RUN = "Expected and done"
+"""Title of the section that says nothing about the repository."""
+_PLACES_AT_ONCE = 8
+_STATUS: tuple[tuple[type[DredgeError], int], ...] = (
+    (NotFoundError, 404),
+    (UnavailableError, 503),
+    (NotAllowedError, 403),
+)
+
+
+class Pages:
+    """Draws the pages.
+
+    Args:
+        places: which there are.
+        asker: answers "why"; None where no lakeFS server is known.
+        clock: this machine's.
+    """
+
+    def __init__(self, places: Places, asker: Asker | None = None, clock: Clock = utc_now) -> None:
+        self._places = places
+        self._asker = asker
+        self._clock = clock
+
+    def overview(self, request: Request, known: Facts) -> Response:
+        """A row for each repository."""
+        stands = list(ordered_map(standing, self._places.all(), _PLACES_AT_ONCE))
+        now = self._clock()
+        days = by_day([run for item in stands for run in item.runs], now)
+        total = sum(size for _, size in days)
+        return self._page(
+            request,
+            "overview",
+            stands=[_overview_row(item, now, known) for item in stands],
+            known=known,
+            total=size_text(total),
+            days=CHART_DAYS,
+            by_day=[(day, size_text(size)) for day, size in reversed(days) if size],
+            chart={"labels": [day for day, _ in days], "bytes": [size for _, size in days]} if total else {},
+        )
+
+    def place_of(self, key: str) -> Place:
+        """Find a place; raises NotFoundError when there is none."""
+        return find(self._places, key)
+
+    def place(self, request: Request, key: str, known: Facts) -> Response:
+        """A repository: its runs, what the newest report found, what the next run will do."""
+        found = find(self._places, key)
+        stand = standing(found)
+        newest = next((run for run in stand.runs if run.outcome in ENDED), None)
+        report = {} if newest is None or found.kind == KV else report_of(found, newest.run_id)
+        schedules = known.schedules_of(found)
+        keeping, problem = self._keeping(found, schedules)
+        return self._page(
+            request,
+            "place",
+            stand=stand,
+            place=found,
+            newest=newest,
+            sections=[item for item in report.get("sections", []) if item["title"] != _OF_THE_RUN],
+            reclaimed=stand.reclaimed(),
+            chart=run_bars(stand.runs),
+            keeping=keeping,
+            keeping_problem=problem,
+            line_days=LINE_DAYS,
+            schedules=schedules,
+            known=known,
+            expirations=expirations_of(found) if not stand.error else [],
+        )
+
+    def gaps(self, request: Request, place: Place, gaps: Sequence[Gaps]) -> Response:
+        """Windows of a repository's schedules without a run; also loaded into its page."""
+        return self._page(request, "gaps", place=place, gaps=gaps)
+
+    def run(self, request: Request, key: str, run_id: str, known: Facts) -> Response:
+        """A run: live while it works, then its report."""
+        found = find(self._places, key)
+        report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
+        rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
+        deletes = found.kind == LAKEFS and bool(report["counts"].get("deleted_objects"))
+        return self._page(
+            request,
+            "run",
+            place=found,
+            run_id=run_id,
+            report={"held": [], "over_limit": [], "sections": [], **report},
+            rows=rows,
+            columns=COLUMNS,
+            verdicts=[row["verdict"] for row in report["rows"]],
+            ongoing=report["outcome"] in _ONGOING,
+            progress=progress_of(found, run_id, report),
+            holder=_holder(plan),
+            airflow_run=_airflow_run(plan, known),
+            chart=_shares(report),
+            can_restore=deletes,
+            restores=restoring.restores_of(found, run_id),
+        )
+
+    def trash(self, request: Request, key: str, run_id: str, wanted: WantedFindings, start: str) -> Response:
+        """A run of the cleaner of trash."""
+        found = find(self._places, key)
+        uri_of(found, run_id)
+        report = report_of(found, run_id)
+        try:
+            values = trash_page(report, wanted, int(start) if start.isdecimal() else 0)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
+        return self._page(request, "trash", place=found, run_id=run_id, **values)
+
+    def state(self, key: str, run_id: str) -> dict[str, Any]:
+        """What a page asks for again and again while a run works."""
+        found = find(self._places, key)
+        report = _as_of_now(found, run_id)
+        return {
+            "outcome": report["outcome"],
+            "outcome_text": report["outcome_text"],
+            "headline": report["headline"],
+            "ongoing": report["outcome"] in _ONGOING,
+            "progress": progress_of(found, run_id, report),
+            "steps": [
+                {name: step[name] for name in ("step", "status", "seconds")} for step in report["steps"]
+            ],
+        }
+
+    def report(self, key: str, run_id: str) -> dict[str, Any]:
+        """The report as JSON."""
+        return report_of(find(self._places, key), run_id)
+
+    def run_of_dag(self, request: Request, dag: str, run: str) -> Response:
+        """Lead from a DAG run to the page of what it planned."""
+        holder = f"{dag} {run}"
+        for place in self._places.all():
+            try:
+                run_id = run_of_holder(place, holder)
+            except DredgeError:
+                continue  # a store that is down hides its own runs only
+            if run_id is not None:
+                return RedirectResponse(f"place/{place.key}/run/{run_id}", headers=HEADERS)
+        return self._page(request, "nothing", status=404, dag=dag, run=run)
+
+    def objects(
+        self, request: Request, key: str, run_id: str, wanted: Filter, start: str, sort: str
+    ) -> Response:
+        """Objects of a run."""
+        found = find(self._places, key)
+        objects = Objects(found, run_id)
+        page = objects.sorted(wanted, sort, start) if sort else objects.page(wanted, start)
+        rows = [
+            {**row, "why": why(row), "size_text": size_text(row["size"])} for row in page.rows.to_pylist()
+        ]
+        asked = {name: value for name, value in asdict(wanted).items() if value not in ("", None)}
+        going_on = {**asked, "start": page.next, **({"sort": sort} if sort else {})}
+        return self._page(
+            request,
+            "objects",
+            place=found,
+            run_id=run_id,
+            rows=rows,
+            wanted=wanted,
+            sort=sort,
+            sorts=SORTS,
+            total=objects.num_rows,
+            looked_at=page.looked_at,
+            settled=objects.is_settled,
+            onwards=urlencode(going_on) if page.next else "",
+            query=urlencode(asked),
+            reasons=REASONS if found.kind == LAKEFS else {},
+            outcomes=outcomes_of(objects),
+            can_ask=self._asker is not None and bool(found.store_uri) and found.kind == LAKEFS,
+        )
+
+    def download(self, key: str, run_id: str, wanted: Filter, form: str) -> Response:
+        """All objects of a run that are wanted, as a file."""
+        objects = Objects(find(self._places, key), run_id)
+        body, kind = downloads.body(objects.all(wanted), form)
+        name = f'attachment; filename="{run_id}.{form}"'
+        return StreamingResponse(body, media_type=kind, headers={**HEADERS, "Content-Disposition": name})
+
+    def restore(
+        self, request: Request, key: str, run_id: str, known: Facts, asked: Mapping[str, str], started: str
+    ) -> Response:
+        """What of a run's deletions would come back, and the button that brings it back."""
+        found = find(self._places, key)
+        choice, problem, status = None, "", 200
+        if any(asked.get(name) for name in restoring.CHOOSING):
+            try:
+                choice = restoring.choice_of(found, restoring.config_of(found, run_id, asked))
+            except ConfigError as error:
+                problem, status = str(error), 400
+        return self._page(
+            request,
+            "restore",
+            status=status,
+            place=found,
+            run_id=run_id,
+            asked=asked,
+            choice=choice,
+            problem=problem,
+            started=started,
+            reasons=restoring.REASONS_TO_CHOOSE,
+            known=known,
+            restores=restoring.restores_of(found, run_id),
+            command=restoring.command_of(uri_of(found, run_id), asked),
+        )
+
+    def restore_settings(self, key: str, run_id: str, asked: Mapping[str, str]) -> dict[str, Any]:
+        """What a restore is started with that a form asks for.
+
+        Raises:
+            ConfigError: it asks for nothing, or the run deleted nothing.
+        """
+        found = find(self._places, key)
+        config = restoring.config_of(found, run_id, asked)
+        if not restoring.choice_of(found, config).objects:
+            raise ConfigError("the run deleted nothing that fits. Nothing was restored.")
+        return restoring.params_of(config)
+
+    def expiration(self, request: Request, key: str, plan_id: str) -> Response:
+        """The plan of an expiration, as its picture."""
+        found = find(self._places, key)
+        plan = expiration_of(found, plan_id)
+        return self._page(request, "expiration", place=found, plan_id=plan_id, plan=plan)
+
+    def picture(self, key: str, plan_id: str) -> Response:
+        """The picture of a plan of an expiration."""
+        data = picture_of(find(self._places, key), plan_id)
+        return Response(data, media_type="image/svg+xml", headers=PICTURE_HEADERS)
+
+    def why(self, request: Request, what: str, place: str) -> Response:
+        """What keeps an object."""
+        choices = [item for item in self._places.all() if item.kind == LAKEFS and item.store_uri]
+        lines: list[str] = []
+        problem = ""
+        if what and self._asker is not None:
+            chosen = find(self._places, place) if place else None
+            try:
+                lines = self._asker.lines(what, chosen)
+            except (ConfigError, NotFoundError) as error:
+                problem = str(error)
+        return self._page(
+            request,
+            "why",
+            400 if problem else 200,
+            what=what,
+            problem=problem,
+            chosen=place,
+            choices=choices,
+            lines=lines,
+            can_ask=self._asker is not None,
+        )
+
+    def error(self, request: Request, error: DredgeError) -> Response:
+        """Say what happened."""
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+        if status == 500 and error.exit_code == 2:
+            status = 400
+        return self._page(request, "error", status=status, message=str(error), kind=error.kind)
+
+    def _keeping(self, place: Place, schedules: Sequence[Schedule]) -> tuple[Keeping | None, str]:
+        """How the next run will work, or why that cannot be said."""
+        settings = schedules[0].settings if schedules else None
+        try:
+            return keeping_of(place, self._clock(), settings), ""
+        except DredgeError as error:
+            return None, str(error)
+
+    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        depth = request.url.path.removeprefix(request.scope.get("root_path", "")).strip("/").count("/")
+        body = render(
+            _HERE / "templates" / f"{name}.html.j2",
+            base="../" * depth or "./",
+            kinds=KINDS,
+            size_text=size_text,
+            **values,
+        )
+        return HTMLResponse(body, status, headers=HEADERS)
+
+
+def _as_of_now(place: Place, run_id: str) -> dict[str, Any]:
+    """The report of a run; one that is not finished and still has the lease is at work."""
+    report = report_of(place, run_id)
+    if report["outcome"] == "unfinished" and _has_lease(place, _holder(plan_of(place, run_id))):
+        return {**report, "outcome_text": AT_WORK, "what_to_do": ""}
+    return report
+
+
+def _has_lease(place: Place, holder: str) -> bool:
+    lease = lease_of(place)
+    return lease is not None and lease.holder == holder
+
+
+def _holder(plan: Mapping[str, Any]) -> str:
+    return str(plan.get("lease", {}).get("holder", ""))
+
+
+def _airflow_run(plan: Mapping[str, Any], known: Facts) -> str:
+    """Where Airflow shows the run; "" when it is not of Airflow's."""
+    dag, _, run = _holder(plan).partition(" ")
+    return f"dags/{quote(dag, '')}/runs/{quote(run, '')}" if known.is_airflow and run else ""
+
+
+def _overview_row(stand: Standing, now: datetime, known: Facts) -> dict[str, Any]:
+    return {
+        "stand": stand,
+        "recent": stand.reclaimed(now - RECENT),
+        "always": stand.reclaimed(),
+        "left": stand.not_deleted,
+        "next": known.next_of(stand.place),
+    }
+
+
+def _shares(report: dict[str, Any]) -> dict[str, Any]:
+    """What the chart of a run shows: bytes by kind and verdict."""
+    rows = [row for row in report["rows"] if row["size_bytes"] and not row["why"].startswith("of these")]
+    return {
+        "labels": [f"{row['kind']}: {row['verdict']}" for row in rows],
+        "bytes": [row["size_bytes"] for row in rows],
+        "verdicts": [row["verdict"] for row in rows],
+    }

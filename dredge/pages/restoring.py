@@ -1,0 +1,128 @@
+"""What of a run's deletions would come back, and what was brought back before."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import DredgeError, NotFoundError
+from dredge.gc.history import run_ids
+from dredge.gc.plan import PLAN
+from dredge.gc.restore.choosing import Choice, foresee_restore
+from dredge.gc.restore.config import REASONS, RestoreConfig
+from dredge.gc.restore.output import OUTCOMES, RestoreOutput
+from dredge.gc.restore.step import FOLDER
+from dredge.gc.subtract import REASONS as REASON_WORDS
+from dredge.graveler.xid import descending_time
+from dredge.pages.history import plan_of, uri_of
+from dredge.pages.places import LAKEFS, Place
+from dredge.runs.folder import RunFolder, read_json
+from dredge.storage import open_reader, open_writer
+
+DAG = "lakefs_gc_restore"
+"""Its runs bring back what a run deleted."""
+SHOWN = 20
+REASONS_TO_CHOOSE = {name: REASON_WORDS[name] for name in REASONS}
+CHOOSING = ("prefix", "address", "reason", "all")
+"""Fields of which one must be given."""
+_ASKED = (*CHOOSING, "keep_days", "because")
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRestore:
+    """A restore that was done or begun.
+
+    Attributes:
+        started_at: when.
+        asked: what was to come back, in words.
+        text: what came of it.
+        failed: whether something did not come back.
+    """
+
+    started_at: datetime
+    asked: str
+    text: str
+    failed: bool
+
+
+def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreConfig:
+    """Read what a form asks for.
+
+    Args:
+        place: whose run.
+        run_id: the run that deleted.
+        asked: fields of the form; those that were left empty count as not given.
+
+    Raises:
+        ConfigError: it asks for nothing, or for what does not go together.
+        NotFoundError: runs of this kind delete nothing that could come back.
+    """
+    if place.kind != LAKEFS:
+        raise NotFoundError("only runs of a lakeFS collection can be taken back here")
+    uri = uri_of(place, run_id)
+    repository = plan_of(place, run_id)["repository"]
+    given = {name: value for name, value in asked.items() if name in _ASKED and value}
+    return RestoreConfig.from_params({"repository": repository, "run": uri, **given})
+
+
+def params_of(config: RestoreConfig) -> dict[str, Any]:
+    """What a run of the DAG is started with."""
+    values = {
+        "repository": config.repository,
+        "run": config.run,
+        "prefix": config.prefix,
+        "address": config.address,
+        "reason": config.reason,
+        "keep_days": config.keep_days,
+        "because": config.because,
+    }
+    return {**{name: value for name, value in values.items() if value is not None}, "all": config.everything}
+
+
+def command_of(run_uri: str, asked: Mapping[str, str]) -> str:
+    """The command that brings back what a form asks for; names are quoted, as they are strangers' texts."""
+    words = ["dredge", "gc", "restore", run_uri]
+    for name in ("prefix", "address", "reason"):
+        words += [f"--{name}", asked[name]] if asked.get(name) else []
+    return shlex.join(words + (["--all"] if asked.get("all") else []))
+
+
+def choice_of(place: Place, config: RestoreConfig) -> Choice:
+    """Say what would come back: the dry run of a restore. Raises as `foresee_restore` does."""
+    return foresee_restore(config, config.run, place.options)
+
+
+def restores_of(place: Place, run_id: str) -> list[EarlierRestore]:
+    """List the restores of a run, the newest first."""
+    if place.kind != LAKEFS:
+        return []
+    uri = f"{uri_of(place, run_id)}/{FOLDER}"
+    found = []
+    for restore_id in run_ids(open_reader(uri, place.options))[:SHOWN]:
+        folder = RunFolder(open_writer(f"{uri}/{restore_id}", place.options), restore_id)
+        try:
+            found.append(_restore(folder))
+        except (DredgeError, KeyError, TypeError) as error:
+            text = f"it cannot be read: {error}"
+            found.append(EarlierRestore(descending_time(restore_id), "", text, failed=True))
+    return found
+
+
+def _restore(folder: RunFolder) -> EarlierRestore:
+    plan = read_json(folder.writer, PLAN)
+    asked = plan["asked"]
+    words = [f"{name} {asked[name]}" for name in ("address", "prefix", "reason") if asked.get(name)]
+    summary = folder.read_summary(RestoreOutput.STEP) or folder.read_incomplete(RestoreOutput.STEP)
+    text = "not finished"
+    if summary is not None:
+        counts = {name: summary.counts.get(f"{name}_objects", 0) for name in OUTCOMES}
+        text = "; ".join(f"{count:,} {OUTCOMES[name]}" for name, count in counts.items() if count)
+    return EarlierRestore(
+        started_at=datetime.fromisoformat(plan["created_at"]),
+        asked=", ".join(words) or "everything",
+        text=text or "nothing fitted",
+        failed=summary is None or summary.status != "success",
+    )

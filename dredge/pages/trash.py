@@ -1,0 +1,191 @@
+"""Runs of the cleaner of trash in lakeFS's key-value store: a row for each, and what one found and removed.
+
+runs/<run id>/report.json    written once, at the end; a run without one did not come to its end
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.graveler.xid import descending_time
+from dredge.pages.places import Place
+from dredge.runs.words import duration_text
+from dredge.storage import ObjectReader, open_reader
+
+REPORT = "report.json"
+PAGE_FINDINGS = 200
+OUTCOMES = {
+    "scan": ("dry_run", "looked: nothing was removed"),
+    "dry_run": ("dry_run", "dry run: nothing was removed"),
+    "done": ("success", "done"),
+    "partial": ("partial", "not everything was removed"),
+    "stopped": ("failed", "stopped: what a record named again was put back"),
+    "failed": ("failed", "the store went away"),
+}
+UNFINISHED = ("unfinished", "not finished")
+_NO_REPORT = ("dry_run", "of another version")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFindings:
+    """Which findings are wanted; "" asks for all.
+
+    Attributes:
+        prefix: of the partition.
+        kind: of trash.
+        verdict: "trash", "wait" or "report".
+    """
+
+    prefix: str = ""
+    kind: str = ""
+    verdict: str = ""
+
+    def fits(self, finding: Mapping[str, Any]) -> bool:
+        """Whether a finding is wanted."""
+        return (
+            str(finding["partition"]).startswith(self.prefix)
+            and self.kind in ("", finding["kind"])
+            and self.verdict in ("", finding["verdict"])
+        )
+
+
+def figures_of(reader: ObjectReader, run_id: str) -> dict[str, Any]:
+    """Read the figures of a run's report under the names that a collection's report has.
+
+    Args:
+        reader: on the folder of the runs.
+        run_id: whose.
+
+    Raises:
+        FormatError: the report is damaged.
+    """
+    try:
+        found = _read(reader, run_id)
+    except NotFoundError:
+        started = descending_time(run_id).isoformat()
+        return {"started_at": started, "headline": "", "counts": {}, "dry_run": False, **_outcome(UNFINISHED)}
+    try:
+        removed = {_name(item) for item in found.get("outcomes", ()) if item["rows_deleted"]}
+        removed_bytes = sum(item["size_bytes"] for item in found["findings"] if _name(item) in removed)
+        rows = found.get("rows_removed", 0)
+        return {
+            "started_at": found["looked"],
+            "headline": headline(found),
+            "dry_run": found["status"] in ("scan", "dry_run"),
+            "counts": {
+                "deletable_objects": found["trash_rows"],
+                "deletable_bytes": found["trash_bytes"],
+                "deleted_objects": rows,
+                "deleted_bytes": removed_bytes,
+            },
+            **_outcome(OUTCOMES.get(found["status"], _NO_REPORT)),
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
+
+
+def report_of_trash(place: Place, run_id: str) -> dict[str, Any]:
+    """Read the report of a run.
+
+    Raises:
+        NotFoundError: it has none (yet).
+        FormatError: it is damaged.
+    """
+    try:
+        return _read(open_reader(place.runs_uri, place.options), run_id)
+    except NotFoundError:
+        raise NotFoundError(
+            f"run {run_id} left no report: it did not come to its end, or works still"
+        ) from None
+
+
+def trash_page(report: Mapping[str, Any], wanted: WantedFindings, start: int) -> dict[str, Any]:
+    """Give what the page of a run shows.
+
+    Args:
+        report: of the run.
+        wanted: which of its findings.
+        start: how many of those come before the page.
+    """
+    fates = {_name(item): item["fate"] for item in report.get("outcomes", ())}
+    fitting = [item for item in report["findings"] if wanted.fits(item)]
+    shown = fitting[start : start + PAGE_FINDINGS]
+    return {
+        "report": report,
+        "headline": headline(report),
+        "outcome": OUTCOMES.get(report["status"], _NO_REPORT),
+        "summary": [{**item, "age": _age(item["age_seconds"])} for item in report["summary"]],
+        "findings": [
+            {**item, "fate": fates.get(_name(item), ""), "age": _age(item["age_seconds"])} for item in shown
+        ],
+        "handed_over": report.get("deleted_repositories", []),
+        "total": len(fitting),
+        "start": start,
+        "next": start + PAGE_FINDINGS if start + PAGE_FINDINGS < len(fitting) else None,
+        "wanted": wanted,
+        "asked": {name: value for name, value in asdict(wanted).items() if value},
+        "kinds_found": sorted({str(item["kind"]) for item in report["findings"]}),
+        "chart": _ages(report),
+    }
+
+
+def is_run_of(report: Mapping[str, Any], holder: str) -> bool:
+    """Whether a task of a DAG run did a run.
+
+    Args:
+        report: of the run.
+        holder: DAG and run, such as "kv_trash_cleaner manual__2026-01-02"; each task holds the lease by its own name.
+    """
+    return str(report.get("holder", "")).startswith(f"{holder} ")
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """Say what a run found and did."""
+    found = (
+        f"{report['trash_rows']:,} rows ({report['trash_bytes']:,} bytes) of {report['location']} are trash."
+    )
+    removed = report.get("rows_removed")
+    return f"{removed:,} rows were removed; {found}" if removed else f"{found} Nothing was removed."
+
+
+def _ages(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows of trash by age in days, for the chart."""
+    bounds = ((1, "under a day"), (7, "under a week"), (30, "under a month"), (365, "under a year"))
+    rows = dict.fromkeys([name for _, name in bounds] + ["older", "not known"], 0)
+    for item in report["findings"]:
+        if item["verdict"] == "trash":
+            rows[_band(item["age_seconds"], bounds)] += item["rows"]
+    return {"labels": list(rows), "rows": list(rows.values())}
+
+
+def _band(seconds: float | None, bounds: tuple[tuple[int, str], ...]) -> str:
+    if seconds is None:
+        return "not known"
+    return next((name for days, name in bounds if seconds < days * 86400), "older")
+
+
+def _read(reader: ObjectReader, run_id: str) -> dict[str, Any]:
+    try:
+        found = json.loads(reader.get(f"{run_id}/{REPORT}"))
+    except ValueError as error:
+        raise FormatError(f"the report of run {run_id} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise FormatError(f"the report of run {run_id} is not a JSON object")
+    return found
+
+
+def _outcome(pair: tuple[str, str]) -> dict[str, str]:
+    return {"outcome": pair[0], "outcome_text": pair[1]}
+
+
+def _name(item: Mapping[str, Any]) -> tuple[str, str | None]:
+    return item["partition"], item["key"]
+
+
+def _age(seconds: float | None) -> str:
+    return "" if seconds is None else duration_text(timedelta(seconds=seconds))

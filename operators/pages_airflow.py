@@ -1,0 +1,201 @@
+"""What Airflow knows, for Dredge's pages: by its public API, in the name of the one who asks, within this process.
+
+    schedules        DAGs with the tag ``dredge`` that have one, and the Params that their runs are started with
+    waiting          tasks of these that wait for a person
+    gaps             what Airflow would run if it were asked for a backfill of the last weeks
+    start            a run, if the user may start runs of the DAG
+
+So nobody sees more here than in Airflow's own pages, and nobody can do more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from dredge.errors import ConfigError, UnavailableError
+from dredge.pages.restoring import DAG
+from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, Waiting
+
+if TYPE_CHECKING:
+    import httpx
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from fastapi import FastAPI, Request
+
+TAG = "dredge"
+#: How far back windows without a run are looked for.
+GAPS_SINCE = timedelta(days=30)
+#: Params that say what a DAG collects, and how.
+_SETTINGS = ("repository", "storage", "state_uri", "mode", "clean_every_days")
+_REMEMBERED_SECONDS = 60.0
+_ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
+_DAGS_MAX = 100
+
+
+class AirflowSurroundings:
+    """Asks Airflow.
+
+    :param core: Airflow's own application, which has the API
+    """
+
+    def __init__(self, core: FastAPI) -> None:
+        self._core = core
+        self._settings: dict[str, tuple[float, dict[str, Any]]] = {}
+
+    async def facts(self, request: Request) -> Facts:
+        """Return what Airflow knows, as far as the user may know it."""
+        user = await _user(request)
+        answer = await self._ask(
+            request, "GET", f"/dags?tags={TAG}&limit={_DAGS_MAX}&exclude_stale=true&order_by=dag_id"
+        )
+        if answer.status_code != 200:
+            return Facts(is_airflow=True, problem=f"Airflow does not list its DAGs: {_said(answer)}")
+        dags = {found["dag_id"]: found for found in answer.json()["dags"]}
+        return Facts(
+            is_airflow=True,
+            schedules=tuple(
+                [await self._schedule(request, item) for item in dags.values() if _has_schedule(item)]
+            ),
+            waiting=tuple(await self._waiting(request, dags)),
+            may_restore=DAG in dags and _may_start(user, DAG),
+            form_token=self._form_token(user),
+        )
+
+    async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
+        """Return the windows of a schedule without a run that ended well."""
+        now = datetime.now(UTC)
+        asked = {
+            "dag_id": schedule.dag_id,
+            "from_date": (now - GAPS_SINCE).isoformat(),
+            "to_date": now.isoformat(),
+            "reprocess_behavior": "failed",
+            "run_backwards": False,
+            "dag_run_conf": {},
+        }
+        answer = await self._ask(request, "POST", "/backfills/dry_run", asked)
+        starts = None
+        if answer.status_code == 200:
+            found = (item["logical_date"] for item in answer.json()["backfills"])
+            starts = sorted(datetime.fromisoformat(item) for item in found if item)
+        return Gaps(schedule, now - GAPS_SINCE, starts)
+
+    async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
+        """Start a run in the name of the user.
+
+        :return: address of its page, relative to Airflow's
+        :raises NotAllowedError: the user may not
+        :raises ConfigError: the DAG is switched off, or does not take these settings
+        :raises UnavailableError: Airflow could not do it now
+        """
+        found = await self._ask(request, "GET", f"/dags/{quote(dag_id, '')}")
+        if found.status_code == 200 and found.json()["is_paused"]:
+            raise ConfigError(
+                f"the DAG {dag_id} is switched off: switch it on in Airflow. Nothing was started."
+            )
+        body = {"logical_date": None, "conf": dict(settings)}
+        answer = await self._ask(request, "POST", f"/dags/{quote(dag_id, '')}/dagRuns", body)
+        if answer.status_code in (401, 403):
+            raise NotAllowedError(f"you may not start runs of {dag_id}. Nothing was started.")
+        if answer.status_code >= 500:
+            raise UnavailableError(f"Airflow did not start {dag_id}: {_said(answer)}")
+        if answer.status_code >= 300:
+            raise ConfigError(f"Airflow did not start {dag_id}: {_said(answer)}")
+        return _address(dag_id, answer.json()["dag_run_id"])
+
+    async def _schedule(self, request: Request, found: Mapping[str, Any]) -> Schedule:
+        next_at = None if found["is_paused"] else found["next_dagrun_run_after"]
+        types = found["allowed_run_types"]
+        return Schedule(
+            dag_id=found["dag_id"],
+            settings=await self._settings_of(request, found["dag_id"]),
+            text=found["timetable_description"] or found["timetable_summary"],
+            next_at=None if next_at is None else datetime.fromisoformat(next_at),
+            may_backfill=found["timetable_periodic"] and (types is None or "backfill" in types),
+        )
+
+    async def _settings_of(self, request: Request, dag_id: str) -> dict[str, Any]:
+        """What runs of a DAG are started with that says what they collect; asked once a minute."""
+        until, found = self._settings.get(dag_id, (0.0, {}))
+        if time.monotonic() < until:
+            return found
+        answer = await self._ask(request, "GET", f"/dags/{quote(dag_id, '')}/details")
+        if answer.status_code != 200:
+            return {}
+        params = answer.json()["params"] or {}
+        found = {name: params[name]["value"] for name in _SETTINGS if params.get(name)}
+        self._settings[dag_id] = (time.monotonic() + _REMEMBERED_SECONDS, found)
+        return found
+
+    async def _waiting(self, request: Request, dags: Iterable[str]) -> list[Waiting]:
+        answer = await self._ask(
+            request, "GET", "/dags/~/dagRuns/~/hitlDetails?response_received=false&limit=50"
+        )
+        return list(_asked(answer.json()["hitl_details"], dags)) if answer.status_code == 200 else []
+
+    async def _ask(
+        self, request: Request, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        """Call the API with what the user showed; on the event loop, so that no thread waits for another."""
+        import httpx
+
+        shown = {
+            name: request.headers[name] for name in ("authorization", "cookie") if name in request.headers
+        }
+        transport = httpx.ASGITransport(self._core, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://airflow") as client:
+            return await client.request(method, f"/api/v2{path}", headers=shown, json=body)
+
+    def _form_token(self, user: BaseUser) -> str:
+        """A word that only pages of this user have; the same in every process of the API server."""
+        key = str(self._core.state.secret_key).encode()
+        return hmac.new(key, f"dredge pages {user.get_id()}".encode(), hashlib.sha256).hexdigest()
+
+
+async def _user(request: Request) -> BaseUser:
+    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+
+    return await get_user(request, None, await bearer_scheme(request))
+
+
+def _may_start(user: BaseUser, dag_id: str) -> bool:
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+
+    return get_auth_manager().is_authorized_dag(
+        method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
+    )
+
+
+def _has_schedule(found: Mapping[str, Any]) -> bool:
+    return bool(found["timetable_summary"])
+
+
+def _asked(details: Iterable[Mapping[str, Any]], dags: Iterable[str]) -> Iterator[Waiting]:
+    known = set(dags)
+    for item in details:
+        task = item["task_instance"]
+        if task["dag_id"] in known and task["state"] not in _ENDED:
+            yield Waiting(
+                subject=item["subject"],
+                dag_id=task["dag_id"],
+                run=task["dag_run_id"],
+                since=datetime.fromisoformat(item["created_at"]),
+                address=f"{_address(task['dag_id'], task['dag_run_id'])}/required_actions",
+            )
+
+
+def _address(dag_id: str, run_id: str) -> str:
+    return f"dags/{quote(dag_id, '')}/runs/{quote(run_id, '')}"
+
+
+def _said(answer: httpx.Response) -> str:
+    """What Airflow said, for people."""
+    try:
+        return f"{answer.status_code} {answer.json()['detail']}"
+    except (ValueError, KeyError, TypeError):
+        return str(answer.status_code)

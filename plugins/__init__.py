@@ -1,0 +1,1 @@
+"""What hangs Dredge into Airflow's UI, by the entry point `airflow.plugins`."""

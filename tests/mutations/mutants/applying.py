@@ -1,0 +1,121 @@
+"""Breaks what is imported already: functions get the code of the broken file.
+
+A mutant then costs its tests only, not a new interpreter. What the import itself computes (constants, tables,
+defaults) is not reached so: those files are imported again, with everything that took something from them.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+type Place = tuple[str, str, int]
+"""File, qualified name and first line of a function."""
+
+
+class Functions:
+    """The functions that live in this process.
+
+    Args:
+        root: of the tree; only what lies there counts.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = f"{root}/"
+        self._functions: dict[Place, list[types.FunctionType]] = defaultdict(list)
+        for thing in gc.get_objects():
+            if type(thing) is types.FunctionType and thing.__code__.co_filename.startswith(self._root):
+                self._functions[_place(thing.__code__)].append(thing)
+
+    def codes(self, folders: Sequence[str]) -> Iterator[tuple[types.CodeType, types.CodeType]]:
+        """All code of the functions of some folders: each with the outermost that it is inside of, often itself."""
+        wanted = tuple(self._root + folder for folder in folders)
+        for place, functions in self._functions.items():
+            if place[0].startswith(wanted):
+                for function in functions:
+                    yield from ((code, function.__code__) for code in _with_inner(function.__code__))
+
+    def replace(self, file: str, tree: ast.Module) -> int:
+        """Give functions of a file the code of another version of it.
+
+        Args:
+            file: from the root.
+            tree: the other version.
+
+        Returns:
+            How many functions have other code now.
+        """
+        replaced = 0
+        for code in _with_inner(compile(tree, self._root + file, "exec", dont_inherit=True)):
+            for function in self._functions.get(_place(code), ()):
+                if function.__code__ != code:
+                    function.__code__ = code
+                    replaced += 1
+        return replaced
+
+
+def _place(code: types.CodeType) -> Place:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _with_inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _with_inner(constant)
+
+
+class _BrokenLoader(importlib.machinery.SourceFileLoader):
+    """Loads a file's other version."""
+
+    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
+        super().__init__(name, path)
+        self._tree = tree
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return compile(self._tree, self.path, "exec", dont_inherit=True)
+
+
+class _BrokenFinder(importlib.abc.MetaPathFinder):
+    """Finds it in place of the file."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self._path = path
+        self._tree = tree
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is None or spec.origin != self._path:
+            return None
+        spec.loader = _BrokenLoader(fullname, self._path, self._tree)
+        return spec
+
+
+def forget(root: Path, file: str, tree: ast.Module) -> None:
+    """Have everything below a root imported again, with another version of a file.
+
+    Args:
+        root: of the tree.
+        file: from there.
+        tree: its other version.
+    """
+    for name in [name for name, module in sys.modules.items() if _path(module).startswith(f"{root}/")]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _BrokenFinder(str(root / file), tree))
+
+
+def _path(module: types.ModuleType) -> str:
+    """Where a module, or a package without a file of its own, is."""
+    return str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), ""))

@@ -1,0 +1,250 @@
+"""What `./run mutate` breaks, who notices, and what it says."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.mutations.mutants.children import in_child
+from tests.mutations.mutants.equivalent import read_equivalents, stale_ones
+from tests.mutations.mutants.finding import find_edits
+from tests.mutations.mutants.mutant import Key, mutants_of, mutated
+from tests.mutations.mutants.results import Result, Results, figures, table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def edits(code: str) -> set[str]:
+    return {f"{edit.old} -> {edit.new}" for edit in find_edits(ast.parse(dedent(code)))}
+
+
+BODY = [
+    ("if age > limit:\n    return 1", {"age > limit -> True", "age > limit -> False", "age > limit -> age >= limit"}),
+    ("if a and b:\n    f()", {"a and b -> True", "a and b -> False", "a and b -> a", "a and b -> b", "f() -> pass"}),
+    ("x = live | staged", {"live | staged -> live", "live | staged -> staged"}),
+    ("x = listed - live", {"listed - live -> listed"}),
+    ("x = key == other", {"key == other -> key != other"}),
+    ("x = [a for a in b if a in c]", {"a in c -> True", "a in c -> False"}),
+    ("x = min(a, b)", {"min(a, b) -> max(a, b)"}),
+    ("x = pc.and_(a, pc.invert(b))", {"pc.and_(a, pc.invert(b)) -> pc.or_(a, pc.invert(b))", "pc.invert(b) -> b"}),
+    ("x = a.union(b)", {"a.union(b) -> a.intersection(b)", "a.union(b) -> a"}),
+    ("fence()\nsweep()", {"fence() -> pass", "sweep() -> pass", "fence() -> first sweep()"}),
+    ("x = read(a)\ny = look(x)", set()),
+    ("put(key, etag=etag)", {"put(key, etag=etag) -> pass", "put(…, etag=etag) -> without etag"}),
+    ("x = timedelta(hours=24)", {"24 -> 48", "24 -> 12"}),
+    ("x = f(dry_run=True)", {"True -> False"}),
+    ("for a in b:\n    if c:\n        continue\n    d += 1", {"c -> True", "c -> False", "d += 1 -> pass"}),
+    ("log.info('%s', a and b)", set()),
+    ("raise ValueError(a or b)", {"raise ValueError(a or b) -> pass"}),
+    ("x: int | None = f'{a or b}'", set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), BODY)
+def test_each_rule_breaks_what_it_says_and_nothing_else(body: str, expected: set[str]) -> None:
+    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    assert edits(f"def f(a, b):\n{indented}\n") == expected
+
+
+def test_answers_constants_and_tables_are_broken_too() -> None:
+    assert edits("def is_old(a) -> bool:\n    return a.old\n") == {"a.old -> True", "a.old -> False"}
+    assert edits("def find(a) -> str | None:\n    return a.name\n") == {"a.name -> None"}
+    assert edits("AGE_MIN = timedelta(hours=25)\nNAME = 'x'\n") == {"25 -> 50", "25 -> 12"}
+    assert edits("GUARDS = (a, b)\n") == {"(a, b) -> (b,)", "(a, b) -> (a,)"}
+
+
+def test_every_mutant_of_a_file_compiles_and_differs(tmp_path: Path) -> None:
+    (tmp_path / "guard.py").write_text(GUARD)
+    whole, seen = ast.unparse(ast.parse(GUARD)), set[str]()
+    for mutant in mutants_of(tmp_path, "guard.py", find_edits):
+        tree = mutated(tmp_path, mutant, find_edits)
+        compile(tree, "guard.py", "exec")
+        seen.add(ast.unparse(tree))
+    assert len(seen) == len(mutants_of(tmp_path, "guard.py", find_edits)) > 10
+    assert whole not in seen
+
+
+def test_a_child_that_hangs_or_dies_is_ended_and_told() -> None:
+    assert in_child(lambda: [1], 10, 10).value == [1]
+    assert in_child(lambda: time.sleep(100), 10, 0.1).cause == "time"
+    assert in_child(lambda: os.abort(), 10, 10).cause.startswith("status")
+    began = time.monotonic()
+    # What a child started and left behind keeps nobody waiting.
+    assert in_child(lambda: subprocess.Popen(["sleep", "100"]).pid, 10, 10).cause == ""
+    assert time.monotonic() - began < 50
+
+
+def test_a_result_counts_for_the_function_as_it_was_judged(tmp_path: Path) -> None:
+    source = tmp_path / "guard.py"
+    source.write_text(GUARD)
+    mutant = next(m for m in mutants_of(tmp_path, "guard.py", find_edits) if m.key.function == "is_old")
+    Results(tmp_path / "results", tmp_path).put(mutant, Result("", 1, 0.1))
+    source.write_text("# moved\n\n" + GUARD)
+    assert Results(tmp_path / "results", tmp_path).get(mutant) == Result("", 1, 0.1)
+    source.write_text(GUARD.replace("age > AGE_MAX", "age > AGE_MAX + 0"))
+    assert Results(tmp_path / "results", tmp_path).get(mutant) is None
+
+
+def test_figures_add_up(tmp_path: Path) -> None:
+    (tmp_path / "guard.py").write_text(GUARD)
+    mutants = mutants_of(tmp_path, "guard.py", find_edits)
+    results = Results(tmp_path / "results", tmp_path)
+    for mutant, by in zip(mutants[:3], ("a test", "", "time"), strict=True):
+        results.put(mutant, Result(by, 1, 0.1))
+    count = figures(mutants, results, {mutants[3].key})["."]
+    assert count == {"broken": 4, "found": 2, "left": 1, "equivalent": 1, "not tried": len(mutants) - 4}
+    assert re.fullmatch(rf"all +4 +2 +1 +1 +{len(mutants) - 4}", table({".": count})[-1])
+
+
+def test_an_equivalent_mutant_says_why_once(tmp_path: Path) -> None:
+    entry = '[[mutant]]\nfile = "a.py"\nfunction = "f"\nold = "a"\nnew = "b"\n'
+    listed = tmp_path / "equivalent.toml"
+    listed.write_text(entry)
+    with pytest.raises(ValueError, match="without saying why"):
+        read_equivalents(listed)
+    listed.write_text(f'{entry}why = "so"\n' * 2)
+    with pytest.raises(ValueError, match="twice"):
+        read_equivalents(listed)
+    listed.write_text(f'{entry}why = "so"\n')
+    assert read_equivalents(listed) == {Key("a.py", "f", "a", "b", 1): "so"}
+
+
+def test_every_equivalent_mutant_of_the_list_can_still_be_made() -> None:
+    listed = read_equivalents()
+    files = {key.file for key in listed}
+    gone = [file for file in files if not (ROOT / file).exists()]
+    assert not gone, f"tests/mutations/equivalent.toml names files that are gone: {gone}"
+    mutants = [mutant for file in files for mutant in mutants_of(ROOT, file, find_edits)]
+    stale = stale_ones(listed, mutants, files)
+    assert not stale, f"take these out of tests/mutations/equivalent.toml, or say anew why: {stale}"
+
+
+GUARD = """\
+from datetime import timedelta
+
+AGE_MAX = 10
+
+
+class Sweep:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def run(self, age):
+        if is_old(age):
+            return 0
+        done = 0
+        while self.rows and done < 3:
+            self.rows.pop()
+            done += 1
+        return done
+
+
+def is_old(age) -> bool:
+    return age > AGE_MAX
+"""
+TESTS = """\
+from toy.guard import Sweep
+
+def test_an_old_mark_is_not_swept():
+    rows = [1, 2]
+    assert Sweep(rows).run(11) == 0
+    assert rows == [1, 2]
+
+def test_three_are_swept():
+    rows = [1, 2, 3, 4]
+    assert Sweep(rows).run(9) == 3
+    assert rows == [1]
+    assert Sweep(rows).run(9) == 1
+"""
+BOUND = """
+def test_a_mark_of_ten_hours_is_swept():
+    assert Sweep([1]).run(10) == 1
+"""
+EQUIVALENT = """
+[[mutant]]
+file = "toy/guard.py"
+function = "Sweep.run"
+old = "done < 3"
+new = "done <= 3"
+why = "a toy needs one"
+[[mutant]]
+file = "toy/guard.py"
+function = "Sweep.run"
+old = "done < 5"
+new = "done <= 5"
+why = "it went away"
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    for name, text in {
+        "toy/guard.py": GUARD,
+        "tests/test_guard.py": TESTS,
+        "equivalent.toml": EQUIVALENT,
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
+    return tmp_path
+
+
+def mutate(toy: Path, *options: str) -> tuple[int, str, str]:
+    fixed = (
+        "--root",
+        str(toy),
+        "--list",
+        str(toy / "equivalent.toml"),
+        "--product",
+        "toy",
+        "--tests",
+        "tests",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.mutations", "toy", *fixed, "--seeds", "0", *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_survivors_kills_hangs_and_stale_entries_are_told(toy: Path) -> None:
+    code, said, told = mutate(toy)
+    assert code == 1, told
+    left = [line for line in said.splitlines() if line.startswith("left: ")]
+    assert [line.partition(": ")[2].rpartition(":")[0] for line in left] == [
+        "toy/guard.py:21 is_old: age > AGE_MAX  ->  age >= AGE_MAX"
+    ]
+    assert "equivalent.toml names what is no mutant any more: toy/guard.py Sweep.run: done < 5" in said
+    by_test = "found by tests/test_guard.py::test_"
+    assert f"age > AGE_MAX  ->  False: {by_test}an_old_mark_is_not_swept" in told
+    assert f"done += 1  ->  pass: {by_test}three_are_swept" in told
+    assert f"10  ->  20: {by_test}an_old_mark_is_not_swept" in told, (
+        "a constant is read when a file is imported"
+    )
+    assert "done < 3" not in "".join(line for line in told.splitlines() if "done <= 3" in line)
+    assert re.search(r"^all +(\d+) +\d+ +1 +1 +0$", said, re.MULTILINE)
+
+    # What was judged is not judged again; a new test is asked when the survivors are.
+    with (toy / "tests/test_guard.py").open("a") as file:
+        file.write(BOUND)
+    (toy / "equivalent.toml").write_text(EQUIVALENT.rpartition("[[mutant]]")[0])
+    code, said, told = mutate(toy)
+    assert (code, told) == (1, "")
+    code, said, told = mutate(toy, "--survivors")
+    assert code == 0, told
+    assert told.count("found by") == 1
+    assert "found by tests/test_guard.py::test_a_mark_of_ten_hours_is_swept" in told
+    assert re.search(r"^all +(\d+) +\d+ +1 +0 +0$", said, re.MULTILINE)

@@ -1,0 +1,131 @@
+"""A browser that keeps a picture of every page it is shown, light and dark, and looks whether all can use it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, FrameLocator, Page, sync_playwright
+
+WAIT_SECONDS = 240 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
+NARROW = {"width": 400, "height": 900}
+WIDE = {"width": 1300, "height": 1000}
+SERIOUS = ("critical", "serious", "moderate")
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass
+class Tour:
+    """Somebody at a browser.
+
+    Attributes:
+        page: where they are.
+        url: of Airflow.
+        pictures: folder for pictures.
+        problems: what was wrong for people who cannot see, hear or point well; by page.
+    """
+
+    page: Page
+    url: str
+    pictures: Path
+    problems: dict[str, list[str]] = field(default_factory=dict)
+
+    def open(self, address: str) -> None:
+        """Go to a page of Airflow's."""
+        self.page.goto(f"{self.url}/{address}")
+
+    def dredge(self, address: str = "") -> None:
+        """Go to a page of Dredge's, without Airflow's frame."""
+        self.open(f"dredge/{address}")
+
+    @property
+    def frame(self) -> FrameLocator:
+        """The pages inside Airflow's frame."""
+        return self.page.frame_locator("iframe")
+
+    def until(self, text: str | re.Pattern[str]) -> None:
+        """Look at a page again and again until it says something."""
+        for _ in range(int(WAIT_SECONDS)):
+            if self.page.get_by_text(text).count():
+                return
+            self.page.wait_for_timeout(1000)
+            self.page.reload()
+        raise AssertionError(
+            f"{self.page.url} never said {text!r}:\n{self.page.locator('main').inner_text()}"
+        )
+
+    def picture(self, name: str) -> None:
+        """Keep pictures of a page of Dredge's: light, dark and narrow; and look whether all can use it."""
+        self.page.wait_for_load_state("networkidle")
+        for theme in ("light", "dark"):
+            self._set_theme(theme)
+            self.page.screenshot(path=self.pictures / f"{name}-{theme}.png", full_page=True)
+            self._check(f"{name} {theme}")
+        self.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+        self.page.screenshot(path=self.pictures / f"{name}-narrow.png", full_page=True)
+        wider = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        if wider > 0:
+            self._note(name, f"{wider} pixels wider than a narrow window")
+        self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        self._set_theme("light")
+        assert self.page.evaluate("window.stolen") is None, f"{name}: a name in the lake was run as a script"
+
+    def airflow_picture(self, name: str) -> None:
+        """Keep a picture of a page of Airflow's."""
+        self.page.screenshot(path=self.pictures / f"{name}.png")
+
+    def _set_theme(self, theme: str) -> None:
+        """As Airflow keeps it; charts take their colours when they are drawn."""
+        self.page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
+        if self.page.evaluate("document.documentElement.dataset.theme") != theme:
+            self.page.reload()
+            self.page.wait_for_load_state("networkidle")
+
+    def _check(self, name: str) -> None:
+        found = Axe().run(self.page, options={"resultTypes": ["violations"]})
+        for item in found.response["violations"]:
+            if item["impact"] in SERIOUS:
+                self._note(name, f"{item['id']}: {item['help']}: {item['nodes'][0]['html'][:200]}")
+
+    def _note(self, name: str, problem: str) -> None:
+        self.problems.setdefault(name, []).append(problem)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Run the system's Chromium."""
+    path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.fail("there is no Chromium: install the package chromium, or start this by ./run test pages")
+    with sync_playwright() as playwright:
+        # Without a sandbox: containers and root have none, and it only sees pages of this machine.
+        yield playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+
+def fill(page: Page, values: Mapping[str, Any]) -> None:
+    """Fill in Airflow's form of a run.
+
+    Args:
+        page: that shows the form.
+        values: by name of the Param; truth values are switches, and texts of a list are chosen from it.
+    """
+    for name, value in values.items():
+        element = page.locator(f"[name=element_{name}]")
+        if isinstance(value, bool):
+            if element.is_checked() != value:
+                element.locator("xpath=ancestor::label").click()
+        elif element.get_attribute("type") == "hidden":
+            chooser = page.locator(f"#element_{name} input").first
+            chooser.fill(str(value))
+            chooser.press("Enter")
+        else:
+            element.fill(str(value))
+            element.press("Tab")

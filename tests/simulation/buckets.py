@@ -1,0 +1,128 @@
+"""The objects of one bucket, with a clock, a kind of ETag and habits of their own; past all doors."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from tests.simulation.clock import Clock
+from tests.simulation.noise import stable_hash
+
+type ETags = Literal["md5", "opaque"]
+"""How a bucket makes ETags: of the content, or (encrypted by a key of its own) of nothing that anybody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object, or what is left of one: a version that is not the current one, or a marker of its deletion."""
+
+    data: bytes
+    modified: datetime
+    etag: str
+    version: str = ""
+    is_marker: bool = False
+
+
+@dataclass
+class Bucket:
+    """The objects of one bucket.
+
+    Attributes:
+        clock: gives times of writes.
+        etags: how they are made.
+        versioned: what is deleted or replaced stays as an older version, and deleting leaves a marker.
+        page_keys: keys a page of a listing has.
+        on_delete: called with a key right before its object goes; may raise.
+        on_purge: called with a key and what is about to go for good: a version or a marker; may raise.
+        on_put: called with key and content of each write.
+        locked: calls that are denied for an object, by its key.
+    """
+
+    name: str
+    clock: Clock
+    etags: ETags = "md5"
+    versioned: bool = False
+    page_keys: int = 1000
+    on_delete: Callable[[str], None] = lambda _key: None
+    on_purge: Callable[[str, Stored], None] = lambda _key, _version: None
+    on_put: Callable[[str, bytes], None] = lambda _key, _data: None
+    locked: dict[str, frozenset[str]] = field(default_factory=dict)
+    objects: dict[str, Stored] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    older: dict[str, list[Stored]] = field(default_factory=dict)
+    writes: int = 0
+
+    def put(self, key: str, data: bytes, modified: datetime | None = None, etag: str | None = None) -> Stored:
+        """Write an object."""
+        self.writes += 1
+        if etag is None:
+            etag = (
+                hashlib.md5(data, usedforsecurity=False).hexdigest()
+                if self.etags == "md5"
+                else f"{stable_hash(self.name, key, self.writes):032x}"
+            )
+        self._supersede(key)
+        if key not in self.objects:
+            insort(self.keys, key)
+        version = f"v{self.writes}" if self.versioned else ""
+        stored = self.objects[key] = Stored(bytes(data), modified or self.clock(), etag, version)
+        self.on_put(key, stored.data)
+        return stored
+
+    def remove(self, key: str) -> str | None:
+        """Remove an object, if there is one; gives the id of the marker that is left."""
+        if key in self.objects:
+            self.on_delete(key)
+            self._supersede(key)
+            self.lose(key)
+        if not self.versioned:
+            return None
+        self.writes += 1
+        marker = Stored(b"", self.clock(), "", f"v{self.writes}", is_marker=True)
+        self.older.setdefault(key, []).append(marker)
+        return marker.version
+
+    def versions(self, key: str) -> list[Stored]:
+        """What is kept under a key, the newest first."""
+        current = [self.objects[key]] if key in self.objects else []
+        return current + self.older.get(key, [])[::-1]
+
+    def purge(self, key: str, version: str) -> None:
+        """Remove one version or marker for good; what is newest then is the current one."""
+        for found in self.versions(key):
+            if found.version == version:
+                self.on_purge(key, found)
+                if self.objects.get(key) is found:
+                    self.lose(key)
+                else:
+                    self.older[key].remove(found)
+        left = self.older.get(key, [])
+        if key not in self.objects and left and not left[-1].is_marker:
+            insort(self.keys, key)
+            self.objects[key] = left.pop()
+
+    def _supersede(self, key: str) -> None:
+        if self.versioned and key in self.objects:
+            self.older.setdefault(key, []).append(self.objects[key])
+
+    def lose(self, key: str) -> None:
+        """An object goes without anybody's request."""
+        del self.objects[key]
+        del self.keys[bisect_left(self.keys, key)]
+
+    def flip(self, key: str) -> None:
+        """A bit in the middle of an object turns over."""
+        stored = self.objects[key]
+        middle = len(stored.data) // 2
+        data = stored.data[:middle] + bytes([stored.data[middle] ^ 4]) + stored.data[middle + 1 :]
+        self.objects[key] = replace(stored, data=data)
+
+    def restore(self, key: str, stored: Stored) -> None:
+        """Put an object back as it was."""
+        if key not in self.objects:
+            insort(self.keys, key)
+        self.objects[key] = stored

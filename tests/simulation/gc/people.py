@@ -1,0 +1,121 @@
+"""What people do with runs: say yes or no, go on with one, take its deletions back, make them final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.errors import LeaseHeldError
+from dredge.gc import steps
+from tests.simulation.history import Simulation
+from tests.simulation.oracle import Oracle
+from tests.simulation.orchestrator import Orchestrated, Orchestrator, is_retried
+from tests.simulation.workers import wait_unless_lost
+
+AIRFLOW, COMMAND = "Airflow", "dredge gc"
+TRIES = 12
+WAIT_SECONDS = 600.0
+
+
+@dataclass
+class People:
+    """Users of the collector.
+
+    Attributes:
+        simulation: of the history.
+        repository: name.
+        orchestrator: has the runs.
+        oracle: is told what comes back, and what a purge was asked for.
+    """
+
+    simulation: Simulation
+    repository: str
+    orchestrator: Orchestrator
+    oracle: Oracle
+    asked: int = 0
+
+    @property
+    def verbs(self) -> dict[str, Callable[..., None]]:
+        """What they do, by the verb of its move."""
+        return {
+            "answer": self._answer,
+            "resume": self.orchestrator.resume,
+            "restore": self._restore,
+            "purge": self._purge,
+        }
+
+    def _answer(self, name: str, decision: steps.Decision, by: str, through: str) -> None:
+        """Answer a run, in Airflow where it waits, or with the command, whatever it does."""
+        run = self.orchestrator.runs.get(name)
+        if run is None or not run.run_uri:
+            return
+        if through == AIRFLOW:
+            if run.waiting is not None and run.response is None:
+                run.response = decision, by
+                self.simulation.scheduler.wake(run.waiting)
+            return
+        client = self.orchestrator.make_client()
+        process = self.orchestrator.process(f"{name} answer", "answer")
+
+        def answer() -> None:
+            opened = steps.Run.open(run.run_uri, None, client, process.clock)
+            self.orchestrator.say(opened, run, decision, by, through)
+
+        actor = self.simulation.scheduler.spawn(process.name, answer, process)
+        wait_unless_lost(self.simulation, actor)
+        self.orchestrator.refuse_unforeseen("answer", actor)
+
+    def _restore(self, number: int, days: float) -> None:
+        """Take back all that a run deleted."""
+        run = self._run(number)
+        if run is None:
+            return
+        params = {"repository": self.repository, "run": run.run_uri, "all": True, "keep_days": days}
+        config, runner = steps.RestoreConfig.from_params(params), self.orchestrator.workers
+        before = set(self.oracle.by_run.get(run.name, ()))
+        done = self._side_run(
+            "restore",
+            lambda holder, client, clock: steps.restore(config, runner, holder, client, None, clock),
+        )
+        if done is not None:
+            counts = done.counts
+            whole = not any(counts[f"{what}_objects"] for what in ("failed", "not_sent", "gone", "taken"))
+            self.oracle.brought_back(before, days, whole)
+
+    def _purge(self, days: float, dry_run: bool) -> None:
+        """Make deletions final that are old enough."""
+        params = {"repository": self.repository, "older_than_days": days, "dry_run": dry_run}
+        config, runner = steps.PurgeConfig.from_params(params), self.orchestrator.workers
+        self.oracle.purges[f"purge{self.asked}"] = days, dry_run
+        self._side_run(
+            "purge", lambda holder, client, clock: steps.purge(config, runner, holder, client, None, clock)
+        )
+
+    def _run(self, number: int) -> Orchestrated | None:
+        runs = [run for _, run in sorted(self.orchestrator.runs.items()) if run.run_uri]
+        return runs[number % len(runs)] if runs else None
+
+    def _side_run(self, what: str, do: Callable[..., Any]) -> Any:
+        """Do a run beside collections as its DAG does, with retries; gives its summary, None when it failed."""
+        name = f"{what}{self.asked}"
+        self.asked += 1
+        for _ in range(TRIES):
+            process = self.orchestrator.process(f"{name} try", what)
+            client = self.orchestrator.make_client()
+            actor = self.simulation.scheduler.spawn(
+                process.name,
+                lambda client=client, process=process: do(f"dag {name}", client, process.clock),
+                process,
+            )
+            ended = wait_unless_lost(self.simulation, actor)
+            self.orchestrator.refuse_unforeseen(what, actor)
+            if ended and actor.error is None:
+                self.simulation.states[f"{what} done"] += 1
+                return actor.result
+            if ended and not isinstance(actor.error, LeaseHeldError) and not is_retried(actor.error):
+                break
+            self.simulation.scheduler.wait(WAIT_SECONDS)
+        error = f"{type(actor.error).__name__}" if actor.error is not None else "lost"
+        self.simulation.states[f"{what} ended by {error}"] += 1
+        return None

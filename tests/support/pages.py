@@ -1,0 +1,136 @@
+"""The pages of a world, in a browser without scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from fastapi import FastAPI, Request
+
+from dredge.pages.places import FolderPlaces, Place
+from dredge.pages.questions import ServerAsker
+from dredge.pages.surroundings import Facts, Gaps, Schedule
+from dredge.pages.web import Pages, make_app
+from tests.support.gc import World
+
+SCRIPT = "<script>alert('x')</script>"
+HOSTILE = f"data/{SCRIPT}\"'&?#%2f😀" + "x" * 300
+
+
+ADDRESSES = (
+    "/",
+    "/place/a",
+    "/place/a/gaps",
+    "/place/a/run/b",
+    "/place/a/run/b/state",
+    "/place/a/run/b/report",
+    "/place/a/run/b/objects",
+    "/place/a/run/b/objects.csv",
+    "/place/a/run/b/restore",
+    "/place/a/expiration/b",
+    "/place/a/expiration/b/plan.svg",
+    "/run?dag=a&run=b",
+    "/why",
+    "/static/pages.css",
+)
+"""One of each route that only reads."""
+
+
+@dataclass
+class Browser:
+    """A browser without scripts."""
+
+    __test__ = False
+
+    app: FastAPI
+
+    def get(self, address: str, follow_redirects: bool = True) -> httpx.Response:
+        return asyncio.run(self._get(address, follow_redirects))
+
+    async def _get(self, address: str, follow_redirects: bool) -> httpx.Response:
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://dredge") as client:
+            return await client.get(address, follow_redirects=follow_redirects)
+
+    def post(self, address: str, fields: Mapping[str, str]) -> httpx.Response:
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://dredge") as client:
+                return await client.post(address, data=dict(fields))
+
+        return asyncio.run(send())
+
+
+@dataclass
+class Site:
+    """Pages of a world, in a browser without scripts.
+
+    Attributes:
+        world: what was collected.
+        client: the browser.
+        place: address of the repository's page.
+    """
+
+    world: World
+    client: Browser
+    place: str
+
+    def text(self, address: str, status: int = 200) -> str:
+        answer = self.client.get(address)
+        assert answer.status_code == status, answer.text
+        return answer.text
+
+
+def site_of(world: World) -> Site:
+    places = FolderPlaces(world.lake.namespace)
+    asker = ServerAsker(lambda _place: world.client, world.lake.clock)
+    client = Browser(make_app(Pages(places, asker, clock=world.lake.clock)))
+    return Site(world, client, f"/place/{places.all()[0].key}")
+
+
+def newest(site: Site) -> str:
+    """Address of the page of the newest run."""
+    found = re.search(r'href="(place/[0-9a-f]+/run/[0-9a-v]+)"', site.text(site.place))
+    assert found is not None
+    return f"/{found[1]}"
+
+
+@dataclass
+class Around:
+    """Airflow as the pages see it.
+
+    Attributes:
+        known: what it says.
+        started: runs that were started: DAG and settings.
+    """
+
+    known: Facts
+    starts: list[Any] | None = None
+    started: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    async def facts(self, request: Request) -> Facts:
+        return self.known
+
+    async def gaps(self, request: Request, schedule: Schedule) -> Gaps:
+        return Gaps(schedule, schedule.next_at, self.starts)  # type: ignore[arg-type]
+
+    async def start(self, request: Request, dag_id: str, settings: Mapping[str, Any]) -> str:
+        self.started.append((dag_id, dict(settings)))
+        return f"dags/{dag_id}/runs/manual__1"
+
+
+def pages_of(*places: Place, around: Around | None = None, **more: Any) -> Browser:
+    """A browser on the pages of places."""
+
+    class Fixed:
+        def all(self) -> Sequence[Place]:
+            return places
+
+    def anybody() -> None:
+        """Everybody may."""
+
+    return Browser(make_app(Pages(Fixed(), **more), [anybody], around, [anybody]))

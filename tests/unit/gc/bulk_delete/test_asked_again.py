@@ -1,0 +1,130 @@
+"""A sweep that comes long after the guards looks anew at what a branch may read without the server showing it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from dredge.errors import AwaitingApprovalError
+from dredge.gc.approve.step import approve
+from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.gc.run import Run
+from tests.support.approvals import said, take
+from tests.support.gc import World, make_world, summary_of
+
+pytestmark = pytest.mark.usefixtures("without_canaries")
+
+CONTENT = b"the same bytes"
+
+
+def stage_old(world: World, address: str, path: str, branch: str = "main") -> None:
+    """Stage an old object over an equal entry of the branch's head: it is no change, so nobody is shown it."""
+    world.lake.catalog.objects.stage_object(
+        world.lake.repository,
+        branch,
+        path,
+        physical_address=f"{world.lake.namespace}/{address}",
+        checksum=hashlib.md5(CONTENT).hexdigest(),
+        size_bytes=len(CONTENT),
+    )
+    assert world.served(branch)[path] == address
+    shown = world.lake.catalog.branches.diff_branch(world.lake.repository, branch, amount=10)
+    assert [change.path for change in shown.results] == []
+
+
+def marked(committed: bytes = CONTENT, **settings: Any) -> tuple[World, Run, str]:
+    """A run after its guards, and an object that nothing named then."""
+    world = make_world(**settings)
+    world.upload("a", committed)
+    world.lake.commit()
+    old = world.orphan("data/old", CONTENT)
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    return world, run, old
+
+
+def wait(world: World, run: Run) -> None:
+    """For a person where the run asks one, else because its task was cleared hours later."""
+    if run.plan.config.approval != "always":
+        world.age(hours=6)
+        return
+    with pytest.raises(AwaitingApprovalError):
+        approve(run)
+    world.age(hours=6)
+    said(run)
+    take(run)
+
+
+def kept_by(run: Run) -> dict[str, int]:
+    groups = BulkDeleteOutput.of(summary_of(run, "bulk_delete")).groups
+    return {group.code: group.objects for group in groups if group.outcome == "kept"}
+
+
+@pytest.mark.parametrize("approval", ["always", "never"])
+def test_an_object_that_a_branch_serves_unseen_since_the_guards_stays(approval: str) -> None:
+    world, run, old = marked(approval=approval)
+    wait(world, run)
+    stage_old(world, old, "a")
+    bulk_delete(run, world.runner)
+    assert old in world.data()
+    world.assert_readable()
+    assert kept_by(run) == {"identical_served": 1}
+
+
+def test_an_object_that_a_branch_serves_unseen_by_an_entry_of_its_new_head_stays() -> None:
+    """Its size was that of no entry when the guards looked, so nobody was asked about it."""
+    world, run, old = marked(b"of another length", approval="always")
+    wait(world, run)
+    world.upload("b", CONTENT)
+    world.lake.commit()
+    stage_old(world, old, "b")
+    bulk_delete(run, world.runner)
+    assert old in world.data()
+    world.assert_readable()
+    assert kept_by(run) == {"head_since": 1}
+
+
+def test_an_object_that_a_branch_serves_unseen_which_was_not_there_stays() -> None:
+    world, run, old = marked(approval="always")
+    wait(world, run)
+    world.lake.catalog.branches.create_branch(world.lake.repository, "new", "main")
+    stage_old(world, old, "a", "new")
+    bulk_delete(run, world.runner)
+    assert old in world.data()
+    world.assert_readable("new")
+
+
+def test_what_no_branch_serves_goes_after_a_pause_and_branches_were_asked_again() -> None:
+    world, run, old = marked(approval="always")
+    wait(world, run)
+    world.upload("elsewhere", b"of a third length")
+    world.lake.commit()
+    bulk_delete(run, world.runner)
+    assert old not in world.data()
+    (recheck,) = summary_of(run, "bulk_delete").details["rechecks"]
+    assert recheck["questions"] == summary_of(run, "check_limits").counts["questions"] == 1
+
+
+def test_a_sweep_that_follows_its_guards_asks_nothing_again() -> None:
+    world, run, old = marked()
+    bulk_delete(run, world.runner)
+    assert old not in world.data()
+    (recheck,) = summary_of(run, "bulk_delete").details["rechecks"]
+    assert recheck["questions"] == 0
+
+
+def test_a_server_that_does_not_answer_after_a_pause_keeps_what_it_was_to_be_asked_about() -> None:
+    world, run, old = marked(approval="always")
+    wait(world, run)
+
+    def down() -> None:
+        raise TypeError("no answer")
+
+    with world.during("stat", down, times=100):
+        bulk_delete(run, world.runner)
+    assert old in world.data()
+    assert kept_by(run) == {"identical_no_answer": 1}

@@ -1,0 +1,320 @@
+"""Range and metarange files go only where no commit can come to name them without writing them: whatever a commit does
+meanwhile, and whenever, it finds its files."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dredge.errors import ConfigError, NotFoundError, RefusedError
+from dredge.gc.metadata import collecting, taking
+from dredge.gc.metadata.collecting import collect_metadata
+from dredge.gc.metadata.config import MetadataConfig
+from dredge.gc.metadata.named import NamesReader
+from dredge.gc.metadata.output import MetadataOutput
+from dredge.gc.metadata.taking import File, delete_files
+from dredge.graveler import messages
+from dredge.graveler.committed.store import RangeReader
+from dredge.graveler.refs.commits import new_commit
+from dredge.kv.memory import MemoryKV
+from dredge.runs.summary import StepSummary
+from dredge.storage import DeleteOutcome, open_deleter
+from dredge.storage.memory_versions import OlderVersions
+from dredge.storage.model import MaySend, always
+from tests.support.gc import World, make_world
+from tests.support.undo import store_of
+from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
+from tests.unit.gc.metadata.test_report import Records, is_metarange, left_behind
+
+
+def versioned() -> World:
+    """A lake with a commit and what another one left, two days ago, in a bucket that keeps versions."""
+    world = make_world()
+    store_of(world).older = OlderVersions()
+    world.upload("a", b"1")
+    world.lake.commit()
+    left_behind(world.lake.objects)
+    world.age(days=2)
+    return world
+
+
+def collect(world: World, kv: Any = None, **settings: Any) -> StepSummary:
+    asked = {"repository": "lake", "metadata": "delete", "dry_run": False, **settings}
+    config = MetadataConfig.from_params(asked)
+    access = Records(kv or world.lake.kv)
+    return collect_metadata(config, None, world.client, None, world.lake.clock, access)
+
+
+def noted(world: World | None = None) -> World:
+    """What was left was noted two days ago."""
+    made = world or versioned()
+    collect(made, metadata="report")
+    made.age(days=2)
+    return made
+
+
+def there(world: World) -> set[str]:
+    return {info.key.removeprefix("_lakefs/") for info in world.lake.objects.list_level("_lakefs/").objects}
+
+
+def name(world: World, metarange_id: str) -> None:
+    """Write the record of a commit that names a metarange, as the last step of a commit does."""
+    refs, now = world.lake.catalog.refs, world.lake.clock()
+    repository = refs.repositories.get("lake")
+    commit = new_commit(
+        committer="c", message="m", creation_date=now, metarange_id=metarange_id, metadata={}, parents=[]
+    )
+    refs.commits.add(repository, commit)
+
+
+def is_readable(world: World, metarange_id: str) -> bool:
+    reader = RangeReader(world.lake.objects)
+    try:
+        return all(
+            world.lake.objects.get(f"_lakefs/{info.id}") for info in reader.get_metarange(metarange_id).ranges
+        )
+    except NotFoundError:
+        return False
+
+
+@functools.cache
+def left_metarange() -> str:
+    """The metarange that was left."""
+    objects = make_world().lake.objects
+    return next(found for found in left_behind(objects) if is_metarange(objects, found))
+
+
+def test_what_two_notes_have_goes_and_what_commits_name_stays() -> None:
+    world = versioned()
+    before = there(world)
+    first = collect(world)
+    assert first.counts["garbage_files"] == 2
+    assert there(world) == before, "nobody had noted it before"
+    world.age(days=2)
+    second = collect(world)
+    assert (second.counts["deleted_files"], second.counts.get("put_back_files", 0)) == (2, 0)
+    gone = before - there(world)
+    assert len(gone) == 2
+    assert left_metarange() in gone
+    assert world.lake.read("a") == b"1"
+    assert collect(world).counts["garbage_files"] == 0
+
+
+@pytest.mark.parametrize("settings", [{"dry_run": True}, {"metadata": "report"}])
+def test_a_dry_run_and_a_report_only_note(settings: dict[str, Any]) -> None:
+    world = noted()
+    before = there(world)
+    assert collect(world, **settings).counts["garbage_files"] == 2
+    assert there(world) == before
+
+
+def test_two_notes_must_be_as_far_apart_as_a_file_is_old() -> None:
+    world = versioned()
+    collect(world)
+    world.age(hours=24)
+    assert collect(world).counts["chosen_files"] == 0
+    world.age(hours=2)
+    assert collect(world).counts["chosen_files"] == 2
+
+
+def test_a_file_that_was_written_again_between_two_notes_stays() -> None:
+    world = noted()
+    left_behind(world.lake.objects)
+    world.age(days=2)
+    assert collect(world).counts["chosen_files"] == 0, "it is another version than that of the last note"
+    assert is_readable(world, left_metarange())
+
+
+def test_without_versions_nothing_goes() -> None:
+    world = versioned()
+    store_of(world).older = None
+    before = there(noted(world))
+    summary = collect(world)
+    assert there(world) == before
+    assert any("the bucket keeps no versions" in text for text in summary.warnings)
+
+
+def test_a_version_of_the_time_before_versioning_is_never_deleted() -> None:
+    """Where versioning is suspended, what is written takes the place of that one under the same id."""
+    world = versioned()
+    file = File(left_metarange(), "garbage_metaranges", 1, ("null",))
+    with pytest.raises(RefusedError, match="kept no versions"):
+        list(delete_files(world.lake.namespace, [file], always))
+    assert file.name in there(world)
+
+
+def test_nothing_but_ranges_and_metaranges_can_be_deleted() -> None:
+    world = versioned()
+    with pytest.raises(RefusedError, match="not named like"):
+        list(delete_files(world.lake.namespace, [File("../data/x", "", 1, ("v1",))], always))
+
+
+def test_while_an_import_is_at_work_nothing_goes() -> None:
+    world = noted()
+    before = there(world)
+    partition = world.lake.catalog.refs.repositories.get("lake").partition
+    world.lake.kv.set(partition, b"imports/i", messages.encode(messages.ImportStatusData(id="i")))
+    assert any("import i" in text for text in collect(world).warnings)
+    assert there(world) == before
+
+
+def test_what_a_copy_of_the_store_does_not_know_stays() -> None:
+    """A commit made since the copy names what the copy calls garbage. No branch has moved."""
+    world = noted()
+    world.client.usage()
+    copied: MemoryKV = copy_of(world)
+    name(world, left_metarange())
+    summary = collect(world, kv=copied)
+    assert any("it is a copy" in text for text in summary.warnings)
+    assert is_readable(world, left_metarange())
+
+
+def test_a_commit_whose_metarange_is_gone_keeps_everything() -> None:
+    world = noted()
+    before = there(world)
+    name(world, "f" * 64)
+    assert any("is not there" in text for text in collect(world).warnings)
+    assert there(world) == before
+
+
+def test_ranges_that_a_young_metarange_names_stay() -> None:
+    """A commit that is under way has just written it."""
+    world = noted()
+    metarange = left_metarange()
+    world.lake.objects.put(f"_lakefs/{metarange}", world.lake.objects.get(f"_lakefs/{metarange}"))
+    assert collect(world).counts["chosen_files"] == 0
+    name(world, metarange)
+    assert is_readable(world, metarange)
+
+
+def test_who_names_a_file_by_its_id_gets_it_back_with_the_next_run() -> None:
+    world = noted()
+    metarange = left_metarange()
+    collect(world)
+    name(world, metarange)
+    assert not is_readable(world, metarange), "this is the window that the setting tells of"
+    world.age(days=30)
+    assert collect(world, dry_run=True).counts["would_come_back_files"] == 1
+    summary = collect(world, metadata="report")
+    assert summary.counts["put_back_files"] == 2
+    assert is_readable(world, metarange)
+    assert collect(world, metadata="report").counts["garbage_files"] == 0
+
+
+def test_without_the_records_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DREDGE_KV_URL", raising=False)
+    world = versioned()
+    with pytest.raises(ConfigError, match="kv_conn_id"):
+        collect_metadata(MetadataConfig(repository="lake"), None, world.client, None, world.lake.clock)
+
+
+@contextmanager
+def at_each_point(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> Iterator[list[int]]:
+    """Do something before and after everything that a collection does to the store and the records.
+
+    Args:
+        do: gets the number of the point, from 0.
+
+    Returns:
+        The points that there were.
+    """
+    points: list[int] = []
+
+    def point() -> None:
+        points.append(len(points))
+        do(points[-1])
+
+    def around(honest: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **more: Any) -> Any:
+            point()
+            found = honest(*arguments, **more)
+            found = list(found) if isinstance(found, Iterator) else found
+            point()
+            return found
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NamesReader, "read", around(NamesReader.read))
+        for step in ("versions_of", "copy_aside", "sort_files", "find_copies"):
+            patch.setattr(collecting, step, around(getattr(collecting, step)))
+        honest = taking.open_exact_version_deleter
+
+        class Watched:
+            def __init__(self, uri: str, options: Any) -> None:
+                self._inner = honest(uri, options)
+
+            def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
+                return list(around(self._inner.delete)(wanted, may_send))
+
+        patch.setattr(taking, "open_exact_version_deleter", Watched)
+        yield points
+
+
+def committing(
+    world: World, monkeypatch: pytest.MonkeyPatch, writes_at: int, names_at: int
+) -> tuple[list[int], list[int]]:
+    """Collect while a commit writes its files at one point and names them at a later one.
+
+    Returns:
+        All points, and those from which on the commit is there and its files are not.
+    """
+    metarange, lost = left_metarange(), list[int]()
+
+    def commit(point: int) -> None:
+        if point == writes_at:
+            left_behind(world.lake.objects)
+        if point == names_at:
+            name(world, metarange)
+        if point >= names_at and not is_readable(world, metarange):
+            lost.append(point)
+
+    with at_each_point(monkeypatch, commit) as points:
+        collect(world)
+    if len(points) > names_at and not is_readable(world, metarange):
+        lost.append(len(points))
+    return points, lost
+
+
+def test_whenever_a_commit_writes_its_files_and_names_them_they_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every order of its two writes and of everything that a collection does; looked at all the time."""
+    points, _ = committing(noted(), monkeypatch, -1, 1000)
+    assert len(points) >= 12
+    for writes_at, names_at in itertools.combinations_with_replacement(points, 2):
+        _, lost = committing(noted(), monkeypatch, writes_at, names_at)
+        assert not lost, (writes_at, names_at)
+
+
+def test_a_plain_deletion_leaves_commits_without_their_files_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same with a deletion by name, as a bucket without versions has it: no look and no copy helps."""
+
+    class ByName:
+        def __init__(self, uri: str, options: Any) -> None:
+            self._inner = open_deleter(uri, options)
+
+        def delete(self, wanted: Sequence[tuple[str, str]], may_send: MaySend) -> list[DeleteOutcome]:
+            return self._inner.delete([key for key, _ in wanted], may_send)
+
+    monkeypatch.setattr(taking, "open_exact_version_deleter", ByName)
+    points, _ = committing(noted(), monkeypatch, -1, 1000)
+    orders = itertools.combinations_with_replacement(points[-9:], 2)
+    lost = [committing(noted(), monkeypatch, *order)[1] for order in orders]
+    assert any(lost), "a commit that writes after the last look finds nothing"
+    # Named after the last look of the run, nothing of this run puts it back.
+    assert any(points[-1] + 1 in found for found in lost)
+
+
+def test_the_note_has_what_the_ledger_has() -> None:
+    world = noted()
+    summary = collect(world)
+    output = MetadataOutput.of(summary)
+    assert output.garbage.rows == sum(part.rows for part in output.ledger) == 2

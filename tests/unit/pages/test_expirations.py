@@ -1,0 +1,70 @@
+"""The plan of an Icechunk expiration is shown as its picture, in which nothing can run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dredge.icechunk.expiration.plan import plan_expiration
+from dredge.icechunk.expiration.stored import store_plan
+from dredge.icechunk.format.repo_info import SnapshotEntry
+from dredge.icechunk.format.snapshots import micros
+from dredge.icechunk.history import History
+from dredge.pages.places import FolderPlaces, Place
+from dredge.storage import open_writer
+from tests.support.pages import SCRIPT, Browser, pages_of
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Browser, Place, str]:
+    """A plan for a history of five snapshots and a tag with a hostile name."""
+    folder: Path = tmp_path_factory.mktemp("icechunk")
+    ids = [f"{number:020d}" for number in range(5)]
+    entries = [
+        SnapshotEntry(ids[n], ids[n - 1] if n else None, micros(NOW - timedelta(days=50 - n)), SCRIPT)
+        for n in range(5)
+    ]
+    history = History(2, {entry.id: entry for entry in entries}, {"main": ids[4]}, {SCRIPT: ids[2]})
+    uri = store_plan(f"file://{folder}", plan_expiration(history, NOW - timedelta(days=46, hours=1)), NOW)
+    (place,) = FolderPlaces(f"file://{folder}").all()
+    return pages_of(place), place, uri.rpartition("/")[2]
+
+
+def test_a_plan_is_shown_with_its_picture_and_what_becomes_of_each_ref(
+    planned: tuple[Browser, Place, str],
+) -> None:
+    client, place, plan_id = planned
+    assert f"expiration/{plan_id}" in client.get(f"/place/{place.key}").text
+    text = client.get(f"/place/{place.key}/expiration/{plan_id}").text
+    assert "branch:main" in text
+    assert f'src="place/{place.key}/expiration/{plan_id}/plan.svg"' in text
+    assert SCRIPT not in text
+
+
+def test_nothing_in_a_picture_may_run(planned: tuple[Browser, Place, str]) -> None:
+    client, place, plan_id = planned
+    state = open_writer(place.lease_uri)
+    state.put(f"expirations/{plan_id}/plan.svg", b"<svg><script>alert(1)</script></svg>")
+    answer = client.get(f"/place/{place.key}/expiration/{plan_id}/plan.svg")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "sandbox" in policy
+    assert answer.headers["content-type"] == "image/svg+xml"
+
+
+@pytest.mark.parametrize("plan_id", ["..%2f..", "nothing", "0" * 20])
+def test_a_plan_that_is_not_there_is_said(planned: tuple[Browser, Place, str], plan_id: str) -> None:
+    client, place, _ = planned
+    for address in (plan_id, f"{plan_id}/plan.svg"):
+        assert client.get(f"/place/{place.key}/expiration/{address}").status_code == 404
+
+
+def test_a_damaged_plan_is_said(planned: tuple[Browser, Place, str]) -> None:
+    client, place, plan_id = planned
+    open_writer(place.lease_uri).put(f"expirations/{plan_id}/plan.json", b"[1]")
+    answer = client.get(f"/place/{place.key}/expiration/{plan_id}")
+    assert (answer.status_code, "is not a plan" in answer.text) == (500, True)

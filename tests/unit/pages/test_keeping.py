@@ -1,0 +1,107 @@
+"""The page of a repository says how its next run will work, and which slices it need not list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dredge.errors import UnavailableError
+from dredge.gc.state.coverage import Coverage
+from dredge.gc.state.store import POINTER
+from dredge.pages.keeping import Keeping, keeping_of, pieces
+from dredge.pages.places import FolderPlaces, Place
+from dredge.pages.surroundings import Facts, Schedule
+from tests.support.gc import World, busy_world
+from tests.support.pages import Around, pages_of, site_of
+
+NOW = datetime(2026, 3, 31, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    made, _, _ = busy_world()
+    made.collect()
+    return made
+
+
+def keeping(world: World, **settings: object) -> Keeping:
+    (place,) = FolderPlaces(world.lake.namespace).all()
+    found = keeping_of(place, world.lake.clock(), settings)
+    assert found is not None
+    return found
+
+
+def test_the_next_run_is_what_the_collector_itself_would_choose(world: World) -> None:
+    found = keeping(world)
+    plan = world.plan(mode="auto", dry_run=True).plan
+    assert (found.mode, found.why) == (plan.mode, plan.why_mode) == ("optimized", found.why)
+    assert keeping(world, mode="clean").mode == "clean"
+    assert (
+        keeping(world, clean_every_days=0.001, repository="other").mode == "optimized"
+    )  # no time has passed
+
+
+def test_a_state_that_cannot_be_read_is_said_on_the_page() -> None:
+    world, _, _ = busy_world()
+    world.collect()
+    run = world.plan(dry_run=True)
+    run.state.put(POINTER, b"{")
+    site = site_of(world)
+    assert "the state of earlier runs is unusable" in site.text(site.place)
+
+
+def test_other_kinds_and_lone_runs_have_none(world: World) -> None:
+    (place,) = FolderPlaces(world.lake.namespace).all()
+    assert keeping_of(replace(place, store_uri=""), NOW) is None
+    assert keeping_of(replace(place, kind="icechunk"), NOW) is None
+
+
+def test_a_store_that_is_down_is_no_damaged_state() -> None:
+    place = Place("lakefs", "lake", "https://example.invalid/r", "https://example.invalid/x")
+    with pytest.raises(UnavailableError):
+        keeping_of(place, NOW)
+
+
+def test_the_line_shows_what_is_covered_of_its_days(world: World) -> None:
+    (place,) = FolderPlaces(world.lake.namespace).all()
+    state = _state(place, world)
+    begins, day = NOW - timedelta(days=10), timedelta(days=1)
+    covered = Coverage.of([(NOW - 20 * day, NOW - 8 * day), (NOW - 5 * day, NOW - 4 * day), (NOW, NOW + day)])
+    first, second = pieces(replace(state, covered=covered), begins, NOW)
+    assert (first.left, first.width, second.left, second.width) == (0, 20, 50, 10)
+    assert first.text.startswith("the beginning to ")
+
+
+def _state(place: Place, world: World):  # type: ignore[no-untyped-def]
+    from dredge.gc.state.store import StateStore
+    from dredge.storage import open_writer
+
+    found = (
+        StateStore(open_writer(place.lease_uri)).current(world.lake.repository, world.lake.namespace).state
+    )
+    assert found is not None
+    return found
+
+
+def test_schedules_and_windows_are_those_of_the_repository(world: World) -> None:
+    (place,) = FolderPlaces(world.lake.namespace).all()
+    soon = datetime(2026, 4, 1, tzinfo=UTC)
+    ours = Schedule("daily_<b>", {"repository": place.name}, "at midnight", soon, may_backfill=True)
+    others = Schedule("other", {"repository": "elsewhere"}, "hourly", soon, may_backfill=True)
+    off = Schedule("off", {"repository": place.name}, "weekly", None, may_backfill=False)
+    around = Around(Facts(is_airflow=True, schedules=(off, others, ours)), [soon, soon + timedelta(days=1)])
+    client = pages_of(place, around=around, clock=world.lake.clock)
+    text = client.get(f"/place/{place.key}").text
+    assert "2026-04-01 00:00" in client.get("/").text
+    assert "daily_&lt;b&gt;" in text
+    assert "dags/daily_%3Cb%3E" in text
+    assert "switched off" in text
+    assert "elsewhere" not in text
+    windows = client.get(f"/place/{place.key}/gaps").text
+    assert "from <time" in windows
+    assert "2026-04-02" in windows
+    assert "off without" not in windows
+    around.starts = None
+    assert "Who may start backfills" in client.get(f"/place/{place.key}/gaps").text

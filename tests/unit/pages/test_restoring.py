@@ -1,0 +1,121 @@
+"""A page says what of a run's deletions would come back, and starts nothing that its own user did not ask for."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+
+from dredge.pages.places import FolderPlaces
+from dredge.pages.surroundings import Facts
+from tests.support.gc import World
+from tests.support.pages import HOSTILE, SCRIPT, Around, Browser, Site, pages_of, site_of
+from tests.support.undo import data_bytes, restore, undo_world
+
+MAY = Facts(is_airflow=True, may_restore=True, form_token="the user's own")
+FORM = {"prefix": "data/slice0/", "keep_days": "7", "form_token": "the user's own"}
+
+
+@pytest.fixture(scope="module")
+def swept() -> tuple[World, str]:
+    """A run that deleted, and the address of its page."""
+    world, _, _ = undo_world("quarantine")
+    world.orphan(HOSTILE)
+    world.age(days=2)
+    run = world.plan()
+    world.run(run)
+    (place,) = FolderPlaces(world.lake.namespace).all()
+    return world, f"/place/{place.key}/run/{run.plan.run_id}"
+
+
+def site(world: World, known: Facts = MAY) -> tuple[Browser, Around]:
+    around = Around(known)
+    return pages_of(*FolderPlaces(world.lake.namespace).all(), around=around, clock=world.lake.clock), around
+
+
+def test_the_dry_run_counts_what_a_restore_would_choose_and_changes_nothing(swept: tuple[World, str]) -> None:
+    world, run = swept
+    before = data_bytes(world)
+    client, around = site(world)
+    assert "4 objects" in client.get(f"{run}/restore?prefix=data/slice0/").text
+    assert "8 objects" in client.get(f"{run}/restore?all=true").text
+    assert "1 objects" in client.get(f"{run}/restore?{urlencode({'address': HOSTILE})}").text
+    assert "0 objects" in client.get(f"{run}/restore?prefix=data/nothing").text
+    assert SCRIPT not in client.get(f"{run}/restore?all=true").text
+    assert client.get(f"{run}/restore?all=true&prefix=data/").status_code == 400
+    assert data_bytes(world) == before
+    assert around.started == []
+
+
+def test_a_form_of_the_users_own_starts_the_dag_with_what_was_looked_at(swept: tuple[World, str]) -> None:
+    world, run = swept
+    client, around = site(world)
+    answer = client.post(f"{run}/restore", FORM)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "restore?started=dags%2Flakefs_gc_restore%2Fruns%2Fmanual__1"
+    ((dag, settings),) = around.started
+    assert dag == "lakefs_gc_restore"
+    uri = f"{FolderPlaces(world.lake.namespace).all()[0].runs_uri}/{run.rpartition('/')[2]}"
+    asked = {"repository": world.lake.repository, "run": uri, "prefix": "data/slice0/"}
+    assert settings == {**asked, "keep_days": 7.0, "all": False}
+
+
+@pytest.mark.parametrize(
+    ("known", "fields", "status"),
+    [
+        (MAY, {**FORM, "form_token": "another user's"}, 403),
+        (MAY, {**FORM, "form_token": "übel"}, 403),
+        (MAY, {**FORM, "form_token": ""}, 403),
+        (replace(MAY, may_restore=False), FORM, 403),
+        (replace(MAY, form_token=""), {**FORM, "form_token": ""}, 403),
+        (MAY, {"form_token": FORM["form_token"]}, 400),
+        (MAY, {**FORM, "prefix": "data/nothing"}, 400),
+        (MAY, {**FORM, "all": "true"}, 400),
+        (MAY, {**FORM, "keep_days": "-1"}, 400),
+    ],
+)
+def test_nothing_is_started_by_another_sites_form_or_without_the_right(
+    swept: tuple[World, str], known: Facts, fields: dict[str, str], status: int
+) -> None:
+    world, run = swept
+    client, around = site(world, known)
+    assert client.post(f"{run}/restore", fields).status_code == status
+    assert around.started == []
+
+
+def test_alone_the_pages_give_a_command_and_take_no_form(swept: tuple[World, str]) -> None:
+    world, run = swept
+    alone: Site = site_of(world)
+    hostile = "data/'; rm -rf /; '"
+    world.orphan(hostile)
+    text = alone.text(f"{run}/restore?{urlencode({'address': HOSTILE})}")
+    assert "dredge gc restore" in text
+    assert "<form action" not in text
+    assert alone.client.post(f"{run}/restore", FORM).status_code == 405
+    from dredge.pages.restoring import command_of
+
+    words = shlex.split(command_of("s3://lake/run", {"address": hostile}))
+    assert words == ["dredge", "gc", "restore", "s3://lake/run", "--address", hostile]
+
+
+def test_what_came_back_is_listed_with_its_run() -> None:
+    world, _, _ = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    restore(world, run, prefix="data/slice1/")
+    pages = site_of(world)
+    text = pages.text(f"{pages.place}/run/{run.plan.run_id}")
+    assert "prefix data/slice1/" in text
+    assert "3 came back" in text
+
+
+def test_a_run_that_deleted_nothing_says_so() -> None:
+    world, _, _ = undo_world("quarantine")
+    run = world.plan(dry_run=True)
+    world.run(run)
+    pages = site_of(world)
+    address = f"{pages.place}/run/{run.plan.run_id}"
+    assert "Bring back" not in pages.text(address)
+    assert "it was a dry run" in pages.text(f"{address}/restore?all=true", 400)
