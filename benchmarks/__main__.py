@@ -129,6 +129,23 @@ def scale(millions: tuple[float, ...], processes: int, write: bool) -> None:
             tables.write(name, text, tables.SCALE)
 
 
+@main.command()
+@click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
+@click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
+def suspects(store: str, write: bool) -> None:
+    """Tell what it costs to ask branches about candidates that may be what a branch reads."""
+    from benchmarks import suspects as measured
+
+    rows = []
+    for row in measured.run(store):
+        rows.append(row)
+        click.echo(tables.line(row), err=True)
+    text = measured.whole(rows)
+    click.echo(text)
+    if write:
+        tables.write("suspects", text)
+
+
 def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:
     """Print rows as they come, then the tables; keep them in the README if that is wanted."""
     found = []

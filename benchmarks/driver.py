@@ -60,12 +60,13 @@ def main() -> None:
     with timed("plan"):
         plan = steps.plan_run(config, steps.acquire_lease(config, f"benchmark {engine}"))
     context = Run.open(plan.run_uri)
+    suspects: dict[str, int] = {}
     todo: list[tuple[str, Callable[[], Any]]] = [
         ("slice_listing", lambda: spread("slice_listing", plan.run_uri)),
         ("mark_uncommitted", lambda: steps.mark_uncommitted(context)),
         ("list_committed", lambda: spread("list_committed", plan.run_uri)),
         ("subtract", lambda: spread("subtract", plan.run_uri)),
-        ("check_limits", lambda: steps.check_limits(context)),
+        ("check_limits", lambda: suspects.update(steps.check_limits(context).counts)),
         ("bulk_delete", lambda: spread("bulk_delete", plan.run_uri)),
         ("verify", lambda: steps.verify(context)),
         ("save_report", lambda: steps.save_report(context)),
@@ -81,6 +82,7 @@ def main() -> None:
         "run_uri": plan.run_uri,
         "seconds": seconds,
         "requests": requests,
+        "check_limits": suspects,
         "total": round(time.perf_counter() - begun, 2),
         "driver_peak_mib": own.ru_maxrss // 1024,
     }

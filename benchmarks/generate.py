@@ -65,9 +65,10 @@ class Objects:
         self._next = 0
 
     def content(self, address: str) -> bytes:
-        """Make the bytes of an object: different for each, 40 to 240 bytes long."""
+        """Make the bytes of an object: different for each, 40 bytes long or more."""
         word = hashlib.sha256(f"{self.seed}{address}".encode()).hexdigest()
-        return (word * 4)[: 40 + int(word[:4], 16) % 200].encode()
+        length = 40 + int(word[:4], 16) % self.shape.lengths
+        return (word * (length // len(word) + 1))[:length].encode()
 
     def entry(self) -> tuple[str, Entry]:
         """Take the next object and describe it as an upload would."""

@@ -30,11 +30,13 @@ _READY_SECONDS = 120
 @click.command()
 @click.argument("objects", type=int, default=500_000)
 @click.option("--people", default=PEOPLE, show_default=True, help="How many ask at once.")
-def main(objects: int, people: int) -> None:
+@click.option("--kept", is_flag=True, help="Take the run that is there from the last time.")
+def main(objects: int, people: int, kept: bool) -> None:
     """Measure the pages of a run over OBJECTS objects."""
     lake = ScaleLake(objects)
-    for _ in run([objects]):
-        pass
+    if not kept:
+        for _ in run([objects]):
+            pass
     with _served(lake.namespace) as url:
         place = _first(r"place/[0-9a-f]+", _get(url)[0])
         page = _first(rf"{place}/run/[0-9a-v]+", _get(f"{url}{place}")[0])
@@ -67,7 +69,8 @@ def _served(uri: str) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "dredge.cli", "ui", uri, "--listen", f"127.0.0.1:{port}"]
+    start = "from dredge.cli import main; main()"
+    command = [sys.executable, "-c", start, "ui", uri, "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + _READY_SECONDS

@@ -279,6 +279,8 @@ def _batches(
     folder, modified = f"{DATA}{virtual.slices[slice_]}/", virtual.modified(slice_)
     whole = folder.startswith(prefix) and not (after or before)
     # Names outside the bounds need not be made up.
+    if after > f"{folder}~" or (before and before <= folder):
+        return
     first = _rank(after, folder, 0) if after.startswith(folder) else 0
     stop = _rank(before, folder, len(_ALPHABET) - 1) + 1 if before.startswith(folder) else PER_SLICE
     numbers = numbers[first:stop]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Shape:
         branches: branches, main among them.
         commits: commits on main; the oldest fifth is older than the retention rules.
         ranges: distinct ranges of all commits, roughly.
+        lengths: how many lengths objects have; where they are few, every candidate is as long as an object in a head.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Shape:
     branches: int
     commits: int
     ranges: int
+    lengths: int = 200
 
     @property
     def base(self) -> int:
@@ -43,4 +45,5 @@ class Shape:
 B10K = Shape("b10k", 10_000, 1_500, 500, 8, 100, 200, 661)
 B100K = Shape("b100k", 100_000, 15_000, 5_000, 50, 200, 500, 1_774)
 B500K = Shape("b500k", 500_000, 75_000, 25_000, 250, 500, 1_000, 3_444)
-SHAPES = {shape.name: shape for shape in (B10K, B100K, B500K)}
+B10K_LENGTHS = replace(B10K, name="b10k-lengths", lengths=60_000)
+SHAPES = {shape.name: shape for shape in (B10K, B10K_LENGTHS, B100K, B500K)}

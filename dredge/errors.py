@@ -31,6 +31,8 @@ class DredgeError(Exception):
 
     kind: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
+    what_to_do: ClassVar[str] = "Read the message: it says what happened, what state is left and what to do."
+    """One sentence for docs/errors.md; the message of an error says it for its case."""
 
 
 class ConfigError(DredgeError, ValueError):
@@ -38,6 +40,7 @@ class ConfigError(DredgeError, ValueError):
 
     kind = "config"
     exit_code = 2
+    what_to_do = "Correct what the message names, and start again or clear the task."
 
 
 class RefusedError(DredgeError):
@@ -45,30 +48,44 @@ class RefusedError(DredgeError):
 
     kind = "refused"
     exit_code = 3
+    what_to_do = (
+        "Do not start the same again. The message and the report's findings name the check; "
+        "docs/operations.md has each."
+    )
 
 
 class LeaseHeldError(RefusedError):
     """Another run works on the repository."""
 
     kind = "lease_held"
+    what_to_do = (
+        "Wait until the other run ends. The lease of a run that died passes by itself, at the time "
+        "the message says."
+    )
 
 
 class OvertakenError(RefusedError):
     """A later try of the same step was begun, so this one no longer counts."""
 
     kind = "overtaken"
+    what_to_do = "Nothing: the later try does the work. This one is the orphan of a retry."
 
 
 class AwaitingApprovalError(RefusedError):
     """A person has to approve before anything is deleted."""
 
     kind = "awaiting_approval"
+    what_to_do = (
+        "Look at what would go; then approve or reject, under *Required Actions* or by `dredge gc "
+        "approve` and `reject`."
+    )
 
 
 class RejectedError(RefusedError):
     """A person said no, or nobody said yes in time. It stays that way: another run asks again."""
 
     kind = "rejected"
+    what_to_do = "Nothing, or change the limits or the rules, and start another run."
 
 
 class UnavailableError(DredgeError):
@@ -76,6 +93,10 @@ class UnavailableError(DredgeError):
 
     kind = "unavailable"
     exit_code = 4
+    what_to_do = (
+        "Wait, or see to the service that the message names; Airflow tries again by itself. A step "
+        "goes on where it stopped."
+    )
 
 
 class FormatError(DredgeError):
@@ -83,6 +104,10 @@ class FormatError(DredgeError):
 
     kind = "format"
     exit_code = 5
+    what_to_do = (
+        "Do not force it. The message names the file: restore it, or start a clean run, which reads "
+        "everything anew."
+    )
 
 
 class NotFoundError(DredgeError, LookupError):
@@ -90,6 +115,7 @@ class NotFoundError(DredgeError, LookupError):
 
     kind = "not_found"
     exit_code = 6
+    what_to_do = "Check the name. If an object of lakeFS's own is gone, see to that first."
 
 
 class ConflictError(DredgeError):
@@ -97,6 +123,7 @@ class ConflictError(DredgeError):
 
     kind = "conflict"
     exit_code = 7
+    what_to_do = "Run the step again: it looks anew."
 
 
 class DefectError(DredgeError):
@@ -104,6 +131,10 @@ class DefectError(DredgeError):
 
     kind = "defect"
     exit_code = 8
+    what_to_do = (
+        "Report it, with the log and the run's folder. The step may be run again; nothing is deleted "
+        "without its proofs."
+    )
 
 
 class PartialError(DredgeError):
@@ -112,3 +143,7 @@ class PartialError(DredgeError):
 
     kind = "partial"
     exit_code = 9
+    what_to_do = (
+        "See to what the message names, such as objects that the store refuses to delete; then run "
+        "the step again: it does the rest."
+    )

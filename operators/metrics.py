@@ -1,4 +1,7 @@
-"""Figures of a step for Airflow's metrics, named ``dredge.<step>.<noun>_<unit>``, and for XCom."""
+"""Figures for Airflow's metrics and for XCom: those of a step, ``dredge.<step>.<noun>_<unit>``, and those of a run.
+
+docs/metrics.md lists them, with an alert.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from typing import Any
 from airflow.sdk.observability import stats
 
 from dredge.runs.summary import StepSummary
+
+#: Outcomes of a run that did all it was asked for.
+COMPLETE = ("success", "dry_run")
 
 
 def report_metrics(step: str, summary: StepSummary, repository: str) -> dict[str, Any]:
@@ -21,6 +27,22 @@ def report_metrics(step: str, summary: StepSummary, repository: str) -> dict[str
         stats.gauge(f"dredge.{step}.{name}", value, tags=tags)
     stats.timing(f"dredge.{step}.duration", summary.seconds * 1000, tags=tags)
     return summary.as_xcom()
+
+
+def report_run(summary: StepSummary, repository: str) -> None:
+    """Send what became of a run to the metrics; its objects and bytes are figures of the step that wrote the report.
+
+    :param summary: of that step, whatever became of the run
+    :param repository: name or URI, the tag of the metrics
+    """
+    tags, outcome = {"repository": repository}, str(summary.details["outcome"])
+    stats.incr("dredge.run.ended", tags={**tags, "outcome": outcome})
+    for kind, value in summary.details.get("requests", {}).items():
+        stats.gauge(f"dredge.run.{kind}", value, tags=tags)
+    if outcome in COMPLETE:
+        # A time and not an age: a gauge says the same until the next run, an age would have to grow meanwhile.
+        ended_at = int(summary.finished_at.timestamp())
+        stats.gauge("dredge.run.complete_timestamp_seconds", ended_at, tags={**tags, "outcome": outcome})
 
 
 def report_figures(step: str, figures: dict[str, Any], store: str) -> dict[str, Any]:

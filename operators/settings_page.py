@@ -42,6 +42,13 @@ message names the setting and what is allowed.
 
 {purge}
 
+### Range and metarange files (`lakefs_gc_metadata`, `dredge gc metadata`)
+
+`dredge gc metadata` has `--apply` instead of `dry_run`, and the variable `DREDGE_KV_URL` instead of `kv_conn_id`.
+Without `--note` and `--apply` it only reports.
+
+{metadata}
+
 ## All lakeFS repositories (`lakefs_gc_all`, `dredge gc all`)
 
 Beside the settings above but `repository`, which are those of each run:
@@ -65,6 +72,7 @@ def page() -> str:
         many=table_of(lakefs.ALL_FORM[: len(lakefs.WHICH)]),
         restore=table_of(lakefs.RESTORE_FORM),
         purge=table_of(lakefs.PURGE_FORM),
+        metadata=table_of(lakefs.METADATA_FORM),
         icechunk=table_of(icechunk.FORM),
         kv=table_of(kv.FORM),
     )

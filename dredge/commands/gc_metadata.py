@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dredge.commands.options import FiniteRange
+from dredge.commands.options import setting_options
+from dredge.gc.metadata.config import DELETE, REPORT, MetadataConfig
+
+if TYPE_CHECKING:
+    from dredge.runs.summary import StepSummary
 
 
 @click.command("metadata")
 @click.argument("repository")
 @click.option(
-    "--min-age-hours",
-    type=FiniteRange(min=0),
-    default=25.0,
-    show_default=True,
-    help="Younger files are not looked at: a commit may be about to name them.",
+    "--note", is_flag=True, help="Note them for later runs, and put back what a commit names by now."
 )
+@click.option("--apply", is_flag=True, help="Also let those go that an earlier note has.")
+@setting_options(MetadataConfig, without=("repository", "metadata", "dry_run"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def metadata_command(repository: str, min_age_hours: float, as_json: bool) -> None:
-    """Say which range and metarange files no commit names, and what commits cost that nothing leads to. Only reads.
+def metadata_command(repository: str, note: bool, apply: bool, as_json: bool, **settings: Any) -> None:
+    """Say which range and metarange files no commit names, and what commits cost that nothing leads to.
 
     Server and store are found as by `dredge gc run`. Commits that no branch and no tag leads to are read from lakeFS's
     key-value store when DREDGE_KV_URL names it; without it, their files count as named by no commit.
 
+    Only --note and --apply change something; both need DREDGE_KV_URL. With --apply those files go that a note of
+    --min-age-hours ago has, too, in a bucket that keeps versions. Should a commit come that names one without writing
+    it (by its id), what reads that commit fails until the next run puts the file back.
+
     \b
-    Exit codes: 0 looked · 2 bad input · 3 the history cannot be read, or the key-value store is another one's
-                4 the server or the store is not available · 5 a metarange cannot be trusted · 6 no such repository
+    Exit codes: 0 looked, or done · 2 bad input
+                3 the history cannot be read, the key-value store is another one's, or another run is at work
+                4 the server or the store is not available, or a file could not be deleted
+                5 a metarange cannot be trusted · 6 no such repository
     """
+    given = {name: value for name, value in settings.items() if value is not None}
+    asked = {"repository": repository, "metadata": DELETE if apply else REPORT, "dry_run": False}
+    config = MetadataConfig.from_params(given | asked)
+    if note or apply:
+        from dredge.gc.metadata.collecting import collect_metadata
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        _show(collect_metadata(config), as_json)
+    else:
+        _report(config, as_json)
+
+
+def _report(config: MetadataConfig, as_json: bool) -> None:
     from datetime import timedelta
 
     from dredge.gc.mark_uncommitted.kv_access import URL, KVAccess
@@ -38,10 +62,30 @@ def metadata_command(repository: str, min_age_hours: float, as_json: bool) -> No
     from dredge.runs.clock import utc_now
 
     access = KVAccess.from_env() if os.environ.get(URL) else None
-    min_age = timedelta(hours=min_age_hours)
-    report = look_at_metadata(LakeFSClient.from_env(), repository, utc_now(), min_age, access)
+    min_age = timedelta(hours=config.min_age_hours)
+    report = look_at_metadata(LakeFSClient.from_env(), config.repository, utc_now(), min_age, access)
     if as_json:
         click.echo(json.dumps(report.to_json()))
         return
     for line in report_lines(report):
         click.echo(line)
+
+
+def _show(summary: StepSummary, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"run_id": summary.run_id, "status": summary.status, **summary.counts}))
+        return
+    for name, words in _WORDS.items():
+        if name == "garbage_files" or summary.counts.get(name):
+            click.echo(f"{summary.counts[name]:>12,}  {words}")
+    for warning in summary.warnings:
+        click.secho(f"* {warning}", fg="yellow")
+
+
+_WORDS = {
+    "garbage_files": "files that no commit names were noted",
+    "chosen_files": "of them an earlier note has as they are now",
+    "deleted_files": "were deleted; their copies stay below the run's folder",
+    "kept_files": "stay after all",
+    "put_back_files": "that a commit has come to name were put back",
+}

@@ -19,6 +19,7 @@ returns its stored summary when it is complete and what it read has not changed.
 `dredge.errors` when it cannot go on; nothing is deleted by any step but `bulk_delete`.
 
 `restore` takes deletions of a run back, and `purge` makes them final: each is a whole run of its own, with its lease.
+`collect_metadata`, which is about range and metarange files, is such a run as well.
 
 A name is loaded when it is first used: a DAG file loads no step, and a task its own.
 """
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from dredge.gc.list_committed.step import list_committed
     from dredge.gc.mark_uncommitted.kv_access import KVAccess
     from dredge.gc.mark_uncommitted.step import mark_uncommitted
+    from dredge.gc.metadata.collecting import collect_metadata
+    from dredge.gc.metadata.config import MetadataConfig
     from dredge.gc.plan import Plan
     from dredge.gc.planning import acquire_lease, plan_run, release_grant, release_lease, resume_run
     from dredge.gc.purge.config import PurgeConfig
@@ -63,6 +66,7 @@ __all__ = [
     "Decision",
     "GCConfig",
     "KVAccess",
+    "MetadataConfig",
     "Plan",
     "PurgeConfig",
     "Question",
@@ -74,6 +78,7 @@ __all__ = [
     "bulk_delete",
     "check_limits",
     "collect",
+    "collect_metadata",
     "is_local",
     "list_committed",
     "mark_uncommitted",
@@ -100,6 +105,7 @@ _PLACES = {
     "Decision": "approve.records",
     "GCConfig": "config",
     "KVAccess": "mark_uncommitted.kv_access",
+    "MetadataConfig": "metadata.config",
     "Plan": "plan",
     "Question": "approve.question",
     "PurgeConfig": "purge.config",
@@ -110,6 +116,7 @@ _PLACES = {
     "approve": "approve.step",
     "bulk_delete": "bulk_delete.step",
     "check_limits": "check_limits.step",
+    "collect_metadata": "metadata.collecting",
     "is_local": "resuming",
     "list_committed": "list_committed.step",
     "mark_uncommitted": "mark_uncommitted.step",

@@ -237,7 +237,7 @@ class ExactVersionDeleter:
             RefusedError: one of the ids is that of whatever was written without versioning; none was deleted.
         """
         for key, version_id in wanted:
-            if version_id in ("", "null"):
+            if version_id in ("", NULL_VERSION):
                 raise RefusedError(
                     f"{key!r} was written while the bucket kept no versions, so that its id may name"
                     " something newer. Nothing was deleted."

@@ -11,7 +11,7 @@ from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.links import REPORT, ReportLink
-from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
 from dredge.errors import RefusedError
 from dredge.icechunk.collection.steps import Run, read_report, save_report
 
@@ -49,7 +49,8 @@ class IcechunkSaveReportOperator(IcechunkOperator):
         summary = save_report(run)
         outcome, page = summary.details["outcome"], str(summary.details["page"])
         context["ti"].xcom_push(REPORT, page)
-        if outcome not in ("success", "dry_run"):
+        report_run(summary, run.plan.uri)
+        if outcome not in COMPLETE:
             problems = read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {page}")
         facts = {"storage": run.plan.uri, "run_id": run.plan.run_id, "outcome": outcome}

@@ -13,7 +13,7 @@ from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.gc.config import GCConfig
 from dredge.gc.many import ManyConfig
-from dredge.gc.steps import PurgeConfig, RestoreConfig
+from dredge.gc.steps import MetadataConfig, PurgeConfig, RestoreConfig
 from dredge.settings import setting, settings_of
 
 
@@ -43,6 +43,9 @@ FORM = (*COLLECTION, *settings_of(LakeFSTaskSettings))
 #: What the forms of a restore and of a purge ask for.
 RESTORE_FORM = tuple(settings_of(RestoreConfig))
 PURGE_FORM = tuple(settings_of(PurgeConfig))
+#: What the form of the metadata DAG asks for: the settings, and how the task reaches the key-value store.
+METADATA = tuple(settings_of(MetadataConfig))
+METADATA_FORM = (*METADATA, *(found for found in FORM if found.name == "kv_conn_id"))
 
 #: For every task of a DAG: which run it belongs to, and tries enough to sit out a restart of a server.
 RUN_DEFAULTS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
 from airflow_dredge.operators.links import REPORT, ReportLink
-from airflow_dredge.operators.metrics import report_metrics
+from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
 from dredge.errors import RefusedError
 from dredge.gc import steps
 
@@ -54,7 +54,8 @@ class LakeFSSaveReportOperator(LakeFSOperator):
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
         figures = report_metrics(self.step, summary, run.plan.repository)
-        if outcome not in ("success", "dry_run") and not (outcome == "rejected" and _somebody_said_no(run)):
+        report_run(summary, run.plan.repository)
+        if outcome not in COMPLETE and not (outcome == "rejected" and _somebody_said_no(run)):
             problems = steps.read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}

@@ -50,6 +50,28 @@ class Coverage:
         self.moves.update(other.moves)
         self.triples.update(other.triples)
 
+    def figure(
+        self,
+        steps: Iterable[str],
+        kinds: Iterable[str],
+        verbs: Iterable[str],
+        never: Collection[tuple[str, str]] = (),
+    ) -> tuple[int, int]:
+        """Triples of a step, a kind of weather and a kind of move that were seen, and how many could be.
+
+        Arguments: see `gaps`.
+        """
+        kinds, verbs = set(kinds), set(verbs)
+        seen = possible = 0
+        for step in steps:
+            here = {kind for kind in kinds if (step, kind) not in never}
+            moves = {verb for verb in verbs if (step, verb) not in never}
+            possible += len(here) * len(moves)
+            seen += sum(
+                1 for each, kind, verb in self.triples if each == step and kind in here and verb in moves
+            )
+        return seen, possible
+
     def gaps(
         self,
         steps: Iterable[str],

@@ -48,12 +48,14 @@ class Trigger:
         name: of the call.
         left: calls until then, that one included.
         actor: who is woken.
+        process: that made the call.
     """
 
     role: str
     name: str
     left: int
     actor: Actor
+    process: Process | None = None
 
 
 type Deed[T] = Callable[[], T]
@@ -69,6 +71,7 @@ class Doors:
         scheduler: who runs.
         weather: what strikes.
         pace: mean latency of a call in seconds, by the beginning of the name of its process.
+        haste: by which clients' requests take less time than what servers do for long; 1 is none.
         accidents: what was planned.
         triggers: who waits for which call.
         coverage: what was seen.
@@ -79,6 +82,7 @@ class Doors:
     weather: Weather = field(default_factory=Weather)
     coverage: Coverage = field(default_factory=Coverage)
     pace: dict[str, float] = field(default_factory=dict)
+    haste: float = 1.0
     accidents: list[Accident] = field(default_factory=list)
     triggers: list[Trigger] = field(default_factory=list)
     calls: int = 0
@@ -106,10 +110,11 @@ class Doors:
         self.calls += 1
         draw = mix(process.hash, process.calls)
         if self.triggers:
-            self._trigger((process.role, actor.name.rpartition(" ")[2].partition("#")[0]), name)
+            self._trigger((process.role, actor.name.rpartition(" ")[2].partition("#")[0]), name, process)
         self._accident(process)
         struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
-        scheduler.wait(self._latency(process, draw) * (SLOW if struck in SLOWER else 1))
+        latency = self._latency(process, draw) * (SLOW if struck in SLOWER else 1)
+        scheduler.wait(latency * (self.haste if " for " in actor.name else 1))
         scheduler.note(f"{process.name} {door} {name} {what}{f'  [{struck}]' if struck else ''}")
         if not struck:
             return deed()
@@ -120,8 +125,8 @@ class Doors:
         pace = next((pace for name, pace in self.pace.items() if process.name.startswith(name)), 0.01)
         return -math.log(1 - unit(mix(draw, 1))) * pace
 
-    def await_call(self, role: str, name: str, number: int, seconds: float) -> bool:
-        """Wait until the n-th such call from now on is about to be done (called by actors); says whether it came.
+    def await_call(self, role: str, name: str, number: int, seconds: float) -> Process | None:
+        """Wait until the n-th such call from now on is about to be done (called by actors); gives who makes it.
 
         Args:
             role: see `Trigger`.
@@ -135,14 +140,21 @@ class Doors:
         self.scheduler.park(seconds)
         if trigger in self.triggers:
             self.triggers.remove(trigger)
-        return trigger.left <= 0
+        return trigger.process
 
-    def _trigger(self, roles: tuple[str, ...], name: str) -> None:
+    def faint(self, process: Process, seconds: float) -> None:
+        """Let a process sleep where it is."""
+        self.sleeps += 1
+        self.coverage.weather(process.role, "sleep")
+        process.pause(seconds)
+
+    def _trigger(self, roles: tuple[str, ...], name: str, process: Process) -> None:
         for trigger in list(self.triggers):
             if trigger.name == name and trigger.role in roles:
                 trigger.left -= 1
                 if trigger.left == 0:
                     self.triggers.remove(trigger)
+                    trigger.process = process
                     self.scheduler.wake(trigger.actor)
 
     def _accident(self, process: Process) -> None:
@@ -151,9 +163,7 @@ class Doors:
                 continue
             self.accidents.remove(accident)  # the next try of the same work may live
             if accident.sleep_seconds:
-                self.sleeps += 1
-                self.coverage.weather(process.role, "sleep")
-                process.pause(accident.sleep_seconds)
+                self.faint(process, accident.sleep_seconds)
             else:
                 self.kills += 1
                 self.coverage.weather(process.role, "kill")

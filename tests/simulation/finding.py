@@ -9,8 +9,11 @@ import json
 import multiprocessing
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from tests.simulation.broken import break_product
@@ -41,15 +44,16 @@ class Search:
 
 def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
     """Look for some bugs, one after the other; gives 1 when one that can be found is not."""
-    results = Results(search.results)
+    results, unbroken = Results(search.results), Unbroken()
     this, parts = search.part
     ours = [bug for number, bug in enumerate(bugs) if number % parts == this - 1 and not bug.why_not]
     missed = []
     for number, bug in enumerate(ours, 1):
-        look = _look(bug, search, results)
+        look = _look(bug, search, results, unbroken)
         if not look.rule:
             missed.append(bug.name)
         print(f"{number:3d}/{len(ours)}  {_line(bug, look)}", flush=True)
+    unbroken.close()
     print(
         f"{len(ours) - len(missed)} of {len(ours)} were found, {sum(bool(bug.why_not) for bug in bugs)} more cannot"
         f" be; missed: {', '.join(missed) or 'none'}"
@@ -95,7 +99,41 @@ def chosen(text: str, world_name: str) -> list[KnownBug]:
     ]
 
 
-def _look(bug: KnownBug, search: Search, results: Results) -> Look:
+class Unbroken:
+    """A process with the product as it is: a history that breaks a rule there as well finds no bug."""
+
+    def __init__(self) -> None:
+        self._pipe: Connection | None = None
+        self._known: dict[tuple[str, int], str] = {}
+
+    def rule(self, world_name: str, seed: int) -> str:
+        """The rule that a history breaks without any bug; "" for none."""
+        if (world_name, seed) not in self._known:
+            if self._pipe is None:
+                self._pipe, theirs = _context().Pipe()
+                _context().Process(target=_play_unbroken, args=(theirs,), daemon=True).start()
+                theirs.close()
+            self._pipe.send((world_name, seed))
+            self._known[world_name, seed] = self._pipe.recv()
+        return self._known[world_name, seed]
+
+    def close(self) -> None:
+        """Let the process end."""
+        if self._pipe is not None:
+            self._pipe.close()
+
+
+def _play_unbroken(pipe: Connection) -> None:
+    from tests.simulation.history import play
+    from tests.simulation.worlds import WORLDS
+
+    with suppress(EOFError):
+        while True:
+            world_name, seed = pipe.recv()
+            pipe.send(play(WORLDS[world_name](), seed).rule)
+
+
+def _look(bug: KnownBug, search: Search, results: Results, unbroken: Unbroken) -> Look:
     """What is known of a bug; it is looked for where that does not suffice."""
     known = results.of(bug.world, bug.name)
     if known is not None and known.rule:
@@ -106,15 +144,30 @@ def _look(bug: KnownBug, search: Search, results: Results) -> Look:
     if known is not None and spent >= search.cpu_seconds - 1:
         return known
     first = search.seed if known is None else known.seed + 1
-    asked = Look(bug.world, bug.name, source_of_tree(), seed=first)
-    found = _in_a_process(asked, search.cpu_seconds - spent).after(known)
-    results.add(found)
-    return found
+    while True:
+        asked = Look(bug.world, bug.name, source_of_tree(), seed=first)
+        known = _in_a_process(asked, search.cpu_seconds - spent).after(known)
+        spent, first = known.seconds, known.seed + 1
+        rule = unbroken.rule(bug.world, known.seed) if known.rule else ""
+        if not rule:
+            break
+        print(f"         seed {known.seed} breaks the rule {rule} without a bug as well", flush=True)
+        known = replace(known, rule="", words="", errors=known.errors + 1)
+        if spent >= search.cpu_seconds:
+            break
+    results.add(known)
+    return known
+
+
+@cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(UNBROKEN))
+    return context
 
 
 def _in_a_process(look: Look, cpu_seconds: float) -> Look:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(UNBROKEN))
+    context = _context()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_hunt_broken, args=(theirs, json.dumps(asdict(look)), cpu_seconds))
     process.start()

@@ -40,9 +40,11 @@ class Move:
 
     Attributes:
         at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
-        verb: what; "weather", "kill", "sleep", "when" are the base's own, all others the world's.
+        verb: what; "weather", "kill", "sleep", "when", "each", "faint" are the base's own, all others the world's.
         args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
-            made in the moment in which that call is about to be done, the n-th from the move's own time on.
+            made in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does
+            so at every n-th call, and has after the number how often. As such a move, `faint` lets the process that
+            makes the call sleep for some seconds.
     """
 
     at: float
@@ -294,26 +296,36 @@ def _base(doors: Doors, move: Move, at: float) -> bool:
 
 
 def _make(simulation: Simulation, scene: Scene, number: int, move: Move, at: float) -> None:
-    scheduler = simulation.scheduler
-
-    due = move
+    scheduler, due, times = simulation.scheduler, move, 1
     if move.verb == "when":
         due = Move(at, move.args[3], tuple(move.args[4:]))
+    elif move.verb == "each":
+        times, due = move.args[3], Move(at, move.args[4], tuple(move.args[5:]))
 
     def body() -> None:
-        if due is not move:
-            role, name, count, *_ = move.args
-            if not simulation.doors.await_call(role, name, count, WHEN_SECONDS):
-                return
-        scheduler.note(f"move {number}: {move}")
-        if due.verb == "weather":
-            kind, seconds, rate = due.args
-            simulation.doors.weather.add(kind, scheduler.now, seconds, rate)
-            return
-        simulation.doors.coverage.move(due.verb)
-        scene.make(due)
+        for _ in range(times):
+            caller: Process | None = None
+            if due is not move:
+                role, name, count, *_ = move.args
+                caller = simulation.doors.await_call(role, name, count, WHEN_SECONDS)
+                if caller is None:
+                    return
+            scheduler.note(f"move {number}: {move}")
+            _make_due(simulation, scene, due, caller)
 
     scheduler.spawn(f"move {number} {due.verb}", body, scene.process_of(due), at)
+
+
+def _make_due(simulation: Simulation, scene: Scene, due: Move, caller: Process | None) -> None:
+    if due.verb == "weather":
+        kind, seconds, rate = due.args
+        simulation.doors.weather.add(kind, simulation.scheduler.now, seconds, rate)
+    elif due.verb == "faint":
+        if caller is not None:
+            simulation.doors.faint(caller, due.args[0])
+    else:
+        simulation.doors.coverage.move(due.verb)
+        scene.make(due)
 
 
 def _run(scheduler: Scheduler, seconds: float) -> None:

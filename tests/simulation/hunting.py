@@ -69,12 +69,14 @@ class Hunted:
         """Weather, states and coverage in lines of text."""
         kinds = [*(kind.name for kind in KINDS), "kill", "sleep"]
         gaps, pairs = self.coverage.gaps(world.steps, kinds, world.verbs, world.never)
+        seen, possible = self.coverage.figure(world.steps, kinds, world.verbs, world.never)
         return "\n".join(
             [
                 "weather: " + ", ".join(f"{name} {count:,}" for name, count in self.struck.most_common()),
                 "states: " + ", ".join(f"{name} {count:,}" for name, count in self.states.most_common()),
-                f"covered: {pairs - len(gaps)} of {pairs} pairs of a step with a weather or a move,"
-                f" {len(self.coverage.triples):,} triples",
+                f"covered: {pairs - len(gaps):,} of {pairs:,} pairs of a step with a weather or a move"
+                f" ({1 - len(gaps) / pairs:.0%}); {seen:,} of {possible:,} of a step with a weather and a move"
+                f" ({seen / possible:.0%})",
                 "not seen yet: " + (", ".join(gaps) or "nothing"),
             ]
         )

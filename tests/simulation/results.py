@@ -98,4 +98,6 @@ def _python_files(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
         for root, names, files in os.walk(folder):
             names.sort()
-            yield from (Path(root, name) for name in sorted(files) if name.endswith(".py"))
+            for name in sorted(files):
+                if name.endswith(".py") and not name.startswith("test_"):
+                    yield Path(root, name)

@@ -95,7 +95,7 @@ def test_a_move_is_made_when_a_call_is_about_to_be_done() -> None:
             doors.call("store", "get", lambda number=number: seen.append(f"call {number}"), {})  # type: ignore[misc]
 
     def waits() -> None:
-        seen.append(f"woken: {doors.await_call('step', 'get', 2, 100)}")
+        seen.append(f"woken: {doors.await_call('step', 'get', 2, 100) is not None}")
 
     scheduler.spawn("waiter", waits, Process("waiter", scheduler))
     scheduler.spawn("caller", calls, Process("caller", scheduler, role="step"))

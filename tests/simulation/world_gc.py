@@ -179,6 +179,7 @@ class GcScene:
         """The past is over: from now on everything takes its time."""
         doors = self.simulation.doors
         doors.pace = {"run": pace, "rest": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05)}
+        doors.haste = self.simulation.chance("haste").choice((1.0, 1.0, 0.05))
         self.oracle.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()
 

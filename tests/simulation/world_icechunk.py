@@ -50,8 +50,40 @@ def draw_moves(chance: random.Random) -> list[Move]:
         at = chance.random() * end
         if chance.random() < 0.6:
             at = chance.choice(starts) + chance.random() * length
-        moves.append(Move(round(at, 3), *draw_write(chance)))
+        if chance.random() < 0.4:
+            moves.append(_at_work(chance, at, *draw_write(chance)))
+        else:
+            moves.append(Move(round(at, 3), *draw_write(chance)))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        moves += _come_back(chance, starts)
     return moves + _draw_accidents(chance, len(starts), end)
+
+
+def _at_work(chance: random.Random, at: float, verb: str, args: tuple[Any, ...]) -> Move:
+    """A move that is made when a step is at work, however short it is."""
+    call = chance.choice(("get", "get", "put", "list", "delete"))
+    number = 1 + int(chance.random() ** 2 * 12)
+    return Move(round(max(0.0, at), 3), "when", (chance.choice(STEPS[:4]), call, number, verb, *args))
+
+
+def _come_back(chance: random.Random, starts: Sequence[float]) -> list[Move]:
+    """Snapshots are released before a run, and taken up again while a later one is at work, which may take long."""
+    branch = chance.choice(("a", "b"))
+    released = -chance.random() * 3 * DAY
+    moves = [
+        Move(-9 * DAY, "create branch", (branch, chance.randrange(12))),
+        Move(-8 * DAY, "commit", (branch, chance.choice((1, 2, 5)), 0.0, True)),
+        Move(-7 * DAY, "commit", (branch, 1, 0.0, True)),
+        Move(round(released, 2), *chance.choice((("reset", (branch, 0)), ("delete branch", (branch,))))),
+    ]
+    start = max(0.0, chance.choice(starts) - 1)
+    for _ in range(chance.choice((1, 2))):
+        verb = chance.choice(("reset late", "reset late", "reset", "create branch", "tag"))
+        name = chance.choice(("v1", "v2")) if verb == "tag" else chance.choice(("main", "a", "b"))
+        moves.append(_at_work(chance, start, verb, (name, chance.randrange(12))))
+    for _ in range(chance.choice((0, 1, 3))):
+        moves.append(_at_work(chance, start, "faint", (chance.choice((70.0, 150.0, 290.0)),)))
+    return moves
 
 
 def _draw_run(chance: random.Random, number: int, start: float) -> Move:
@@ -136,6 +168,7 @@ class IcechunkScene:
         self.oracle.notice_seconds = 90 + 1000 * pace
 
     def _collect(self, name: str, dry_run: bool, most: int | None) -> None:
+        self.oracle.most[name] = 0 if dry_run else most
         self.maintenance.collect(name, {**self.config, "dry_run": dry_run, "max_delete_objects": most})
 
 

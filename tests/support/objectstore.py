@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -57,6 +57,38 @@ def quicken_moto() -> None:
 @contextmanager
 def moto_server() -> Iterator[StorageOptions]:
     """Run moto's S3 server on a free port."""
+    with _moto() as (_, url):
+        yield StorageOptions(
+            endpoint_url=url,
+            region="us-east-1",
+            access_key_id="AKIAIOSFODNN7EXAMPLE",
+            secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        )
+
+
+@contextmanager
+def moto_server_for(options: StorageOptions) -> Iterator[StorageOptions]:
+    """Run moto's S3 server on a free port, for whoever signs with a key; gives the options with its address.
+
+    Args:
+        options: have the key.
+    """
+    with _moto() as (server, url):
+        inner, wanted = server.app, f"Credential={options.access_key_id}/"
+
+        def ask_for_the_key(environ: dict[str, Any], start: Callable[..., Any]) -> Any:
+            if wanted in environ.get("HTTP_AUTHORIZATION", ""):
+                return inner(environ, start)
+            start("403 Forbidden", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>AccessDenied</Code><Message>not signed with the key</Message></Error>"]
+
+        server.app = ask_for_the_key
+        yield replace(options, endpoint_url=url)
+
+
+@contextmanager
+def _moto() -> Iterator[tuple[Any, str]]:
+    """A running server of werkzeug's, and its address."""
     from moto.server import ThreadedMotoServer
 
     quicken_moto()
@@ -65,12 +97,7 @@ def moto_server() -> Iterator[StorageOptions]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        yield StorageOptions(
-            endpoint_url=f"http://{host}:{port}",
-            region="us-east-1",
-            access_key_id="AKIAIOSFODNN7EXAMPLE",
-            secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-        )
+        yield server._server, f"http://{host}:{port}"
     finally:
         server.stop()
 

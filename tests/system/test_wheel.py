@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.airflow import ROOT, empty_database
+from tests.support import installed
+from tests.support.airflow import empty_database
+from tests.support.installed import build_wheel, install
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.planted import PlantedLake
 
@@ -80,24 +78,14 @@ print(answer(0, load_modules, "{}", b"{}", {}))
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, as the build backend makes it of this tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (made,) = folder.glob("*.whl")
-    return made
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment's folder with the wheel installed; what it depends on is this one's."""
+    """The folder of an environment with the wheel."""
     home = tmp_path_factory.mktemp("environment")
-    venv.create(home, symlinks=True)
-    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
-    with zipfile.ZipFile(wheel) as content:
-        content.extractall(packages)
-    # Folders that such a file names are searched, but the links to checkouts in them are not followed.
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    install(wheel, home)
     return home
 
 
@@ -119,14 +107,10 @@ def environment(dags_folder: Path, tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "airflow"
     home.mkdir()
     shutil.copy(empty_database(), home / "airflow.db")
-    left_out = ("AIRFLOW", "PYTHON", "AWS_", "LAKECTL_", "PYTEST_")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    return inherited | {
+    return installed.environment() | {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "AWS_EC2_METADATA_DISABLED": "true",
     }
 
 
@@ -201,7 +185,6 @@ def test_a_run_of_the_installed_dag_deletes_the_garbage_with_sparks_local_engine
             "AIRFLOW_CONN_LAKEFS_DEFAULT": json.dumps(lakefs),
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
         }
         conf = {"repository": "lake", "dry_run": False, "unsafe_min_age_seconds": 1, "spark_rows_min": 0}
         found = last_line(site, RUN, environment | connections, json.dumps(conf))

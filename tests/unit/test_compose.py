@@ -2,16 +2,63 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
+
+from tests.support.compose import image_variables, read_services, secrets_wanted
 
 ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "tests" / "fixtures" / "compose" / "compose-spec.json"
 TEXT = (ROOT / "docker-compose.yaml").read_text()
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+
+
+def test_compose_file_is_one_by_the_specifications_own_schema() -> None:
+    validator = Draft7Validator(json.loads(SCHEMA.read_text()))
+    assert [error.message for error in validator.iter_errors(yaml.safe_load(TEXT))] == []
+    broken = yaml.safe_load(TEXT.replace("restart: unless-stopped", "restarts: unless-stopped"))
+    assert list(validator.iter_errors(broken)) != []
+
+
+def test_every_service_that_stays_says_when_it_is_well() -> None:
+    assert {name for name, service in SERVICES.items() if "healthcheck" not in service} == {"airflow-init"}
+
+
+def test_a_shell_of_a_health_check_is_asked_for_nothing_that_only_bash_has() -> None:
+    """CMD-SHELL is /bin/sh, which is not bash in Debian's images; there /dev/tcp is a file that does not exist."""
+    assert "/dev/tcp" not in TEXT
+
+
+def test_settings_are_read_from_the_file_with_every_secret_in_its_place() -> None:
+    made = {name: f"secret-{number}" for number, name in enumerate(secrets_wanted())}
+    services = read_services(made, {"http://s3:9000": "http://here:1"})
+    airflow = {name: services[name].environment for name in ("api-server", "scheduler", "triggerer")}
+    assert airflow["api-server"] == airflow["scheduler"] == airflow["triggerer"]
+    said = airflow["scheduler"]
+    assert said["AIRFLOW__API_AUTH__JWT_SECRET"] == made["AIRFLOW_JWT_SECRET"]
+    assert said["AIRFLOW__API__SECRET_KEY"] == made["AIRFLOW_API_SECRET_KEY"]
+    aws = json.loads(said["AIRFLOW_CONN_AWS_DEFAULT"])
+    assert (aws["password"], aws["extra"]["endpoint_url"]) == (made["S3_SECRET_ACCESS_KEY"], "http://here:1")
+    lakefs = services["lakefs"].environment
+    assert (
+        json.loads(said["AIRFLOW_CONN_LAKEFS_DEFAULT"])["password"]
+        == (lakefs["LAKEFS_INSTALLATION_SECRET_ACCESS_KEY"])
+    )
+    assert not [
+        value for service in services.values() for value in service.environment.values() if "${" in value
+    ]
+    assert image_variables()["AIRFLOW__CORE__DAGS_FOLDER"] == str(ROOT / "dags")
+    assert services["spark-worker"].replicas == 2
+    assert services["spark-worker"].environment == {}, "its credentials come with the work"
+    del made["S3_SECRET_ACCESS_KEY"]
+    with pytest.raises(KeyError, match="S3_SECRET_ACCESS_KEY"):
+        read_services(made, {})
 
 
 def test_compose_has_every_part_of_the_production_shape() -> None:

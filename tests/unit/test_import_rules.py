@@ -61,9 +61,15 @@ def test_only_the_sweeps_open_a_deleter() -> None:
     [
         ("open_marker_remover", {"dredge/gc/restore/putting_back.py"}),
         ("open_old_version_deleter", {"dredge/gc/purge/deleting.py"}),
+        ("open_exact_version_deleter", {"dredge/gc/metadata/taking.py"}),
         (
             "open_copier",
-            {"dredge/gc/restore/putting_back.py", "dredge/gc/undo/protecting.py", "dredge/gc/undo/ways.py"},
+            {
+                "dredge/gc/metadata/taking.py",
+                "dredge/gc/restore/putting_back.py",
+                "dredge/gc/undo/protecting.py",
+                "dredge/gc/undo/ways.py",
+            },
         ),
     ],
 )

@@ -17,12 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dredge.gc.bulk_delete.recheck import Subtracted
-from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles
-from dredge.gc.check_limits.identical import prove
+from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, prove
 from dredge.gc.index.metaranges import read_metaranges
 from dredge.gc.index.ranges import Ranges, unite_ranges
-from dredge.gc.list_committed import ListCommittedOutput, Roles, collect_ranges
-from dredge.gc.list_committed.output import SIZES
+from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord

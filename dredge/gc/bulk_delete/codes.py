@@ -17,6 +17,10 @@ _WHY = {
 }
 
 
+CODES = tuple(_WHY)
+"""Every code of the sweep's own, beside those of holds."""
+
+
 def why_kept(code: str) -> str:
     """Half a sentence for people; the code itself when nobody knows it."""
     return _WHY.get(code) or why_held(code)

@@ -3,6 +3,7 @@
 from dredge.gc.check_limits.canaries import Canary, sample
 from dredge.gc.check_limits.holds import COLUMNS as HOLD_COLUMNS
 from dredge.gc.check_limits.holds import Holds, why_held
+from dredge.gc.check_limits.identical import prove
 from dredge.gc.check_limits.output import CheckLimitsOutput, HoldFiles
 
-__all__ = ["HOLD_COLUMNS", "Canary", "CheckLimitsOutput", "HoldFiles", "Holds", "sample", "why_held"]
+__all__ = ["HOLD_COLUMNS", "Canary", "CheckLimitsOutput", "HoldFiles", "Holds", "prove", "sample", "why_held"]

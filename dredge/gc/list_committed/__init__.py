@@ -11,12 +11,13 @@ tables         the rows that are written
 from dredge.gc.list_committed.active import ActiveCommits, find_active, take_in_heads
 from dredge.gc.list_committed.collect import collect_ranges
 from dredge.gc.list_committed.graph import Graph, active_by_rules, load_graph
-from dredge.gc.list_committed.output import COUNTED, HISTORY, ListCommittedOutput
+from dredge.gc.list_committed.output import COUNTED, HISTORY, SIZES, ListCommittedOutput
 from dredge.gc.list_committed.roles import Roles
 
 __all__ = [
     "COUNTED",
     "HISTORY",
+    "SIZES",
     "ActiveCommits",
     "Graph",
     "ListCommittedOutput",

@@ -9,17 +9,15 @@ argument: what makes it safe is that a commit writes its files before it names t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 import pyarrow as pa
 
-from dredge.errors import ConfigError, UnavailableError
+from dredge.errors import UnavailableError
 from dredge.gc.history import run_ids
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.mark_uncommitted.kv_access import URL
 from dredge.gc.metadata.config import DELETE, MetadataConfig
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
 from dredge.gc.metadata.history import Place
@@ -87,7 +85,7 @@ def collect_metadata(
         FormatError: a record, a metarange of a commit or an earlier note is damaged.
         UnavailableError: something could not be deleted.
     """
-    server, records = client or LakeFSClient.from_env(), access or _records()
+    server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()
 
     def place(namespace: str) -> str:
         return f"{namespace.rstrip('/')}/{FOLDER}"
@@ -98,15 +96,6 @@ def collect_metadata(
         asking = Asking(server, Place(run.plan.repository, run.plan.namespace), records)
         collection = _Collection(run, config, NamesReader(asking, run.reader))
         return run.step(MetadataOutput, collection.perform)
-
-
-def _records() -> KVAccess:
-    if not os.environ.get(URL):
-        raise ConfigError(
-            f"commits that no branch leads to are known from lakeFS's key-value store alone, and {URL} is not set."
-            " Nothing was done. Name the store (kv_conn_id)."
-        )
-    return KVAccess.from_env()
 
 
 @dataclass(slots=True)

@@ -118,6 +118,6 @@ def _warnings(report: MetadataReport) -> Iterator[str]:
         yield f"* {len(report.missing):,} metaranges of commits are not there, such as {report.missing[0]}."
     if any(report.files.amounts[kind].objects for kind in (GARBAGE_RANGES, GARBAGE_METARANGES)):
         yield (
-            "* Nothing of this is deleted: lakeFS writes a range or metarange under a name made of its content, so one"
-            " that nothing names today may be written and named again at any moment."
+            "* Nothing of this is deleted by looking: a file that nothing names today may be written and named again at"
+            " any moment. --note and --apply, two days apart, let it go where that is safe: in a bucket with versions."
         )

@@ -3,6 +3,7 @@
     run folders                     older than `keep_runs_days`
     versions of the state           superseded for a week
     layers of counts                named by no version that is left
+    pins                            ended a week ago, and hashes of a restore that died before its pin counted
     parts of the committed index    superseded by compaction a week ago, or of a run that died before it named them
 
 What may still be read stays: whatever a version of the state names that was the newest one at any time during the
@@ -46,6 +47,7 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
+from dredge.gc.undo.pins import PINS, read_pins
 from dredge.gc.undo.ways import QUARANTINE_FOLDER
 from dredge.gc.verify import VerifyOutput
 from dredge.graveler.xid import descending_time
@@ -148,6 +150,7 @@ def find_superseded(run: Run) -> Superseded:
     for place in (VERSIONS, DISTRUSTED, COUNTED):
         found.bookkeeping += [key for key in files.old(f"{OWN}/{place}/") if key not in kept]
     found.bookkeeping += _superseded_index(run, files)
+    found.bookkeeping += _ended_pins(run, files, week_ago)
     found.size_bytes = sum(files.sizes[key] for key in found.bookkeeping)
     _find_runs(run, reader, now, versions.values(), found)
     return found
@@ -228,6 +231,16 @@ def _superseded_index(run: Run, files: _Files) -> Iterator[str]:
         for key in files.old(f"{OWN}/{place}/"):
             if key.removeprefix(f"{OWN}/") in index.superseded:
                 yield key
+
+
+def _ended_pins(run: Run, files: _Files, week_ago: datetime) -> Iterator[str]:
+    """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
+    pins = {pin.pin_id: pin for pin in read_pins(run.state)}
+    for key in files.old(f"{OWN}/{PINS}/"):
+        name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
+        pin = pins.get(name.removesuffix(".json"))
+        if bool(is_hashes) if pin is None else pin.until < week_ago:
+            yield key
 
 
 def _find_runs(

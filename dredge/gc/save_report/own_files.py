@@ -2,6 +2,7 @@
 
     dredge/counted/…  dredge/state/versions/…  dredge/state/distrusted/…
     dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
+    dredge/pins/<id>.json  dredge/pins/<id>/…
     unified/<run id>/…
 
 It knows no other names. The data of the repository, lakeFS's metadata, lease and pointer to the state are none of
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 
 from dredge.errors import RefusedError
 from dredge.gc.plan import RUNS, STATE
+from dredge.gc.undo.pins import PINS
 from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
@@ -25,6 +27,7 @@ OWN = STATE.removeprefix(f"{ROOT}/")
 OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
+    rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
 )
 _OF_RUN = re.compile(rf"{OWN_RUNS}/([^/]+)/.+", re.DOTALL)
 

@@ -16,6 +16,7 @@ from dredge.errors import FormatError
 from dredge.gc.approve import approval_inputs
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.foresee.run_cost import work_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
@@ -86,7 +87,11 @@ def write_report(run: Run) -> StepSummary:
         finished_at=run.clock(),
         counts=report["counts"],
         parts=tuple(parts),
-        details={"outcome": report["outcome"], "page": f"{folder.uri}/{PAGE}"},
+        details={
+            "outcome": report["outcome"],
+            "page": f"{folder.uri}/{PAGE}",
+            "requests": report["requests"],
+        },
         try_number=attempt.number,
     )
     folder.write_summary(summary)
@@ -134,6 +139,7 @@ def build_report(folder: RunFolder, plan: Plan) -> dict[str, Any]:
         "held": guards.held if guards is not None else [],
         "over_limit": _over_limit(guards),
         "steps": [_step(result) for result in results.steps.values()],
+        "requests": work_of(results.summaries),
         "sections": sections(folder, results),
     }
 

@@ -4,7 +4,7 @@
     <state>/pins/<id>.json            the record; with it the pin is in force
 
 A pin that cannot be read stops a run: nobody could tell what it holds. Two addresses with the same hash hold each
-other, which keeps garbage.
+other, which keeps garbage. The end of a complete run removes pins that ended a week ago (`save_report.lifetimes`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dredge.errors import ConfigError, ConflictError, FormatError
+from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.runs.conditional import read_tagged, replace_tagged
 from dredge.runs.folder import RunFolder, read_json
 from dredge.sets.live import LocatedSet, in_any
@@ -117,17 +117,24 @@ def read_pins(state: ObjectReader) -> list[Pin]:
     Raises:
         FormatError: one cannot be read, so nobody can tell what it holds.
     """
-    names = [item.key for item in state.list_level(f"{PINS}/").objects if item.key.endswith(".json")]
     found = []
-    for name in names:
+    for name in _records(state):
         try:
             found.append(Pin.from_json(read_json(state, name)))
+        except NotFoundError as error:
+            # The end of a run removes what ended long ago, also between two looks.
+            if name in _records(state):
+                raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
         except (KeyError, TypeError, ValueError, LookupError) as error:
             raise FormatError(
                 f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
                 " Restore the objects again, then remove this file."
             ) from None
     return found
+
+
+def _records(state: ObjectReader) -> list[str]:
+    return [item.key for item in state.list_level(f"{PINS}/").objects if item.key.endswith(".json")]
 
 
 def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:

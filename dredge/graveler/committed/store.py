@@ -11,7 +11,7 @@ from dredge.errors import FormatError
 from dredge.graveler.committed.metaranges import EMPTY, MetaRange, read_metarange
 from dredge.graveler.committed.ranges import RangeInfo, is_table_id
 from dredge.graveler.committed.values import Value
-from dredge.graveler.sstable import RANGES, WrittenTable, read_table
+from dredge.graveler.sstable import RANGES, SeekableTable, WrittenTable, read_table
 from dredge.storage import ObjectReader, ObjectWriter
 
 FOLDER = "_lakefs/"
@@ -71,6 +71,7 @@ class RangeReader:
     def __init__(self, reader: ObjectReader, cache_size: int = _CACHE_SIZE) -> None:
         self._reader = reader
         self._ranges: _Cache[Records] = _Cache(cache_size)
+        self._tables: _Cache[SeekableTable] = _Cache(cache_size // 2)
         self._metaranges: _Cache[MetaRange] = _Cache(cache_size // 8)
 
     def get_metarange(self, metarange_id: str) -> MetaRange:
@@ -104,12 +105,22 @@ class RangeReader:
             keys = [record.key for record in table.records]
             records = Records(name, keys, [record.value for record in table.records], len(data))
             self._ranges.put(info.id, records, records.size)
-        if len(records.keys) != info.count or records.keys[-1] != info.max_key:
-            raise FormatError(
-                f"{records.name}: {len(records.keys)} records up to {records.keys[-1:]!r}; "
-                f"its metarange says {info.count} up to {info.max_key!r}"
-            )
+        _check(records.name, len(records.keys), records.keys[-1] if records.keys else b"", info)
         return records
+
+    def _seek(self, info: RangeInfo, start: bytes) -> Iterator[tuple[bytes, Value]]:
+        """Records of a range from a key on; of one that was not read whole only the blocks that are needed."""
+        if (known := self._ranges.get(info.id)) is not None:
+            for at in range(bisect_left(known.keys, start), len(known.keys)):
+                yield known.keys[at], known.value(at)
+            return
+        name, table = self.name_of(info.id), self._tables.get(info.id)
+        if table is None:
+            table = SeekableTable(self._get(info.id), name, RANGES)
+            self._tables.put(info.id, table, table.size)
+        _check(name, table.count, table.max_key, info)
+        for key, raw in table.records(start):
+            yield key, Value.decode(raw, f"{name}, record {key!r}")
 
     def get_entry(self, metarange_id: str, path: bytes) -> Value | None:
         """The value of a path, None when the content has no such path."""
@@ -117,11 +128,8 @@ class RangeReader:
         position = metarange.position(path)
         if position == len(metarange.ranges):
             return None
-        records = self.get_range(metarange.ranges[position])
-        at = bisect_left(records.keys, path)
-        if at == len(records.keys) or records.keys[at] != path:
-            return None
-        return records.value(at)
+        found = next(self._seek(metarange.ranges[position], path), None)
+        return found[1] if found is not None and found[0] == path else None
 
     def list_entries(self, metarange_id: str, start: bytes = b"") -> Iterator[tuple[bytes, Value]]:
         """All paths with their values, in byte order of the paths.
@@ -132,9 +140,11 @@ class RangeReader:
         """
         metarange = self.get_metarange(metarange_id)
         for info in metarange.ranges[metarange.position(start) :]:
-            records = self.get_range(info)
-            for at in range(bisect_left(records.keys, start), len(records.keys)):
-                yield records.keys[at], records.value(at)
+            if start:
+                yield from self._seek(info, start)
+            else:
+                records = self.get_range(info)
+                yield from ((key, records.value(at)) for at, key in enumerate(records.keys))
 
     def name_of(self, table_id: str) -> str:
         """The name of a file in error messages."""
@@ -144,6 +154,14 @@ class RangeReader:
         if not is_table_id(table_id):
             raise FormatError(f"{table_id!r} is not the id of a range or metarange")
         return self._reader.get(FOLDER + table_id)
+
+
+def _check(name: str, count: int, last: bytes, info: RangeInfo) -> None:
+    """Hold a range against what its metarange says of it."""
+    if count != info.count or last != info.max_key:
+        raise FormatError(
+            f"{name}: {count} records up to {last!r}; its metarange says {info.count} up to {info.max_key!r}"
+        )
 
 
 class RangeStore(RangeReader):

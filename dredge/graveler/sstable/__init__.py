@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dredge.graveler.sstable.envelope import METARANGES, RANGES
 from dredge.graveler.sstable.reader import Record, Table, read_table
+from dredge.graveler.sstable.seeking import SeekableTable
 from dredge.graveler.sstable.table_id import table_id
 from dredge.graveler.sstable.writer import BlockSizes, TableWriter, WrittenTable, write_table
 
@@ -12,6 +13,7 @@ __all__ = [
     "RANGES",
     "BlockSizes",
     "Record",
+    "SeekableTable",
     "Table",
     "TableWriter",
     "WrittenTable",

@@ -83,8 +83,8 @@ def read_table(
     """
     envelope = read_envelope(data, name, kind, expected_count)
     records: list[Record] = []
-    for number, (handle, separator) in enumerate(_data_blocks(data, envelope, name)):
-        _read_block(data, handle, separator, number, records, name)
+    for number, (handle, separator) in enumerate(data_blocks(data, envelope, name)):
+        read_block(data, handle, separator, number, records, name)
     _check_totals(envelope, records, name)
     table = Table(envelope.properties, records)
     if expected_id is not None and (computed := table.id) != expected_id:
@@ -92,8 +92,12 @@ def read_table(
     return table
 
 
-def _data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
-    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index."""
+def data_blocks(data: bytes, envelope: Envelope, name: str) -> Iterator[tuple[Handle, bytes]]:
+    """Yield each data block's handle and index key, checking that the blocks tile the file up to the index.
+
+    Raises:
+        FormatError: they do not.
+    """
     at = number = 0
     last = b""
     for index, bound in _indexes(data, envelope, name):
@@ -152,9 +156,22 @@ def _index_entries(data: bytes, index: Handle, name: str, what: str) -> Iterator
         yield handle, key
 
 
-def _read_block(
+def read_block(
     data: bytes, handle: Handle, separator: bytes, number: int, records: list[Record], name: str
 ) -> None:
+    """Read a block behind the records before it.
+
+    Args:
+        data: the whole file.
+        handle: where the block is.
+        separator: its key in the index.
+        number: of the block in the file.
+        records: takes what it holds; may be empty where the block before was not read.
+        name: name of the file in error messages.
+
+    Raises:
+        FormatError: it is damaged, or out of order.
+    """
     place = f"data block {number} at {handle}"
     last = records[-1].key if records else None
     first_of_block = True

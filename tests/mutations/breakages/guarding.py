@@ -206,6 +206,8 @@ ASKED = (
     ),
 )
 
+_LEFT_STAGING = f"{GC}/subtract/left_staging.py"
+
 HOLDS = (
     Breakage(
         "what left staging may go at once",
@@ -216,8 +218,8 @@ HOLDS = (
     ),
     Breakage(
         "what left staging may go as soon as one mark did not show it",
-        f"{GC}/subtract/left_staging.py",
-        "if staged.summary.finished_at <= run.plan.created_at - longest:",
+        _LEFT_STAGING,
+        "if plan is not None and staged.summary.finished_at <= run.plan.created_at - longest:",
         "if True:",
         ("test_what_left_staging_goes_when_a_mark_of_long_ago_did_not_show_it",),
     ),
@@ -231,12 +233,58 @@ HOLDS = (
     Breakage(
         "what runs of an earlier version saw staged is forgotten",
         f"{GC}/history.py",
-        "folder.read_summary(output.STEP) or _of_older(folder, output.STEP)",
+        "folder.read_summary(output.STEP) or result_of_older(folder, output.STEP)",
         "folder.read_summary(output.STEP)",
-        (
-            "test_what_a_run_of_an_earlier_version_saw_counts",
-            "test_staging_that_vanished_since_the_last_run_stops_the_run",
-        ),
+        ("test_staging_that_vanished_since_the_last_run_stops_the_run",),
+    ),
+    Breakage(
+        "what marks of an earlier version saw staged is forgotten",
+        _LEFT_STAGING,
+        "folder.last_summary(step) or result_of_older(folder, step)",
+        "folder.last_summary(step)",
+        ("test_what_a_run_of_an_earlier_version_saw_counts",),
+    ),
+    Breakage(
+        "what a mark saw staged is forgotten when another try of it is begun",
+        _LEFT_STAGING,
+        "folder.last_summary(step) or",
+        "folder.read_summary(step) or",
+        ("test_what_a_mark_saw_counts_though_another_try_of_it_was_begun",),
+    ),
+    Breakage(
+        "what an earlier try of a mark saw staged is forgotten",
+        _LEFT_STAGING,
+        "found = {part.sha256: _located(run.folder, part) for part in staged.hashes_of_earlier_tries}",
+        "found = dict[str, LocatedSet]()",
+        ("test_what_the_first_try_of_a_mark_saw_counts_for_the_second",),
+    ),
+    Breakage(
+        "a mark that cannot be read saw nothing",
+        _LEFT_STAGING,
+        "    except FormatError as error:\n        raise RefusedError(",
+        "    except FormatError as error:\n        return None\n        raise RefusedError(",
+        ("test_an_earlier_mark_that_cannot_be_read_stops_runs_until_a_later_one_is_old_enough",),
+    ),
+    Breakage(
+        "a run whose plan cannot be read saw nothing",
+        f"{GC}/history.py",
+        "        return folder, None\n",
+        "        return None\n",
+        ("test_what_a_run_saw_counts_though_its_plan_cannot_be_read",),
+    ),
+    Breakage(
+        "only runs beside this one saw anything",
+        f"{GC}/history.py",
+        'uris = [plan.run_uri.rpartition("/")[0], f"{plan.namespace.rstrip(\'/\')}/{RUNS}"]',
+        'uris = [plan.run_uri.rpartition("/")[0]]',
+        ("test_what_a_dry_run_beside_the_repository_saw_counts_for_a_run_elsewhere",),
+    ),
+    Breakage(
+        "only the newest runs of a run root are looked through",
+        f"{GC}/history.py",
+        "ordered_map(opened, older[_FIRST:], _AT_ONCE)",
+        "ordered_map(opened, older[_FIRST:300], _AT_ONCE)",
+        ("test_what_a_run_saw_counts_however_many_runs_of_others_lie_beside_it",),
     ),
     Breakage(
         "a hold that nobody knows holds nothing",

@@ -125,8 +125,7 @@ class Judge:
             work: Callable[[], str] = lambda: self._imported_again(mutant, tree, tests)  # noqa: E731
         else:
             work = lambda: self._replaced(mutant, tree, tests)  # noqa: E731
-        limit = 60 + 5 * seconds
-        ended = in_child(work, limit, 6 * limit)
+        ended = in_child(work, 20 + 5 * seconds, 30 + 20 * seconds)
         if ended.cause.startswith("error"):
             raise RuntimeError(f"{mutant.key} could not be judged: {ended.cause}")
         by = ended.cause or ended.value

@@ -53,7 +53,7 @@ BOUNDS = re.compile(
 )
 BOUND_ARGUMENTS = frozenset({"default", "minimum", "maximum", "above"})
 KEPT_KEYWORDS = frozenset(
-    {"strict", "key", "exc_info", "default", "name", "daemon", "flush", "indent", "stacklevel"}
+    {"strict", "key", "exc_info", "default", "name", "daemon", "flush", "indent", "stacklevel", "sort_keys"}
 )
 PURE = frozenset(
     {
@@ -89,7 +89,17 @@ PURE = frozenset(
 )
 LIBRARIES = frozenset({"pc", "pa", "np", "json", "re", "ast", "dataclasses", "math"})
 STEADY = frozenset(
-    {"read_part", "read_parts", "take", "filter", "slice", "combine_chunks", "to_numpy", "fill_null"}
+    {
+        "read_part",
+        "read_parts",
+        "take",
+        "filter",
+        "slice",
+        "combine_chunks",
+        "to_numpy",
+        "fill_null",
+        "fromisoformat",
+    }
 )
 """Reads of what is written once: their order says nothing."""
 COMMUTATIVE = (ast.BitOr, ast.BitAnd, ast.Add)

@@ -64,6 +64,7 @@ MOMENTS = (
     ("verify", "stat"),
 )
 """Calls of a run in whose moment something may be done: role and name."""
+_SWEEPING = (("bulk_delete", "get"), ("bulk_delete", "put"), ("bulk_delete", "delete"))
 
 
 def moment(
@@ -74,6 +75,11 @@ def moment(
     return Move(max(0.0, stage.at - 1), "when", (*chance.choice(among), number, verb, *args))
 
 
+def _content(chance: random.Random) -> bytes:
+    """Draw bytes: often as long as others, or of a length that nothing else has."""
+    return chance.choice(CONTENTS) if chance.random() < 0.5 else bytes(chance.randrange(3, 60))
+
+
 type Moves = list[Move]
 type Scene = Callable[[random.Random, Stage], Moves]
 
@@ -82,7 +88,7 @@ def the_same_again(chance: random.Random, stage: Stage) -> Moves:
     """The same bytes are uploaded again over what is committed, and the head moves while a run looks."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
-        Move(stage.past(20), "upload", (branch, path, chance.choice(CONTENTS))),
+        Move(stage.past(20), "upload", (branch, path, _content(chance))),
         Move(stage.past(19), "commit", (branch, 0)),
         Move(stage.past(chance.choice((3, 2, 1.5))), "upload the same", (branch, path)),
     ]
@@ -116,7 +122,7 @@ def claimed(chance: random.Random, stage: Stage) -> Moves:
     branch, other = stage.temper.branch(chance), stage.temper.branch(chance)
     first, path = stage.temper.path(chance), stage.temper.path(chance)
     return [
-        Move(stage.past(20), "link", (branch, first, chance.choice(CONTENTS), 0.0, 0.1, True)),
+        Move(stage.past(20), "link", (branch, first, _content(chance), 0.0, 0.1, True)),
         Move(stage.past(19.5), "commit", (branch, 0)),
         Move(stage.past(19), "copy", (other, path, first, branch)),
         Move(stage.past(18), "commit", (other, 0)),
@@ -125,20 +131,24 @@ def claimed(chance: random.Random, stage: Stage) -> Moves:
 
 
 def branches_come_and_go(chance: random.Random, stage: Stage) -> Moves:
-    """Much is staged for long, and branches are made and deleted all the time while staging is read."""
-    moves = []
-    for branch in chance.sample(BRANCHES, chance.choice((1, 2, 4))):
-        write = branch, stage.temper.path(chance), chance.choice(CONTENTS)
-        moves.append(Move(stage.past(2 + chance.random()), "upload", write))
-    gone = chance.choice(("one", "two", "two", "hidden"))
-    moves.append(Move(stage.past(1.5), "create branch", (gone, "main")))
-    for _ in range(chance.choice((1, 2, 4))):
-        verb = chance.choice(("re-create branch", "re-create branch", "delete branch"))
-        args = (gone, OLDEST, 0.0) if verb == "re-create branch" else (gone,)
-        # Right when a server that scans staging reads something; there is a scan in the mark, and one in the re-check.
-        when = "prepare_uncommitted", chance.choice(("get", "scan")), 1 + chance.randrange(25), verb, *args
-        moves.append(Move(max(0.0, stage.at - 1), "when", when))
-    for _ in range(chance.choice((0, 4, 12))):
+    """Much is staged for long, and a branch is made and deleted all the time while staging is read."""
+    at, begin = stage.past(2 + chance.random()), max(0.0, stage.at - 1)
+    gone = chance.choice(("one", "one", "one", "two", "hidden"))
+    moves = [Move(stage.past(4), "create branch", (branch, "main")) for branch in BRANCHES[1:]]
+    for branch in BRANCHES:
+        if chance.random() < 0.5:
+            moves.append(Move(at, "upload", (branch, stage.temper.path(chance), _content(chance))))
+        else:  # the server that scans it writes no row for it
+            moves.append(Move(at, "reset", (branch,)))
+    # A scan is there in the mark, and one in the re-check, or more. Much shorter than a run it is not there.
+    call, calls = chance.choice(("get", "scan", "scan")), chance.choice((0.0, 1.0, 5.0, 10.0, 15.0, 30.0))
+    again = "re-create branch", gone, OLDEST, calls * stage.length / 400 / HOUR
+    for _ in range(chance.choice((0, 0, 1))):
+        verb = chance.choice((again, ("delete branch", gone)))
+        moves.append(Move(begin, "when", ("prepare_uncommitted", call, 1 + chance.randrange(25), *verb)))
+    every, times = chance.choice((1, 1, 1, 2, 4)), chance.choice((5, 20, 60))
+    moves.append(Move(begin, "each", ("prepare_uncommitted", call, every, times, *again)))
+    for _ in range(chance.choice((0, 0, 0, 12))):
         at = stage.during(chance)
         moves.append(Move(at, "create branch", (gone, "main")))
         moves.append(Move(at + chance.random() * 0.05 * stage.length, "delete branch", (gone,)))
@@ -150,11 +160,11 @@ def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (1, chance.choice((0, 2)))),
-        Move(stage.past(43), "upload", (branch, path, chance.choice(CONTENTS))),
+        Move(stage.past(43), "upload", (branch, path, _content(chance))),
         Move(stage.past(42), "commit", (branch, 0)),
         Move(stage.past(30), "delete", (branch, path)),
         Move(stage.past(29), "commit", (branch, 0)),
-        Move(stage.past(9), "upload", (branch, path, chance.choice(CONTENTS))),
+        Move(stage.past(9), "upload", (branch, path, _content(chance))),
         Move(stage.past(8), "commit", (branch, 0)),
     ]
     for _ in range(chance.choice((1, 2, 3))):
@@ -173,7 +183,7 @@ def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
 def staged_moves(chance: random.Random, stage: Stage) -> Moves:
     """What was staged for long is committed, merged, reset or taken along while a run is at work."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
-    moves = [Move(stage.past(chance.choice((2, 3, 20))), "upload", (branch, path, chance.choice(CONTENTS)))]
+    moves = [Move(stage.past(chance.choice((2, 3, 20))), "upload", (branch, path, _content(chance)))]
     if chance.random() < 0.5:
         moves.append(Move(stage.past(1.5), "commit", (branch, 0)))
         moves.append(Move(stage.past(1.4), "metadata", (branch, path)))
@@ -205,7 +215,7 @@ def late_link(chance: random.Random, stage: Stage) -> Moves:
     hours = chance.choice((23.5, 24.0, 24.2, 25.1, 25.5, 26.0))
     moves = []
     for number in range(chance.choice((1, 3))):
-        write = stage.temper.branch(chance), stage.temper.path(chance), chance.choice(CONTENTS)
+        write = stage.temper.branch(chance), stage.temper.path(chance), _content(chance)
         link = stage.during(chance)
         moves.append(Move(link - hours * HOUR, "hand out", write))
         moves.append(Move(link, "link the last", (-1 - number,)))
@@ -214,7 +224,7 @@ def late_link(chance: random.Random, stage: Stage) -> Moves:
 
 def late_stage(chance: random.Random, stage: Stage) -> Moves:
     """An old address, perhaps nobody's, is staged while a run is at work."""
-    moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),))]
+    moves = [Move(stage.past(3), "orphan", (_content(chance),))]
     for _ in range(chance.choice((1, 2, 4))):
         where = stage.temper.branch(chance), stage.temper.path(chance)
         moves.append(moment(chance, stage, "stage", *where, chance.choice((-1, -2, -3, 0, 1, 7))))
@@ -223,7 +233,7 @@ def late_stage(chance: random.Random, stage: Stage) -> Moves:
 
 def late_parts(chance: random.Random, stage: Stage) -> Moves:
     """An upload in parts ends right when a run begins, and its server takes its time to stage it."""
-    where = stage.temper.branch(chance), stage.temper.path(chance), chance.choice(CONTENTS)
+    where = stage.temper.branch(chance), stage.temper.path(chance), _content(chance)
     end = stage.at + chance.random() * 0.3 * stage.length
     return [
         Move(end - 30 * HOUR, "begin parts", where),
@@ -284,8 +294,15 @@ def others_inside(chance: random.Random, stage: Stage) -> Moves:
 
 
 def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
-    """Plenty is garbage, so that the sweep takes long, and heads move to old commits all the while."""
-    moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),)) for _ in range(chance.choice((5, 15)))]
+    """Plenty is garbage and workers faint, so that a sweep takes long, and heads move to old commits meanwhile."""
+    moves = [Move(stage.past(3), "orphan", (_content(chance),)) for _ in range(chance.choice((5, 15)))]
+    for _ in range(chance.choice((1, 2, 4))):
+        number, seconds = 1 + int(chance.random() ** 2 * 30), chance.choice((70.0, 150.0, 250.0, 290.0))
+        when = "bulk_delete", chance.choice(("get", "put", "put_if_absent")), number, "faint", seconds
+        moves.append(Move(max(0.0, stage.at - 1), "when", when))
+    for _ in range(chance.choice((1, 2))):
+        verb, old = chance.choice(("create branch from commit", "hard reset")), OLDEST + chance.randrange(4)
+        moves.append(moment(chance, stage, verb, stage.temper.branch(chance), old, among=_SWEEPING))
     return moves + expired_comes_back(chance, stage) + expired_comes_back(chance, stage)
 
 
@@ -328,7 +345,7 @@ def taken_back(chance: random.Random, stage: Stage) -> Moves:
     at = stage.at + chance.choice((0.0, stage.length))
     undo = chance.choice(("auto", "quarantine", "quarantine"))
     run = "clean", False, None, 0, None, "dag", ("never", 1.0), undo
-    moves = [Move(stage.past(3), "orphan", (chance.choice(CONTENTS),)) for _ in range(chance.choice((1, 4)))]
+    moves = [Move(stage.past(3), "orphan", (_content(chance),)) for _ in range(chance.choice((1, 4)))]
     moves.append(Move(at, "run", (f"undone{stage.run}", *run)))
     for _ in range(chance.choice((1, 2, 4))):
         at += chance.choice((0.5 * stage.length, stage.length + HOUR, 25 * HOUR, 50 * HOUR))
@@ -389,7 +406,7 @@ def _head_moves(chance: random.Random, branch: str, path: str) -> tuple[str, tup
         "hard reset": (branch, old),
         "delete branch": (branch,),
         "re-create branch": (branch, old, 0.0),
-        "upload": (branch, path, chance.choice(CONTENTS)),
+        "upload": (branch, path, _content(chance)),
         "copy": (branch, path, path, branch),
         "merge": (branch, "main", ""),
     }

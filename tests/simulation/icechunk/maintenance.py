@@ -195,7 +195,7 @@ class Maintenance:
         process, coverage = self._process(), self.simulation.doors.coverage
         for step in STEPS[:5]:
             coverage.end(process.role)
-            process.role = step
+            process.role, process.begun = step, self.simulation.scheduler.now
             coverage.begin(step)
             work: Callable[..., Any] = getattr(steps, step)
             if step in ("check_limits", "verify"):

@@ -3,7 +3,7 @@
 At each deletion: no ref, and on spec 2 no entry of the repo info, leads to the object; it is older than the minimum
 age; what was released for the first time stays for the grace. A ref that is put on a snapshot beyond the grace is only
 sure of it when the sweep had time to notice. An expiration takes nothing that is younger than its threshold out of
-history.
+history. A dry run deletes nothing, and no run more than its limit, since nobody approves it here.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Oracle:
         released: when each snapshot ceased to be reachable for the first time.
         named_late: when a ref was put on a snapshot beyond its grace.
         forgiven: objects that went before a sweep could notice such a ref.
+        most: objects that a run may delete, by the beginning of the names of its processes; None is no limit.
+        swept: objects that each run deleted.
     """
 
     simulation: Simulation
@@ -52,6 +54,8 @@ class Oracle:
     released_again: set[str] = field(default_factory=set)
     named_late: dict[str, float] = field(default_factory=dict)
     forgiven: set[str] = field(default_factory=set)
+    most: dict[str, int | None] = field(default_factory=dict)
+    swept: dict[str, set[str]] = field(default_factory=dict)
     _reached: set[str] = field(default_factory=set)
 
     def on_put(self, key: str, data: bytes) -> None:
@@ -111,15 +115,29 @@ class Oracle:
             if key.startswith(ROOT) and name.startswith(FOLDERS) and name not in closure:
                 raise Violation("garbage", f"{name} is still there, and nothing leads to it")
 
+    def _check_limit(self, name: str) -> None:
+        """A dry run deletes nothing, and nobody was asked to let a run delete more than its limit."""
+        current = self.simulation.scheduler.current
+        run = "" if current is None else current.process.name.partition(" ")[0]
+        if run in self.most:
+            swept = self.swept.setdefault(run, set())
+            swept.add(name)
+            most = self.most[run]
+            if most is not None and len(swept) > most:
+                self.simulation.violate("limit", f"{run} deletes {name}, and may delete {most} objects")
+
     def _check_object(self, name: str) -> None:
+        self._check_limit(name)
         stored = self.bucket.objects[ROOT + name]
         age = (self.bucket.clock() - stored.modified).total_seconds()
         if age < MIN_AGE_SECONDS - 1:
             self.simulation.violate("age", f"{name} is deleted at an age of {age / HOUR:.1f} h")
-        now = self._now()
-        sure = [
-            tip for tip in self._tips() if now - self.named_late.get(tip, float("-inf")) > self.notice_seconds
-        ]
+        now, current = self._now(), self.simulation.scheduler.current
+        # A sweep looks at the refs when it begins, and again and again while it deletes.
+        noticed = now - self.notice_seconds
+        if current is not None and current.process.role == "bulk_delete":
+            noticed = max(noticed, current.process.begun)
+        sure = [tip for tip in self._tips() if self.named_late.get(tip, float("-inf")) < noticed]
         if name in self._closure(sure):
             self.simulation.violate("live", f"{name} is deleted, and a ref leads to it")
         if name in self._closure(self._tips()):

@@ -62,6 +62,7 @@ class Oracle:
         undone: rows that undo files hold.
         removed: rows that the cleaner deleted and that were not put back.
         rows_deleted: how many it deleted.
+        named_again: partitions that a record came to name after rows of theirs were removed.
     """
 
     simulation: Simulation
@@ -73,6 +74,7 @@ class Oracle:
     undone: set[Row] = field(default_factory=set)
     removed: dict[tuple[bytes, bytes], Row] = field(default_factory=dict)
     rows_deleted: int = 0
+    named_again: set[bytes] = field(default_factory=set)
     _mirror: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     _ours: bool = False
 
@@ -250,9 +252,10 @@ class Oracle:
 
     def _named(self, partitions: Collection[bytes]) -> None:
         """A record has come to name partitions."""
-        gone = {row.partition for row in self.removed.values()} & set(partitions)
+        gone = {row.partition for row in self.removed.values()} & set(partitions) - self.named_again
         if not gone:
             return
+        self.named_again |= gone  # whoever changes that record next brings up nothing new
         scheduler = self.simulation.scheduler
         began = (
             scheduler.now if scheduler.current is None else self.begun.get(scheduler.current, scheduler.now)

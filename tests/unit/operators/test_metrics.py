@@ -23,3 +23,34 @@ def test_step_returns_figures_and_sends_metrics(monkeypatch: pytest.MonkeyPatch)
         "dredge.mark_uncommitted.rows": (3, {"repository": "lake"}),
         "dredge.mark_uncommitted.duration": (2000.0, {"repository": "lake"}),
     }
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What went to the metrics, by name."""
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(metrics.stats, "gauge", lambda name, value, tags: found.update({name: (value, tags)}))
+    monkeypatch.setattr(metrics.stats, "incr", lambda name, tags: found.update({name: (1, tags)}))
+    return found
+
+
+def test_a_complete_run_sends_its_time_and_what_it_asked_for(sent: dict[str, Any]) -> None:
+    ended = summary(details={"outcome": "success", "requests": {"list_requests": 4, "delete_requests": 1}})
+    metrics.report_run(ended, "lake")
+    assert sent == {
+        "dredge.run.ended": (1, {"repository": "lake", "outcome": "success"}),
+        "dredge.run.list_requests": (4, {"repository": "lake"}),
+        "dredge.run.delete_requests": (1, {"repository": "lake"}),
+        "dredge.run.complete_timestamp_seconds": (
+            int(ended.finished_at.timestamp()),
+            {"repository": "lake", "outcome": "success"},
+        ),
+    }
+
+
+@pytest.mark.parametrize("outcome", ["failed", "partial", "refused", "awaiting_approval", "rejected"])
+def test_a_run_that_is_not_complete_is_counted_and_leaves_the_time_of_the_last_one_as_it_was(
+    sent: dict[str, Any], outcome: str
+) -> None:
+    metrics.report_run(summary(details={"outcome": outcome}), "lake")
+    assert sent == {"dredge.run.ended": (1, {"repository": "lake", "outcome": outcome})}

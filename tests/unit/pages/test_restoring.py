@@ -41,7 +41,7 @@ def test_the_dry_run_counts_what_a_restore_would_choose_and_changes_nothing(swep
     client, around = site(world)
     assert "4 objects" in client.get(f"{run}/restore?prefix=data/slice0/").text
     assert "8 objects" in client.get(f"{run}/restore?all=true").text
-    assert "1 objects" in client.get(f"{run}/restore?{urlencode({'address': HOSTILE})}").text
+    assert "1 object " in client.get(f"{run}/restore?{urlencode({'address': HOSTILE})}").text
     assert "0 objects" in client.get(f"{run}/restore?prefix=data/nothing").text
     assert SCRIPT not in client.get(f"{run}/restore?all=true").text
     assert client.get(f"{run}/restore?all=true&prefix=data/").status_code == 400

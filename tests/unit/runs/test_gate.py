@@ -89,6 +89,34 @@ def test_a_gate_is_closed_to_a_worker_whose_step_is_tried_again(gate: Gate, writ
         gate.is_open()
 
 
+def test_a_gate_is_closed_when_the_driver_was_silent_for_as_long_as_it_may_be(
+    gate: Gate, writer: ObjectWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look(writer, True)
+    looked = writer.stat(WATCH).last_modified
+    for seconds, is_open in ((59, True), (60, False), (61, False)):
+        now = looked + timedelta(seconds=seconds)
+        monkeypatch.setattr("dredge.runs.gate.store_clock", lambda *_, now=now: now)
+        assert gate.is_open() is is_open, seconds
+
+
+def test_a_look_through_the_gate_is_trusted_for_some_seconds_and_no_longer(
+    gate: Gate, writer: ObjectWriter, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = GateConfig(lease=lease.acquire("run r"), watch=WATCH, trusted_seconds=2, silence_seconds_max=60)
+    gate, seconds = Gate(RunFolder(writer, "r", gate.attempt), writer, config), 100.0
+    monkeypatch.setattr("dredge.runs.gate.running_seconds", lambda: seconds)
+    look(writer, True)
+    assert gate.is_open()
+    look(writer, False)
+    seconds = 101.9
+    assert gate.is_open()
+    seconds = 102.0
+    assert not gate.is_open()
+    seconds = 102.1
+    assert not gate.is_open(), "a look that found it closed is none to be trusted"
+
+
 def test_nothing_is_deleted_outside_a_try(writer: ObjectWriter, lease: Lease) -> None:
     config = GateConfig(lease=lease.acquire("run r"), watch=WATCH, trusted_seconds=0, silence_seconds_max=60)
     with pytest.raises(FormatError, match="outside a try"):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_an_expired_lease_can_be_taken_over_not_before(lease: Lease, clock: Manu
         lease.acquire("two")
     clock.advance(seconds=1)
     assert lease.acquire("two").fencing == 2
-    with pytest.raises(LeaseHeldError, match="lost"):
+    with pytest.raises(LeaseHeldError, match=r"is lost, it is held by two \(number 2\)"):
         lease.renew(first)
     with pytest.raises(LeaseHeldError, match="lost"):
         lease.check(first)
@@ -219,6 +220,53 @@ def test_a_lease_that_is_gone_does_not_stand(lease: Lease) -> None:
         check_lease(open_reader("memory://lease-test"), LEASE, grant)
 
 
+def test_a_right_whose_lease_is_gone_is_not_renewed_and_nobody_minds_that_it_is_given_back(
+    lease: Lease,
+) -> None:
+    grant = LeaseGrant("one", 1, datetime(2027, 1, 1, tzinfo=UTC))
+    with pytest.raises(LeaseHeldError, match="held by nobody"):
+        lease.renew(grant)
+    lease.release(grant)
+    assert list(open_reader("memory://lease-test").list("")) == []
+
+
+def test_a_right_ends_at_its_last_second_and_not_after_it(lease: Lease, clock: ManualClock) -> None:
+    grant = lease.acquire("one")
+    lease.check(grant, grant.expires_at - timedelta(microseconds=1))
+    with pytest.raises(LeaseHeldError, match="expired at"):
+        lease.check(grant, grant.expires_at)
+
+
+def test_a_lease_that_vanishes_while_it_is_taken_is_nobodys(clock: ManualClock) -> None:
+    class Vanishing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_absent(self, key: str, data: bytes) -> str | None:
+            raise ConflictError("it was there a moment ago")
+
+    vanishing: Any = Vanishing()
+    with pytest.raises(LeaseHeldError, match="somebody else"):
+        Lease(vanishing, TTL, clock).acquire("one")
+
+
+def test_a_right_that_could_not_be_given_back_is_told(clock: ManualClock, lease: Lease) -> None:
+    grant = lease.acquire("one")
+
+    class Renewed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(open_writer("memory://lease-test"), name)
+
+        def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+            clock.advance(seconds=1)
+            lease.renew(grant)
+            return open_writer("memory://lease-test").put_if_match(key, data, etag)
+
+    renewed: Any = Renewed()
+    with pytest.raises(UnavailableError, match="changed by others"):
+        Lease(renewed, TTL, clock).release(grant)
+
+
 def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
     lease = Lease(open_writer("memory://lease-test"), timedelta(seconds=0.04), clock)
     grant = lease.acquire("one")
@@ -231,6 +279,23 @@ def test_a_kept_lease_is_renewed_in_the_background(clock: ManualClock) -> None:
             threading.Event().wait(0.01)
     assert open_reader("memory://lease-test").get(LEASE) != before
     forget_memory_store("lease-test")
+
+
+def test_a_kept_lease_is_renewed_several_times_before_it_expires_and_by_nobody_afterwards(
+    clock: ManualClock, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    class Event(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0)
+            return super().wait(timeout)
+
+    monkeypatch.setattr("dredge.runs.lease.threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
+    with lease.kept(lease.acquire("one")):
+        (keeper,) = (thread for thread in threading.enumerate() if thread.name == "lease")
+    assert not keeper.is_alive()
+    assert waits == [TTL.total_seconds() / 4]
 
 
 def test_a_step_at_work_does_not_take_back_what_was_given_back(clock: ManualClock, lease: Lease) -> None:

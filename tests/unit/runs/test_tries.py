@@ -102,6 +102,7 @@ def test_a_damaged_number_is_not_taken_for_none(writer: ObjectWriter, data: byte
 
 def test_only_the_newest_try_publishes(folder: RunFolder) -> None:
     old, new = StepTry.claim(folder.writer, "s"), StepTry.claim(folder.writer, "s")
+    assert (old.is_newest(), new.is_newest()) == (False, True)
     with pytest.raises(OvertakenError, match=r"try 1 of step s was overtaken by try 2"):
         old.publish("guard.json", {"verdict": "passed"})
     new.publish("guard.json", {"verdict": "refused"})
@@ -156,6 +157,41 @@ def test_what_a_try_replaces_gives_way_to_whatever_a_later_one_wrote(writer: Obj
     with pytest.raises(OvertakenError):
         StepTry(Late(), "s", orphan.number).replace("page.html", b"of the orphan")  # type: ignore[arg-type]
     assert writer.get("page.html") == b"of the later one"
+
+
+def test_what_a_later_try_wrote_right_before_the_orphan_looks_is_not_replaced(writer: ObjectWriter) -> None:
+    """The tag is read before the number is looked at: else the orphan would have the later one's tag in its hand."""
+    orphan = StepTry.claim(writer, "s")
+    later: list[StepTry] = []
+
+    class Slow:
+        def __getattr__(self, name: str) -> object:
+            return getattr(writer, name)
+
+        def stat(self, key: str) -> object:
+            if key == "page.html" and not later:
+                later.append(StepTry.claim(writer, "s"))
+                later[0].replace(key, b"of the later one")
+            return writer.stat(key)
+
+    with pytest.raises(OvertakenError):
+        StepTry(Slow(), "s", orphan.number).replace("page.html", b"of the orphan")  # type: ignore[arg-type]
+    assert writer.get("page.html") == b"of the later one"
+
+
+def test_what_others_change_all_the_time_is_told_and_not_taken_for_written(writer: ObjectWriter) -> None:
+    class Losing:
+        def __getattr__(self, name: str) -> object:
+            return getattr(writer, name)
+
+        def put_if_absent(self, key: str, data: bytes) -> None:
+            raise ConflictError("no")
+
+    losing = StepTry(Losing(), "s", StepTry.claim(writer, "s").number)  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match="changed by others"):
+        losing.publish("guard.json", {"verdict": "passed"})
+    with pytest.raises(UnavailableError, match="changed by others"):
+        losing.replace("page.html", b"mine")
 
 
 def test_a_summary_that_slipped_in_before_a_later_claim_is_no_result(folder: RunFolder) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
-from dredge.errors import UnavailableError
+from dredge.errors import ConfigError, UnavailableError
 from dredge.runs.folder import RunFolder
 from dredge.runs.watch import Watch, watching
 from dredge.storage import memory_store, open_writer
@@ -55,3 +58,56 @@ def test_workers_find_a_look_that_was_made_before_they_began(folder: RunFolder) 
     with watching(folder, KEY, lambda: None, 3600) as watch:
         assert folder.read_json(KEY)["open"] is True
     assert watch.error is None
+
+
+@pytest.mark.parametrize("looks", [UnavailableError("heads: 503"), None])
+def test_a_look_that_cannot_be_written_down_stops_the_driver_too(
+    folder: RunFolder, looks: Exception | None
+) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(folder.writer, name)
+
+        def put(self, key: str, data: bytes) -> None:
+            raise ConfigError("the disk is full")
+
+    def look() -> str | None:
+        if looks is not None:
+            raise looks
+        return None
+
+    full: Any = Full()
+    watch = Watch(RunFolder(full, "run"), KEY, look)
+    assert not watch.look()
+    assert str(watch.error) == ("the disk is full" if looks is None else "heads: 503")
+
+
+def test_the_driver_looks_again_and_again_until_it_finds_a_reason_to_stop(folder: RunFolder) -> None:
+    looks = 0
+
+    def look() -> str | None:
+        nonlocal looks
+        looks += 1
+        return "main moved" if looks == 3 else None
+
+    with watching(folder, KEY, look, 0.001) as watch:
+        for _ in range(1000):
+            if watch.found:
+                break
+            threading.Event().wait(0.005)
+    assert (looks, watch.found) == (3, "main moved"), "and not once more, when the reason might be gone"
+    assert folder.read_json(KEY) == {"open": False, "reason": "main moved"}
+
+
+def test_a_driver_that_finds_a_reason_at_once_does_not_look_again(folder: RunFolder) -> None:
+    reasons = ["main moved"]
+    with watching(folder, KEY, lambda: reasons.pop() if reasons else None, 0.001):
+        threading.Event().wait(0.02)
+    assert folder.read_json(KEY)["open"] is False
+
+
+def test_nobody_looks_when_the_deleting_is_over(folder: RunFolder) -> None:
+    with watching(folder, KEY, lambda: None, 3600):
+        watcher = next(thread for thread in threading.enumerate() if thread.name == "watch")
+        assert watcher.is_alive()
+    assert not watcher.is_alive()

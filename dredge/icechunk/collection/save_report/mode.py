@@ -14,7 +14,7 @@ UNSEEN = (
 
 
 def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[str, str]]:
-    """Give the facts of a report about the mode of a run.
+    """Give the lines of a report about the mode of a run.
 
     Args:
         run: the run.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,14 @@ def test_what_a_run_deletes_on_s3_comes_back_byte_for_byte(
 
 def collected(client: LakeFSClient, way: str) -> Run:
     """A collection that deletes."""
-    config = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0}
+    config: dict[str, Any] = {
+        "repository": "lake",
+        "mode": "clean",
+        "dry_run": False,
+        "unsafe_min_age_seconds": 0,
+    }
+    # What a restore copied back looks as if it had just been uploaded in parts.
+    config["safety"] = {"multipart_settle_seconds": 0}
     asked = config | ({} if way == "versions" else {"undo": way})
     run = Run.open(plan_run(GCConfig.from_json(asked), None, client).run_uri, None, client)
     assert run.plan.undo.way == way
@@ -125,17 +133,15 @@ def purged_for_good(
     assert left >= set(orphans) - {"data/large"}
     later = timedelta(days=40)
     monkeypatch.setattr(side_run, "store_clock", lambda *named: store_clock(*named) + later)
-    looked = purge(
-        PurgeConfig(repository="lake"), LocalRunner(), client=client, clock=lambda: utc_now() + later
-    )
+
+    def purged(**asked: Any) -> StepSummary:
+        config = PurgeConfig(repository="lake", run=run.plan.run_id, **asked)
+        return purge(config, LocalRunner(), client=client, clock=lambda: utc_now() + later)
+
+    looked = purged()
     assert (looked.status, looked.counts["would_go_objects"]) == ("dry_run", len(orphans) - 1)
     assert left_of(bucket, run) == left
-    done = purge(
-        PurgeConfig(repository="lake", dry_run=False),
-        LocalRunner(),
-        client=client,
-        clock=lambda: utc_now() + later,
-    )
+    done = purged(dry_run=False)
     rows = [row for part in done.parts for row in run_folder(done, run).read_part(part).to_pylist()]
     assert {row["address"] for row in rows if row["outcome"] == "purged"} == set(orphans) - {"data/large"}
     assert left_of(bucket, run) <= {"data/large"}

@@ -1,0 +1,38 @@
+"""Range and metarange files that no commit names: what failed commits, merges and imports left behind.
+
+Each run notes them, and first puts back what a commit has come to name. With `metadata = delete` those go that a note
+of 25 hours ago has as well: only in a bucket that keeps versions, and with the key-value store of lakeFS
+(`kv_conn_id`), which alone knows every commit. A dry run (the default) only notes. For a schedule, make a DAG file with
+`metadata_dag("metadata_lake", "@daily", repository="lake", kv_conn_id="lakefs_db", metadata="delete", dry_run=False)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG
+
+from airflow_dredge.operators.lakefs.metadata import LakeFSMetadataOperator
+from airflow_dredge.operators.lakefs.params import METADATA, METADATA_FORM, UNDO_DEFAULTS
+from airflow_dredge.operators.params import params_of, templates
+
+
+def metadata_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
+    """Make the DAG; `defaults` are values of its Params."""
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        max_active_runs=1,
+        allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
+        default_args=UNDO_DEFAULTS,
+        params=params_of(METADATA_FORM, defaults),
+        tags=["dredge", "lakefs", "garbage collection"],
+        doc_md=__doc__,
+    ) as dag:
+        LakeFSMetadataOperator(
+            task_id="metadata", config=templates(METADATA), kv_conn_id="{{ params.kv_conn_id }}"
+        )
+    return dag
+
+
+lakefs_gc_metadata = metadata_dag("lakefs_gc_metadata")

@@ -1,0 +1,245 @@
+"""Promises of moves: what they do, and that the rules about them can be broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+from numba.core import config as numba_config
+
+from tests.simulation.buckets import Bucket
+from tests.simulation.clock import DAY, HOUR, Clock
+from tests.simulation.history import Move, Outcome, Simulation, _make, play
+from tests.simulation.machine import installed
+from tests.simulation.oracle import Asked
+from tests.simulation.scheduler import Process
+from tests.simulation.world_gc import GcScene, GcWorld
+
+PEACE = [Move(-60.0, "pace", (0.02,)), Move(-59.0, "rest", ("clean", 0))]
+QUIET = 11
+"""A seed whose setting has one honest server and an honest clock."""
+
+
+@dataclass
+class Told(GcWorld):
+    """A history of given moves, and a look at its scene before the end."""
+
+    moves: Sequence[Move] = ()
+    look: Callable[[GcScene], None] = lambda _scene: None
+    scenes: list[GcScene] = field(default_factory=list)
+
+    def draw(self, chance: object) -> list[Move]:
+        return [*self.moves, *PEACE]
+
+    def build(self, simulation: Simulation) -> GcScene:
+        scene = super().build(simulation)
+        settle = scene.settle
+
+        def look_and_settle() -> None:
+            self.look(scene)
+            settle()
+
+        scene.settle = look_and_settle  # type: ignore[method-assign]
+        self.scenes.append(scene)
+        return scene
+
+
+def _told(moves: Sequence[tuple[float, str, tuple[Any, ...]]], look: Callable[[GcScene], None]) -> Outcome:
+    outcome = play(Told(moves=[Move(*move) for move in moves], look=look), QUIET)
+    assert outcome.error is None, outcome.tale()
+    return outcome
+
+
+def test_requests_to_the_gateway_change_what_a_branch_reads() -> None:
+    seen: list[int] = []
+
+    def look(scene: GcScene) -> None:
+        seen.extend((len(scene.oracle.truth.by_staging()), scene.s3.refused))
+
+    past = -30 * HOUR
+    _told(
+        [
+            (past, "s3 put", ("main", "a", b"x")),
+            (past + 1, "s3 put if new", ("main", "b", b"y")),
+            (past + 2, "s3 begin parts", ("main", "dir/c", b"zz")),
+            (past + 3, "s3 complete parts", (0,)),
+            (past + 4, "s3 copy", ("main", "dir/d", "main", "a")),
+            (past + 5, "s3 delete many", ("main", ("a", "e"))),
+            (past + 6, "s3 put if new", ("main", "b", b"y")),
+        ],
+        look,
+    )
+    assert seen == [3, 1]  # b, dir/c and the copy; the last request was refused
+
+
+@pytest.mark.parametrize(
+    ("answers", "deleted"),
+    [
+        ([], 0),
+        ([("approved", "anna", "Airflow")], 1),
+        ([("approved", "anna", "dredge gc")], 1),
+        ([("rejected", "anna", "Airflow")], 0),
+        ([("rejected", "bert", "dredge gc"), ("approved", "anna", "Airflow")], 0),
+    ],
+)
+def test_a_run_that_must_be_approved_deletes_after_a_yes_only(
+    answers: list[tuple[str, str, str]], deleted: int
+) -> None:
+    run = "asked", "clean", False, None, 0, None, "dag", ("always", 1.0), "off"
+    said = [(1200.0 + 60 * n, "answer", ("asked", *answer)) for n, answer in enumerate(answers)]
+    seen: list[int] = []
+    _told(
+        [(-3 * DAY, "orphan", (b"x",)), (0.0, "run", run), *said],
+        lambda scene: seen.append(scene.simulation.states["deleted"]),
+    )
+    assert seen == [deleted]
+
+
+def test_what_a_run_deleted_comes_back_and_a_purge_leaves_it() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def look(scene: GcScene) -> None:
+        there = [key for key in scene.oracle.bucket.keys if "/orphans/" in key and "quarantine" not in key]
+        seen.append((scene.simulation.states["deleted"], len(there)))
+
+    run = "undone", "clean", False, None, 0, None, "dag", ("never", 1.0), "quarantine"
+    _told(
+        [
+            (-3 * DAY, "orphan", (b"x",)),
+            (0.0, "run", run),
+            (HOUR, "restore", (0, 30.0)),
+            (50 * HOUR, "purge", (1.0, False)),
+            (60 * HOUR, "run", ("again", *run[1:])),
+        ],
+        look,
+    )
+    assert seen == [(1, 1)]
+
+
+def _as(scene: GcScene, name: str, body: Callable[[], object]) -> None:
+    scheduler = scene.simulation.scheduler
+    scheduler.wait(1.0)
+    scheduler.join(scheduler.spawn(name, body, Process(name, scheduler, may_fail=True)))
+
+
+def _purge_current(scene: GcScene) -> None:
+    bucket = scene.oracle.bucket
+    key = next(key for key in bucket.keys if key.startswith("lake/data/"))
+    scene.oracle.purges["purge0"] = 1.0, False
+    _as(scene, "purge0 try", lambda: bucket.purge(key, bucket.objects[key].version))
+
+
+def _sweep(scene: GcScene, asked: Asked) -> None:
+    scene.oracle.asked["run0"] = asked
+    _as(scene, "run0 bulk_delete", lambda: scene.oracle.bucket.remove(_orphan(scene)))
+
+
+def _orphan(scene: GcScene) -> str:
+    return next(key for key in scene.oracle.bucket.keys if "/orphans/" in key)
+
+
+def _sweep_unasked(scene: GcScene) -> None:
+    _sweep(scene, Asked(0.0, approval="always"))
+
+
+def _sweep_beyond(scene: GcScene) -> None:
+    _sweep(scene, Asked(0.0, most=0))
+
+
+def _sweep_pinned(scene: GcScene) -> None:
+    scene.oracle.brought_back({_orphan(scene).removeprefix("lake/")}, 3.0, whole=True)
+    _sweep(scene, Asked(0.0))
+
+
+@pytest.mark.parametrize(
+    ("act", "rule"),
+    [
+        (_purge_current, "purged"),
+        (_sweep_unasked, "approved"),
+        (_sweep_beyond, "approved"),
+        (_sweep_pinned, "restored"),
+    ],
+)
+def test_whoever_breaks_a_rule_about_people_is_found_out(act: Callable[[GcScene], None], rule: str) -> None:
+    moves = [Move(-3 * DAY, "orphan", (b"x",)), Move(-2 * DAY, "upload", ("main", "a", b"x"))]
+    outcome = play(Told(moves=moves, look=act), QUIET)
+    assert outcome.rule == rule, outcome.tale()
+
+
+class _Scene:
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation, self.made = simulation, list[float]()
+
+    def process_of(self, move: Move) -> Process:
+        return Process(f"client {move.verb}", self.simulation.scheduler)
+
+    def make(self, move: Move) -> None:
+        self.made.append(self.simulation.scheduler.now)
+
+    def settle(self) -> None:
+        """Nothing is left."""
+
+    def check(self) -> None:
+        """Nothing can be wrong."""
+
+
+def test_a_move_is_made_at_each_nth_call_and_who_faints_does_nothing_for_a_while() -> None:
+    simulation = Simulation.make(0)
+    simulation.doors.pace = {"caller": 0.0}
+    scheduler, scene, ends = simulation.scheduler, _Scene(simulation), list[float]()
+
+    def calls() -> None:
+        for _ in range(7):
+            simulation.doors.call("store", "get", lambda: None, {})
+            ends.append(scheduler.now)
+
+    _make(simulation, scene, 0, Move(0.0, "each", ("step", "get", 2, 2, "upload")), 0.0)
+    _make(simulation, scene, 1, Move(0.0, "when", ("step", "get", 6, "faint", 100.0)), 0.0)
+    scheduler.spawn("caller", calls, Process("caller", scheduler, role="step"), 1.0)
+    scheduler.run()
+    assert scene.made == [1.0, 1.0]
+    assert ends == [1.0] * 5 + [101.0] * 2
+
+
+def test_a_bucket_with_versions_keeps_what_is_deleted_until_it_is_purged() -> None:
+    simulation = Simulation.make(0)
+    bucket = Bucket("b", Clock(lambda: simulation.scheduler.now), versioned=True)
+    first, second = bucket.put("k", b"1"), bucket.put("k", b"2")
+    marker = bucket.remove("k")
+    assert marker is not None
+    assert "k" not in bucket.objects
+    assert [found.version for found in bucket.versions("k")] == [marker, second.version, first.version]
+    bucket.purge("k", marker)
+    assert bucket.objects["k"] == second
+    bucket.purge("k", second.version)
+    assert bucket.objects["k"] == first
+    assert bucket.keys == ["k"]
+
+
+def test_filling_the_cache_of_kernels_draws_nothing_of_a_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba_config, "CACHE_DIR", str(tmp_path))
+    simulation, same = Simulation.make(0), list[bool]()
+    scheduler = simulation.scheduler
+
+    def actor() -> None:
+        assert scheduler.current is not None
+        chance = scheduler.current.chance
+        before = chance.getstate()
+        numba.njit(cache=True)(_twice)(2)
+        same.append(chance.getstate() == before)
+
+    with installed(scheduler, simulation.stores):
+        scheduler.spawn("actor", actor, Process("p", scheduler))
+        scheduler.run()
+    assert any(tmp_path.rglob("*.nbi"))
+    assert same == [True]
+
+
+def _twice(number: int) -> int:
+    return number * 2

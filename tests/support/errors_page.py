@@ -1,0 +1,118 @@
+"""The page of docs about errors, exit codes and the codes of a report, made from the code.
+
+python -m tests.support.errors_page        writes docs/errors.md anew; a test fails while it differs
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dredge.errors import DredgeError
+from dredge.gc.bulk_delete import codes
+from dredge.gc.save_report.words import OUTCOMES
+from dredge.gc.subtract.holds import HOLDS
+from dredge.gc.subtract.reasons import REASONS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+
+_PAGE = """# Errors and codes
+
+This page is made from the code: `./run docs` writes it anew.
+
+## Errors
+
+Every message begins with what happened and ends with what to do. Its *kind* is stable: it stands in the last line of a
+job (`dredge: refused: …`) and in `<step>/_FAILED.json` of a run's folder.
+
+{errors}
+
+Airflow fails a task at once for `config`, `not_found`, `refused` (with its kinds), `format` and `partial`; it tries
+again for `unavailable`, `conflict` and `defect`.
+
+## Exit codes
+
+Of `dredge` and of Spark's jobs:
+
+{exits}
+
+`dredge gc report` tells of a run that is long over, so its codes are about that run: 0 it is a success, a dry run or
+still going on, 1 it failed or deleted only a part, 3 it was refused, awaits approval or was rejected. Commands that
+check something, such as `dredge gc index verify`, say 1 when they find something; `--help` of each has its own.
+
+## Outcomes of a run
+
+{outcomes}
+
+## Why something may go
+
+The column *Kind* of a report, and `reason` in the ledger:
+
+{reasons}
+
+## Why a candidate stays
+
+`hold` and `code` in the ledger; the first that applies counts:
+
+{kept}
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return _PAGE.format(
+        errors=_table(
+            ("Kind", "Class", "Exit code", "Meaning", "What to do"),
+            (
+                (f"`{kind.kind}`", f"`{kind.__name__}`", str(kind.exit_code), _first(kind), kind.what_to_do)
+                for kind in _classes(DredgeError)
+            ),
+        ),
+        exits=_table(("Code", "Meaning"), exit_codes()),
+        outcomes=_table(("Outcome", "Meaning"), ((f"`{name}`", text) for name, text in OUTCOMES.items())),
+        reasons=_table(("Reason", "Meaning"), ((f"`{name}`", text) for name, text in REASONS.items())),
+        kept=_table(
+            ("Code", "Meaning"),
+            [
+                *((f"`{hold.code}`", hold.why) for hold in HOLDS),
+                *((f"`{code}`", codes.why_kept(code)) for code in codes.CODES),
+            ],
+        ),
+    )
+
+
+def exit_codes() -> Iterator[tuple[str, str]]:
+    """Yield each exit code and what it says, in their order."""
+    found = {"0": "done", "1": "another error; also the end of `dredge` by Ctrl-C"}
+    for kind in _classes(DredgeError):
+        found.setdefault(str(kind.exit_code), _first(kind))
+    found["130"] = "a Spark job was interrupted; what it did stays, and the step can be run again"
+    yield from sorted(found.items(), key=lambda item: int(item[0]))
+
+
+def _classes(base: type[DredgeError]) -> Iterator[type[DredgeError]]:
+    yield base
+    for child in base.__subclasses__():
+        if child.__module__ == DredgeError.__module__:
+            yield from _classes(child)
+
+
+def _first(kind: type[DredgeError]) -> str:
+    """The first paragraph of a class's docstring, in one line."""
+    return " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""An environment with Dredge's wheel in it, as a user has one; nothing there leads to this tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Variables that would lead somewhere else, or bring credentials of this machine.
+_LEFT_OUT = ("AIRFLOW", "AWS_", "DREDGE_", "LAKECTL_", "PYTEST_", "PYTHON", "SPARK_")
+
+
+def build_wheel(folder: Path) -> Path:
+    """Make the wheel of this tree, as the build backend does.
+
+    Args:
+        folder: an empty one.
+    """
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def install(wheel: Path, home: Path) -> Path:
+    """Make an environment that has the wheel, and what it depends on from this one; gives its Python.
+
+    Args:
+        wheel: to be installed.
+        home: an empty folder.
+    """
+    venv.create(home, symlinks=True)
+    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(packages)
+    # Folders that such a file names are searched, but the links to checkouts in them are not followed.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return home / "bin" / "python"
+
+
+def environment() -> dict[str, str]:
+    """This process's variables without what leads to this tree; the commands of the dependencies are on the path."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+    return inherited | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    }
