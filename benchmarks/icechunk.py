@@ -1,6 +1,7 @@
 """Icechunk at size: planning an expiration of a long history, and marking many chunk references.
 
     python -m benchmarks.icechunk plan     read a history of spec 1 and plan, by every rule
+    python -m benchmarks.icechunk change   collections after a change, by the library, clean and optimized, on S3
     python -m benchmarks.icechunk mark     our mark beside the library's own collection (a dry run of both)
 
 Every measured job has a process of its own. Snapshots and manifests are made from arrays, not by commits: a
@@ -70,6 +71,17 @@ def mark(references: int, manifests: int, processes: int) -> None:
     for name, job, arguments in jobs:
         show(name, measured(job, folder, *arguments))
     shutil.rmtree(folder)
+
+
+@main.command()
+@click.option("--snapshots", default=2_000, show_default=True)
+@click.option("--references", default=50, show_default=True, help="Of each snapshot's own manifest.")
+@click.option("--changed", default=20, show_default=True, help="Commits that come, and as many that expire.")
+def change(snapshots: int, references: int, changed: int) -> None:
+    """Collect what a change left, three ways."""
+    from benchmarks.icechunk_change import compare
+
+    compare(snapshots, references, changed, show)
 
 
 def show(name: str, figures: Figures) -> None:
@@ -187,7 +199,7 @@ def make_history(folder: Path, snapshots: int) -> None:
     from dredge.icechunk.format.refs import ref_key
     from dredge.icechunk.ids import decode_id, encode_id
 
-    repository = _create(folder)
+    repository = create(folder)
     root = repository.lookup_branch("main")
     name = repository.writable_session("main").commit("one of many", allow_empty=True)
     opened = open_file((folder / "snapshots" / name).read_bytes(), name, FileType.SNAPSHOT)
@@ -233,7 +245,7 @@ def make_references(folder: Path, references: int, manifests: int) -> None:
     from dredge.icechunk.ids import decode_id, encode_id
     from tests.support.icechunk_manifests import manifest_file
 
-    repository = _create(folder)
+    repository = create(folder)
     session = repository.writable_session("main")
     for number in range(manifests):
         array = zarr.create_array(session.store, name=f"a{number}", shape=(1,), chunks=(1,), dtype="i8")
@@ -270,7 +282,8 @@ def _info(manifest: str, size_bytes: int, references: int) -> bytes:
     )
 
 
-def _create(folder: Path) -> Any:
+def create(folder: Path) -> Any:
+    """Make an empty repository of spec 1 that puts every chunk into an object."""
     import icechunk
 
     from dredge.icechunk.library import library_storage

@@ -21,10 +21,6 @@ import pyarrow as pa
 
 from benchmarks.measure import Meter
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import split, unite
-from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.subtract.classify import SubtractConfig
 from dredge.gc.subtract.step import SubtractTask, subtract_parts
 from dredge.hashing import hash64
@@ -32,6 +28,10 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partition import Stores
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import LocalRunner, round_robin
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import split, unite
+from dredge.sets.live import LiveSet, LocatedSet
+from dredge.sets.sharded import ShardedSet
 from dredge.storage import open_writer
 
 STATE = Path(__file__).resolve().parent.parent / ".dredge" / "bench" / "subtract"

@@ -2,8 +2,9 @@
 
 Takes snapshots older than a threshold out of history, then deletes the objects that nothing reaches. A dry run
 (the default) changes and deletes nothing; its plan shows the history before and after, its report says what a
-collection would delete after the expiration. For a schedule, make a DAG file of your own with
-`icechunk_dag("expire_weather", "@daily", storage="s3://lake/weather", dry_run=False)`.
+collection would delete after the expiration. Runs on a schedule, of any number of repositories, are named in the
+Variable `dredge_icechunk_schedules`:
+`{"expire_weather": {"schedule": "@daily", "storage": "s3://lake/weather", "dry_run": false}}`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from airflow.sdk import DAG, Asset, chain
 from airflow_dredge.operators.icechunk.acquire_lease import IcechunkAcquireLeaseOperator
 from airflow_dredge.operators.icechunk.collect import IcechunkCollectOperator
 from airflow_dredge.operators.icechunk.expire import IcechunkExpireOperator
-from airflow_dredge.operators.icechunk.params import COLLECTION, EXPIRATION, RUN_DEFAULTS, icechunk_params
+from airflow_dredge.operators.icechunk.params import (
+    COLLECTION,
+    EXPIRATION,
+    ICECHUNK_SCHEDULES,
+    RUN_DEFAULTS,
+    icechunk_params,
+)
 from airflow_dredge.operators.icechunk.plan_collection import IcechunkPlanCollectionOperator
 from airflow_dredge.operators.icechunk.plan_expiration import IcechunkPlanExpirationOperator
 from airflow_dredge.operators.icechunk.release_lease import IcechunkReleaseLeaseOperator
 from airflow_dredge.operators.icechunk.save_report import IcechunkSaveReportOperator
+from airflow_dredge.operators.schedules import schedules_in
 
 
 def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> DAG:
@@ -58,3 +66,5 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
 
 
 icechunk_expiration = icechunk_dag("icechunk_expiration")
+for name, settings in schedules_in(ICECHUNK_SCHEDULES, "storage").items():
+    icechunk_dag(name, **settings)

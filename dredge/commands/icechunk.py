@@ -144,6 +144,16 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     help="Dredge's own mark and sweep with a ledger, or the library's collection.",
 )
 @click.option(
+    "--reads",
+    type=click.Choice(["auto", "optimized", "clean"]),
+    default="auto",
+    show_default=True,
+    help="clean lists every chunk, optimized only looks at what changed since the last complete run that deleted.",
+)
+@click.option(
+    "--clean-every-days", type=float, default=30.0, show_default=True, help="auto: days between clean runs."
+)
+@click.option(
     "--min-age",
     default="7d",
     show_default=True,
@@ -200,6 +210,8 @@ def collect(
     age = _seconds(asked["min_age"])
     config = CollectConfig(
         uri=uri,
+        mode=asked["reads"],
+        clean_every_days=asked["clean_every_days"],
         dry_run=not apply,
         min_age_hours=age / 3600,
         unsafe_min_age_seconds=age if asked["unsafe_min_age"] else None,

@@ -10,6 +10,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
+from dredge.runs import versions
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -32,7 +33,7 @@ SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
 KEEP_DAYS_MIN = 7
 """Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
-CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
+CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
 MARK_AGE_HOURS = 12.0

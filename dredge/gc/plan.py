@@ -11,9 +11,9 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.inventory.source import Inventory
 from dredge.gc.state.coverage import BEGINNING, END, Coverage
-from dredge.gc.state.version import Version
 from dredge.gc.undo.ways import UndoWay
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.versions import Version
 
 PLAN = "plan.json"
 FORMAT = 3

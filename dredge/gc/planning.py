@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
 from dredge.gc.clocks import check_clocks, compare_server
-from dredge.gc.config import AUTO, CLEAN, OPTIMIZED, GCConfig
+from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.foresee.run_cost import expected_lines, forecast
 from dredge.gc.inventory.manifest import find_inventory
 from dredge.gc.inventory.source import Inventory
@@ -19,7 +19,7 @@ from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.coverage import Coverage
-from dredge.gc.state.store import Current, StateStore
+from dredge.gc.state.store import StateStore
 from dredge.gc.undo import choose_way
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
@@ -27,7 +27,7 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.words import duration_text
+from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
 
 log = logging.getLogger("dredge")
@@ -131,7 +131,9 @@ def plan_run(
     undo = choose_way(config.undo, repository.namespace, f"{root}/{run_id}", options)
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     current = StateStore(state, options).current(repository.name, repository.namespace)
-    mode, why = choose_mode(config, current, now)
+    mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
+    if current.problem:
+        log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
@@ -196,34 +198,6 @@ def _compare_clocks(server: LakeFS, state: ObjectWriter, clock: Clock, seconds_m
     ahead = (now - before).total_seconds()
     check_clocks(ahead, seconds_max)
     return _Clocks(now, ahead, compare_server(server, lambda: store_clock(state, ""), seconds_max))
-
-
-def choose_mode(config: GCConfig, current: Current, now: datetime) -> tuple[str, str]:
-    """Choose between a clean and an optimized run.
-
-    Args:
-        config: what the user asks for.
-        current: what earlier runs left.
-        now: the store's time.
-
-    Returns:
-        The mode, and why, as half a sentence.
-    """
-    if config.mode == CLEAN:
-        return CLEAN, "asked for"
-    if current.state is None:
-        if current.problem:
-            log.error(
-                "the state of %s is unusable, so everything is read: %s",
-                config.repository,
-                current.problem,
-            )
-            return CLEAN, f"the state of earlier runs is unusable: {current.problem}"
-        return CLEAN, "no complete run came before"
-    age = now - current.state.clean_at
-    if config.mode == AUTO and age >= timedelta(days=config.clean_every_days):
-        return CLEAN, f"the last clean run was {duration_text(age)} ago"
-    return OPTIMIZED, f"builds on run {current.state.run_id}"
 
 
 def release_lease(run: Run) -> None:

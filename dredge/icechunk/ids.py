@@ -10,6 +10,7 @@ and neither does Dredge: a name counts as an id only in its canonical spelling.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,15 @@ def hash_of(text: str) -> int:
     keep garbage, never delete what is live.
     """
     return int.from_bytes(decode_id(text)[:8], "big")
+
+
+def raw_ids_of_names(names: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Give the bytes of ids, as an array of shape (n, 12).
+
+    Raises:
+        FormatError: a name is no id.
+    """
+    return np.frombuffer(b"".join(map(decode_id, names)), np.uint8).reshape(-1, ID_BYTES)
 
 
 def hashes_of(raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:

@@ -3,6 +3,9 @@
     <repository>/_dredge/lease.json           the right; expirations and collections share it
     <repository>/_dredge/dead.json            spec 1: since when snapshots have been seen unreachable
     <repository>/_dredge/index/               what manifests name, read once for ever
+    <repository>/_dredge/state/               what the next collection builds on: a pointer, and versions of the state
+    <repository>/_dredge/counted/             how many live manifests name each chunk
+    <repository>/_dredge/pending/             what collections were about to delete
     <repository>/_dredge/expirations/<id>/    plans of expirations, as data, text and picture
     <repository>/_dredge/runs/<run id>/       folders of collections, unless another root was named
 

@@ -8,9 +8,10 @@ overwritten/…           earlier versions of `repo`, and of the configuration
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dredge.errors import FormatError, NotFoundError, RefusedError
 from dredge.icechunk.format.envelope import READ_LIMITS, SPEC_BYTE, FileType, ReadLimits, open_file
@@ -38,6 +39,19 @@ READS_AT_ONCE = 32
 FILES_PER_RUN = 64
 UNPARSED_BYTES_MAX = 256 << 10
 _STAMPS_EDITS = re.compile(r"ic-0\.2\.[0-9]")
+
+
+@dataclass(slots=True)
+class KnownSnapshots:
+    """Parents of snapshot files of spec 1, each with the tag of the file that it was read from.
+
+    An expiration rewrites such a file in place, and somebody may put an earlier one back: the tag tells.
+
+    Attributes:
+        entries: tag and entry by id.
+    """
+
+    entries: dict[str, tuple[str, SnapshotEntry]] = field(default_factory=dict)
 
 
 def spec_version(reader: ObjectReader) -> int:
@@ -68,12 +82,16 @@ def _no_repo_info(reader: ObjectReader, why: str) -> RefusedError:
     )
 
 
-def read_history(reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS) -> History:
+def read_history(
+    reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS, known: KnownSnapshots | None = None
+) -> History:
     """Read refs, snapshots, parents and times.
 
     Args:
         reader: on the repository.
         limits: sizes above which a file is refused.
+        known: spec 1: files that still have their tag are not read again; gets what is read now, so far as a tag
+            proves it, and loses what is not listed any more. Messages of such entries may be "".
 
     Returns:
         Spec 1: the snapshots that refs reach. Spec 2: all that the repo info lists.
@@ -89,7 +107,7 @@ def read_history(reader: ObjectReader, *, limits: ReadLimits = READ_LIMITS) -> H
         check_not_rolled_back(reader, info, copies)
         return with_restamped(reader, history_of(info))
     tips = read_refs(reader)
-    snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), limits)
+    snapshots = _reachable_snapshots(reader, sorted(set(tips.values())), limits, known)
     history = History(
         spec_version=1,
         snapshots=snapshots,
@@ -234,28 +252,36 @@ def _entry(data: bytes, key: str, limits: ReadLimits) -> SnapshotEntry:
 
 
 def _reachable_snapshots(
-    reader: ObjectReader, tips: Sequence[str], limits: ReadLimits
+    reader: ObjectReader, tips: Sequence[str], limits: ReadLimits, known: KnownSnapshots | None
 ) -> dict[str, SnapshotEntry]:
     # A history is a chain: read one after the other, each file costs a round trip. So all files are read at
     # once; one that is damaged, or goes away meanwhile, matters only when a path leads to it.
-    ahead: dict[str, SnapshotEntry] = {}
-    keys = [key for key in _keys(reader, SNAPSHOTS) if is_id(key.removeprefix(SNAPSHOTS))]
+    tags = dict(_tagged_snapshots(reader))
+    proved = {} if known is None else {node: known.entries[node] for node in known.entries.keys() & tags}
+    proved = {node: found for node, found in proved.items() if found[0] == tags[node]}
+    ahead = {node: entry for node, (_, entry) in proved.items()}
 
-    def parse(data: bytes, key: str) -> SnapshotEntry | None:
+    def parse(data: bytes, key: str) -> tuple[SnapshotEntry, bool] | None:
         try:
             found = _entry(data, key, limits)
             if data[SPEC_BYTE] != 1:
                 raise _no_repo_info(reader, f"{key} is of spec {data[SPEC_BYTE]}")
-            return found
+            return found, known is not None and _has_tag(reader, key, data, tags[found.id])
         except FormatError:
             return None
 
+    keys = [SNAPSHOTS + node for node in tags if node not in ahead]
     try:
-        for entry in read_parsed(reader, keys, parse, READS_AT_ONCE):
-            if entry is not None:
+        for read in read_parsed(reader, keys, parse, READS_AT_ONCE):
+            if read is not None:
+                entry, is_proved = read
                 ahead[entry.id] = entry
+                if is_proved:
+                    proved[entry.id] = (str(tags[entry.id]), entry)
     except NotFoundError:
         pass
+    if known is not None:
+        known.entries = proved
     found: dict[str, SnapshotEntry] = {}
     for tip in tips:
         node: str | None = tip
@@ -263,6 +289,27 @@ def _reachable_snapshots(
             found[node] = ahead.get(node) or read_snapshot_entry(reader, node, limits=limits)
             node = found[node].parent_id
     return found
+
+
+def _tagged_snapshots(reader: ObjectReader) -> Iterator[tuple[str, str | None]]:
+    for batch in reader.list(SNAPSHOTS):
+        keys, tags = batch.column("key").to_pylist(), batch.column("etag").to_pylist()
+        for key, tag in zip(keys, tags, strict=True):
+            if is_id(key.removeprefix(SNAPSHOTS)):
+                yield key.removeprefix(SNAPSHOTS), tag
+
+
+def _has_tag(reader: ObjectReader, key: str, data: bytes, tag: str | None) -> bool:
+    """Tell whether bytes are those of the file that was listed with a tag. It may have been replaced in between, and be
+    put back later; so the tag must be made from the bytes, or be there still."""
+    if tag is None:
+        return False
+    if hashlib.md5(data, usedforsecurity=False).hexdigest() == tag:
+        return True
+    try:
+        return reader.stat(key).etag == tag
+    except NotFoundError:
+        return False
 
 
 def _keys(reader: ObjectReader, prefix: str, on_skipped: SkippedName | None = None) -> Iterator[str]:

@@ -10,10 +10,10 @@ from typing import Any
 from dredge.errors import DredgeError, UnavailableError
 from dredge.gc.config import GCConfig
 from dredge.gc.index.store import PARTS
-from dredge.gc.planning import choose_mode
 from dredge.gc.state.model import RunState
-from dredge.gc.state.store import Current, StateStore
+from dredge.gc.state.store import StateStore
 from dredge.pages.places import LAKEFS, Place
+from dredge.runs.versions import Current, choose_mode
 from dredge.runs.words import size_text
 from dredge.storage import open_reader, open_writer
 
@@ -77,7 +77,8 @@ def keeping_of(place: Place, now: datetime, settings: Mapping[str, Any] | None =
     current = _current(place)
     name = place.repository or (current.state.repository if current.state else place.name)
     asked = {key: value for key, value in (settings or {}).items() if key in _SETTINGS}
-    mode, why = choose_mode(GCConfig.from_params({"repository": name, **asked}), current, now)
+    config = GCConfig.from_params({"repository": name, **asked})
+    mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     begins = now - timedelta(days=LINE_DAYS)
     state = current.state
     return Keeping(
@@ -107,7 +108,7 @@ def pieces(state: RunState, begins: datetime, ends: datetime) -> list[Piece]:
     return found
 
 
-def _current(place: Place) -> Current:
+def _current(place: Place) -> Current[RunState]:
     """What the pointer leads to. Unlike a run, a page does not read every file that it names."""
     store = StateStore(open_writer(place.lease_uri, place.options), place.options)
     try:

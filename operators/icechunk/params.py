@@ -15,6 +15,9 @@ from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.settings import setting, settings_of
 
+ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
+"""Variable: a JSON object of DAG ids, each with `schedule`, `storage` and other Params of `icechunk_expiration`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class IcechunkTaskSettings(SparkSettings):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import CronDataIntervalTimetable, Variable
+from airflow.sdk import CronDataIntervalTimetable
 
 from airflow_dredge.operators.lakefs.params import FORM
+from airflow_dredge.operators.schedules import schedules_in
 from dredge.errors import ConfigError
 
 GC_SCHEDULES = "dredge_gc_schedules"
@@ -17,7 +17,6 @@ GC_SCHEDULES = "dredge_gc_schedules"
 _OF_A_SCHEDULE = ("schedule", "mode")
 _NO_INTERVALS = ("@once", "@continuous")
 _BY_HAND = ("manual", "operator_triggered", "asset_triggered")
-_DAG_ID = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def intervals(schedule: Any) -> Any:
@@ -42,15 +41,7 @@ def gc_schedules() -> dict[str, dict[str, Any]]:
 
     :raises ConfigError: the Variable does not say what it should; Airflow shows it as an import error
     """
-    try:
-        found = Variable.get(GC_SCHEDULES, default=None, deserialize_json=True)
-    except ValueError as error:
-        raise ConfigError(f"Variable {GC_SCHEDULES} is no JSON: {error}") from None
-    if found is None:
-        return {}
-    if not isinstance(found, Mapping):
-        raise ConfigError(f'Variable {GC_SCHEDULES} must be an object: {{"gc_lake": {{"schedule": …}}}}')
-    return {dag_id: _checked(dag_id, settings) for dag_id, settings in found.items()}
+    return schedules_in(GC_SCHEDULES, "repository")
 
 
 def repository_settings() -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -83,15 +74,3 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := sorted(settings.keys() - known.keys()):
         raise ConfigError(f"unknown setting {unknown[0]}")
     return {name: known[name].read(value) for name, value in settings.items()}
-
-
-def _checked(dag_id: str, settings: Any) -> dict[str, Any]:
-    where = f"Variable {GC_SCHEDULES}, {dag_id!r}"
-    if not _DAG_ID.fullmatch(dag_id):
-        raise ConfigError(f"{where}: a DAG id has letters, digits, dots, dashes and underscores only")
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where}: must be an object with schedule and repository")
-    for name in ("schedule", "repository"):
-        if not isinstance(settings.get(name), str) or not settings[name]:
-            raise ConfigError(f"{where}: {name} is missing")
-    return dict(settings)

@@ -88,6 +88,8 @@ def test_params_are_these(dag: DAG) -> None:
         "collect",
         "collect_mode",
         "dry_run",
+        "mode",
+        "clean_every_days",
         "min_age_hours",
         "unsafe_min_age_seconds",
         "grace_hours",

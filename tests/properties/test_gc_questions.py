@@ -13,9 +13,9 @@ from dredge.errors import NotFoundError
 from dredge.gc.check_limits import questions
 from dredge.gc.check_limits.asker import Asker, just_before
 from dredge.gc.check_limits.questions import PAGE, PAGE_COST, BranchQuestions, plan_questions
-from dredge.gc.sets.hashes import unite
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats, Ref
+from dredge.sets.hashes import unite
 from tests.support.depth import depth
 
 NAMESPACE = "s3://bucket/lake"

@@ -154,7 +154,8 @@ class IcechunkScene:
             scheduler.wait(hours * HOUR)
             if self.oracle.forgiven:
                 return
-            run = self.maintenance.collect(f"{REST}{number}", self.config)
+            # What no manifest names only a clean run finds.
+            run = self.maintenance.collect(f"{REST}{number}", {**self.config, "mode": "clean"})
             if run.outcome != "success":
                 self.simulation.violate("peace", f"a run in peace is {run.outcome}: {run.errors}")
 
@@ -222,4 +223,5 @@ def _config(chance: random.Random, grace_hours: float) -> dict[str, Any]:
             "delete_keys": chance.choice((1, 2, 8000)),
             "threads": 2,
         },
+        "mode": chance.choice(("clean", "auto", "auto")),
     }

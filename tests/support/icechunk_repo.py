@@ -56,7 +56,12 @@ class Repo:
 
     def config(self, **changes: Any) -> CollectConfig:
         """A run that deletes at once; what the tests of safety change back."""
-        settings = {"dry_run": False, "unsafe_min_age_seconds": 0, "grace_hours": 0} | changes
+        settings = {
+            "mode": "clean",
+            "dry_run": False,
+            "unsafe_min_age_seconds": 0,
+            "grace_hours": 0,
+        } | changes
         return CollectConfig(uri=self.uri, **settings)
 
     def plan(self, **changes: Any) -> Run:

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import numpy.typing as npt
 
-from dredge.gc.sets.hashes import Hashes, shard_of
-from dredge.gc.sets.labels import Labelled, LabelledSets
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Hashes, shard_of
+from dredge.sets.labels import Labelled, LabelledSets
 
 
 @dataclass(frozen=True, slots=True)

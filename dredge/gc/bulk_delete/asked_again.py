@@ -23,9 +23,9 @@ from dredge.gc.index.ranges import Ranges, unite_ranges
 from dredge.gc.list_committed import SIZES, ListCommittedOutput, Roles, collect_ranges
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LocatedSet
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.live import LocatedSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

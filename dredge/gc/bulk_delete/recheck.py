@@ -24,8 +24,8 @@ from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.kept_sets import find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.sharded import ShardedSet
 
 log = logging.getLogger("dredge")
 

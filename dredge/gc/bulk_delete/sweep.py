@@ -20,8 +20,6 @@ from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE, MULTIPART_SETTL
 from dredge.gc.bulk_delete.settling import Appeared, Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
-from dredge.gc.sets.live import LocatedSet, in_any
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.undo import OFF, QUARANTINE
 from dredge.gc.undo.pins import PINNED
 from dredge.gc.undo.protecting import GROUP_KEYS, protection
@@ -31,6 +29,8 @@ from dredge.runs.gate import GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
+from dredge.sets.live import LocatedSet, in_any
+from dredge.sets.sharded import ShardedSet
 from dredge.storage import open_deleter
 
 _FIRST_GROUP = 16_000

@@ -18,10 +18,10 @@ import pyarrow as pa
 from dredge.errors import DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import codes, questions
 from dredge.gc.check_limits.questions import PAGE_COST, BranchQuestions, Question
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, ObjectStats
+from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 _PAGE_MARGIN = 100
 """Entries beyond the last wanted one, so that some staged objects in between do not cost another page."""

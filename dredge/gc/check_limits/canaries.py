@@ -26,8 +26,6 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.files import read_hashes
-from dredge.gc.sets.hashes import contains
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.committed.metaranges import read_metarange
 from dredge.graveler.committed.ranges import RangeInfo
@@ -35,6 +33,8 @@ from dredge.graveler.sstable import read_table
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats, Ref
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_hashes
+from dredge.sets.hashes import contains
 
 _AT_ONCE = 16
 _FROM_A_PLACE = 4

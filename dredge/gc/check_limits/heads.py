@@ -12,8 +12,8 @@ from dredge.gc.check_limits.places import Numbers, Places
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes
 from dredge.graveler.committed.metaranges import read_metarange
+from dredge.sets.hashes import Hashes
 
 
 @dataclass(frozen=True, slots=True)

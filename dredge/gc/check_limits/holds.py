@@ -20,10 +20,10 @@ from dredge.errors import FormatError
 from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.output import HoldFiles
 from dredge.gc.check_limits.verdicts import Verdicts
-from dredge.gc.sets.files import read_hashes
-from dredge.gc.sets.hashes import Hashes, contains
 from dredge.gc.subtract import SAME_SIZE, why_of_hold
 from dredge.runs.folder import RunFolder
+from dredge.sets.files import read_hashes
+from dredge.sets.hashes import Hashes, contains
 
 COLUMNS = ["hash", "size", "hold"]
 """Columns of the candidates that are needed to tell what is held."""

@@ -34,11 +34,11 @@ from dredge.gc.check_limits.questions import choose
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 
 @dataclass(frozen=True, slots=True)

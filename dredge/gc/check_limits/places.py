@@ -24,12 +24,12 @@ from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.files import read_hashes, write_hashes
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, in_chunks
+from dredge.sets.files import read_hashes, write_hashes
+from dredge.sets.hashes import NONE, Hashes, contains, unite
 from dredge.storage import ObjectReader
 
 SCHEMA = pa.schema(

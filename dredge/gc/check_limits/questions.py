@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from dredge.gc.check_limits.heads import Head
 from dredge.gc.check_limits.places import Numbers, Places
-from dredge.gc.sets.hashes import Hashes
+from dredge.sets.hashes import Hashes
 
 PAGE = 1000
 """Most entries that lakeFS gives in one page."""

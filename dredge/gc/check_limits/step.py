@@ -18,7 +18,6 @@ from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Held, count_held
 from dredge.gc.config import NEVER
 from dredge.gc.run import Run
-from dredge.gc.sets.files import write_hashes
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
 from dredge.gc.undo.cost import cost_of_undo
@@ -26,6 +25,7 @@ from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
+from dredge.sets.files import write_hashes
 
 GUARD = "guard.json"
 _LET_IT = "Raise the limit, or let a person approve it (approval)"

@@ -14,8 +14,8 @@ from dredge.errors import FormatError
 from dredge.gc.check_limits.holds import COLUMNS, Holds, held_for_size, why_held, with_hold
 from dredge.gc.check_limits.verdicts import Verdicts
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, unite
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
+from dredge.sets.hashes import NONE, Hashes, unite
 
 
 @dataclass(slots=True)

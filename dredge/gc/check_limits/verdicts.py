@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.output import CheckLimitsOutput
-from dredge.gc.sets.files import read_hashes, write_hashes
-from dredge.gc.sets.hashes import Hashes, contains
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_hashes, write_hashes
+from dredge.sets.hashes import Hashes, contains
 
 _CODES = (None, *codes.UNSETTLED)
 _FREE = 0

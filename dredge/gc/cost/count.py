@@ -29,9 +29,9 @@ from dredge.gc.cost.owners import NOBODY, Owners, owners_of
 from dredge.gc.cost.prefixes import Prefixes, find_prefixes
 from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.retention.kept_sets import PATHS
-from dredge.gc.sets.files import read_hashes
-from dredge.gc.sets.labels import SHARD_VALUES, LabelledSets, Labels
 from dredge.runs import ledger
+from dredge.sets.files import read_hashes
+from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
 
 AGES = (7, 30, 90, 180, 365)
 """Days at which ages of commits are told apart."""

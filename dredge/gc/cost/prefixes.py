@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from dredge.gc.index.ranges import RangeFacts, Ranges
 from dredge.gc.namespaces import METADATA
-from dredge.gc.sets.hashes import Hashes
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.hashing import hash64
+from dredge.sets.hashes import Hashes
 from dredge.storage import ObjectReader
 
 ROWS_MAX = 20_000_000

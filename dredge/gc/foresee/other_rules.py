@@ -31,10 +31,10 @@ from dredge.gc.namespaces import METADATA
 from dredge.gc.retention.lines import lines_of
 from dredge.gc.retention.path_rules import addresses_below
 from dredge.gc.retention.policy.globs import compile_glob, may_match
-from dredge.gc.sets.files import read_hashes
-from dredge.gc.sets.labels import SHARD_VALUES, LabelledSets, Labels
-from dredge.gc.sets.live import in_any
 from dredge.lakefs import Commit, Rules
+from dredge.sets.files import read_hashes
+from dredge.sets.labels import SHARD_VALUES, LabelledSets, Labels
+from dredge.sets.live import in_any
 
 PROPOSALS_MAX = 64
 AT_MOST, AT_LEAST, ABOUT = "≤", "≥", "~"

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.gc.index.ranges import Ranges
 from dredge.gc.namespaces import METADATA
-from dredge.gc.sets.hashes import Hashes, unite
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.graveler.sstable.columns import Expected, decode_ranges, read_addresses
 from dredge.hashing import hash64
+from dredge.sets.hashes import Hashes, unite
 
 _COLUMNS = ("address_type", "address_hash", "size")
 

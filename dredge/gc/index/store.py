@@ -29,9 +29,9 @@ import pyarrow as pa
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.index.decoding import RangeHashes
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.sets.hashes import NONE, Hashes
 from dredge.runs.folder import check_digest, parquet_bytes, read_parquet
 from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import NONE, Hashes
 from dredge.storage import ObjectReader, ObjectWriter
 
 log = logging.getLogger("dredge")

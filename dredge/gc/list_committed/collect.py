@@ -23,9 +23,9 @@ from dredge.gc.list_committed.output import COUNTS, LIVE
 from dredge.gc.list_committed.read_ranges import Purpose, ReadConfig, ReadTask, Shard, read_ranges
 from dredge.gc.list_committed.roles import Roles
 from dredge.gc.run import Run
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.sharded import ShardedSet
 
 _TASK_VALUES = 50_000_000
 

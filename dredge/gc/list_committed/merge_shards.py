@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dredge.gc.list_committed.output import COUNTED, COUNTS, LIVE
-from dredge.gc.sets.files import read_counted, read_hashes, write_counted, write_hashes
-from dredge.gc.sets.hashes import Hashes, split, unite
-from dredge.gc.sets.refcounts import Counted
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_counted, read_hashes, write_counted, write_hashes
+from dredge.sets.hashes import Hashes, split, unite
+from dredge.sets.refcounts import Counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
-from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LiveSet, LocatedSet
+from dredge.sets.sharded import CountedSet, ShardedSet
 
 LIVE, SIZES, EXPIRED = "live", "sizes", "expired"
 """Files of hashes begin with these names: addresses of active ranges and of staging; sizes of the entries of branch

@@ -20,12 +20,12 @@ from dredge.gc.index.store import IndexPart, NewPart, read_part, write_part
 from dredge.gc.list_committed.output import COUNTS, EXPIRED, SIZES
 from dredge.gc.list_committed.roles import IN_HEADS, TO_ADD, TO_EXPLAIN, TO_SUBTRACT, RoleTable
 from dredge.gc.namespaces import METADATA
-from dredge.gc.sets.files import write_counted, write_hashes
-from dredge.gc.sets.hashes import Hashes, split, unite
-from dredge.gc.sets.refcounts import Counted
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import write_counted, write_hashes
+from dredge.sets.hashes import Hashes, split, unite
+from dredge.sets.refcounts import Counted
 from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")

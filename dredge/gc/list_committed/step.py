@@ -17,13 +17,13 @@ from dredge.gc.retention.kept_figures import count_kept
 from dredge.gc.retention.kept_sets import Extra, find_extra
 from dredge.gc.retention.path_rules import collect_paths
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.live import LiveSet, LocatedSet
+from dredge.sets.sharded import CountedSet, ShardedSet
 
 STEP = ListCommittedOutput.STEP
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 from dredge.errors import NotFoundError, UnavailableError
 from dredge.gc.mark_uncommitted.extents import REPLACED
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains
 from dredge.graveler.addresses import AddressType, address_readings
 from dredge.hashing import hash64
 from dredge.lakefs import Change, ObjectStats
+from dredge.sets.hashes import Hashes, contains
 
 _PAGE = 1000
 _DENSE = 16

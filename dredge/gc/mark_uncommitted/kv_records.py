@@ -51,8 +51,8 @@ from dredge.gc.mark_uncommitted.kv_repository import RepositoryRecords
 from dredge.gc.mark_uncommitted.kv_standing import Standing, look
 from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, contains, unite
 from dredge.hashing import hash64
+from dredge.sets.hashes import NONE, Hashes, contains, unite
 
 log = logging.getLogger("dredge")
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dredge.gc.sets.files import read_hashes, write_hashes
-from dredge.gc.sets.hashes import Hashes, unite
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_hashes, write_hashes
+from dredge.sets.hashes import Hashes, unite
 
 _ADDRESSES, _HASHES, _HEADS = "addresses", "hashes", "heads"
 

@@ -49,8 +49,8 @@ from dredge.gc.mark_uncommitted.branch_reader import BranchReader, TooManyError,
 from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.namespaces import DATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes
 from dredge.lakefs import Change
+from dredge.sets.hashes import Hashes
 
 _BRANCHES_AT_ONCE = 8
 _QUESTIONS_AT_ONCE = 16

@@ -18,10 +18,10 @@ from dredge.gc.mark_uncommitted.extents import Extent
 from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.namespaces import canonical_namespace, key_of
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, unite
 from dredge.lakefs import UncommittedPage
 from dredge.runs.clock import running_seconds
 from dredge.runs.folder import read_parquet
+from dredge.sets.hashes import NONE, Hashes, unite
 
 log = logging.getLogger("dredge")
 

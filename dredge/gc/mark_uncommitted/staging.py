@@ -30,8 +30,8 @@ from dredge.gc.mark_uncommitted.output import StagedFiles
 from dredge.gc.mark_uncommitted.proof import Proof, prove
 from dredge.gc.mark_uncommitted.server_scan import ServerScan, scan_server
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import NONE, Hashes, unite
 from dredge.runs.clock import running_seconds
+from dredge.sets.hashes import NONE, Hashes, unite
 
 log = logging.getLogger("dredge")
 

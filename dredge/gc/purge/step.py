@@ -21,7 +21,6 @@ from dredge.gc.purge.choosing import Choosing, Leftover
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.purge.deleting import delete_leftovers
 from dredge.gc.purge.output import FAILED, OUTCOMES, PINNED, PURGED, UNSENT, WOULD_GO, PurgeOutput
-from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
 from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.gc.undo.side_run import SideRun, side_run
@@ -37,6 +36,7 @@ from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.storage.parallel import ordered_map
 

@@ -24,10 +24,6 @@ from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
 from dredge.gc.restore.putting_back import PuttingBack, Restored
 from dredge.gc.run import read_plan
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import unite
-from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
 from dredge.gc.undo.pins import Pin, pin_folder, write_pin
 from dredge.gc.undo.side_run import SideRun, side_run
@@ -40,6 +36,10 @@ from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
 

@@ -24,14 +24,14 @@ from dredge.gc.index.ranges import Ranges
 from dredge.gc.index.store import CommittedIndex, IndexPart, read_part
 from dredge.gc.retention.kept_sets import Extra, num_tasks_for
 from dredge.gc.run import Run
-from dredge.gc.sets.files import read_counted, read_hashes, write_counted, write_hashes
-from dredge.gc.sets.hashes import Hashes, contains, unite
-from dredge.gc.sets.refcounts import Counted
-from dredge.gc.sets.sharded import CountedSet
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.files import read_counted, read_hashes, write_counted, write_hashes
+from dredge.sets.hashes import Hashes, contains, unite
+from dredge.sets.refcounts import Counted
+from dredge.sets.sharded import CountedSet
 from dredge.storage import open_writer
 
 log = logging.getLogger("dredge")

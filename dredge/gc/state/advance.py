@@ -28,7 +28,7 @@ from dredge.gc.state.base import Base, base_of
 from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
-from dredge.gc.state.store import Current, StateStore
+from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
@@ -36,6 +36,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.versions import Current
 from dredge.storage import open_writer
 
 SAVED = "_lakefs/retention/gc/uncommitted"
@@ -62,7 +63,7 @@ def _advance(run: Run, record: StepRecord, inputs: Sequence[type[StepOutput]]) -
     record.parts.extend(carry)
     carry += record.input(SubtractOutput).young
     state = _state(plan, base, record, carry)
-    before = Current(plan.state_etag, plan.state, None)
+    before: Current[RunState] = Current(plan.state_etag, plan.state, None)
     version = StateStore(run.state, run.options).advance(state, before, record.attempt.number)
     _save_for_people(run, record, state)
     record.counts.update(

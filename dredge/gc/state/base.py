@@ -11,8 +11,8 @@ from dredge.gc.index.ranges import Ranges, facts_of
 from dredge.gc.run import Run
 from dredge.gc.state.model import RunState
 from dredge.gc.state.store import StateStore
-from dredge.gc.state.version import Version
 from dredge.runs.folder import RunFolder
+from dredge.runs.versions import Version
 from dredge.storage import open_writer
 
 

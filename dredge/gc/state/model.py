@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.sharded import CountedSet
 from dredge.gc.state.coverage import Coverage
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import CountedSet
 
 FORMAT = 2
 

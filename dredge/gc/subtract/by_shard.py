@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from dredge.errors import FormatError
 from dredge.gc.run import Run
-from dredge.gc.sets.files import read_hashes, write_hashes
-from dredge.gc.sets.hashes import split, unite
-from dredge.gc.sets.live import LiveSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.files import read_hashes, write_hashes
+from dredge.sets.hashes import split, unite
+from dredge.sets.live import LiveSet
+from dredge.sets.sharded import ShardedSet
 
 _FOLDER = f"{SubtractOutput.STEP}/shards"
 

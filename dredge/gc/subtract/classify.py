@@ -13,10 +13,6 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.namespaces import DATA
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import unite
-from dredge.gc.sets.live import LiveSet, LocatedSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract import reasons
 from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
@@ -25,6 +21,10 @@ from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
+from dredge.sets.live import LiveSet, LocatedSet
+from dredge.sets.sharded import ShardedSet
 
 CANDIDATES = pa.schema(
     [*LISTED, pa.field("reason", pa.string(), nullable=False), pa.field("hold", pa.string())]

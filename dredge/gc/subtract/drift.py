@@ -21,13 +21,13 @@ from dredge.gc.index.decoding import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains, unite
 from dredge.gc.slice_listing import slice_time
 from dredge.gc.state.base import Base, open_base
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
+from dredge.sets.hashes import Hashes, contains, unite
 
 log = logging.getLogger("dredge")
 

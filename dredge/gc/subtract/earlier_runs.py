@@ -22,7 +22,6 @@ from dredge.gc.index.decoding import keys_of
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LiveSet
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
 from dredge.gc.subtract.classify import SubtractConfig
@@ -34,6 +33,7 @@ from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.live import LiveSet
 from dredge.storage import open_writer
 
 _LARGE = 20_000

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.live import LocatedSet, in_any
 from dredge.gc.subtract.left_staging import unreadable_mark
 from dredge.gc.undo.pins import PINNED
+from dredge.sets.live import LocatedSet, in_any
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"

@@ -21,10 +21,10 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.history import earlier_runs, result_of_older
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
 
 
 def staged_before(run: Run, staged: MarkUncommittedOutput) -> tuple[LocatedSet, ...]:

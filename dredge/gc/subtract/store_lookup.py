@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError, UnavailableError
 from dredge.gc.run import Run
-from dredge.gc.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import Candidates, SubtractConfig, write_candidates
 from dredge.gc.subtract.output import SubtractOutput
@@ -28,6 +27,7 @@ from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.hashes import Hashes, contains, shard_of, unite
 from dredge.storage import ObjectInfo, ObjectReader
 from dredge.storage.neighbours import find_neighbours
 from dredge.storage.parallel import ordered_map

@@ -9,7 +9,9 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
+from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED
 from dredge.settings import (
+    DAYS_MAX,
     HOURS_MAX,
     SECONDS_MAX,
     check_finite,
@@ -60,6 +62,7 @@ class Tuning:
         candidate_rows: rows of a candidates part, which is also what one sweep task takes at a time.
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
+        counted_layers_max: layers of counts that a run reads; more are united into one.
     """
 
     snapshots_per_task: int = 5_000
@@ -69,6 +72,7 @@ class Tuning:
     candidate_rows: int = 100_000
     delete_keys: int = 32_000
     threads: int = 16
+    counted_layers_max: int = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,23 @@ class CollectConfig:
     uri: str = setting(
         "Repository", "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder.", name="storage"
     )
+    mode: str = setting(
+        "Mode",
+        "`clean` lists every chunk. `optimized` looks at what manifests named that are not in use any more since the"
+        " last complete run that was no dry run. `auto` is optimized, and clean at intervals. Without such a run"
+        " before it, every run is a clean one. `library` as the way to collect knows no modes.",
+        default=AUTO,
+        choices=(AUTO, OPTIMIZED, CLEAN),
+    )
     dry_run: bool = setting("Dry run", "Plan and report, **change and delete nothing**.", default=True)
+    clean_every_days: float = setting(
+        "Days between clean runs",
+        "An `auto` run is a clean one when the last clean run is as long ago. It finds what optimized runs cannot see:"
+        " chunks that no commit ever named.",
+        default=30.0,
+        minimum=0,
+        maximum=DAYS_MAX,
+    )
     min_age_hours: float = setting(
         "Minimum age in hours",
         "Younger objects stay. Must exceed the longest writing session; at least 24.",

@@ -3,6 +3,7 @@ names would look dead."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ def refs_by_manifest(rows: Iterable[SnapshotRow]) -> dict[str, int]:
 
 
 def manifest_rows(
-    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16
+    reader: ObjectReader, refs: Mapping[str, int], threads: int = 16, digests: dict[str, str] | None = None
 ) -> Iterator[tuple[str, Ids]]:
     """Read which native chunks manifests name.
 
@@ -72,6 +73,7 @@ def manifest_rows(
         reader: on the repository.
         refs: how many references snapshots say that each manifest has, by id.
         threads: files fetched at once.
+        digests: gets the MD5 of each file's bytes, by id, where somebody wants to know.
 
     Yields:
         Id of a manifest and the ids of its chunks, in the order of the manifests' ids.
@@ -84,6 +86,8 @@ def manifest_rows(
     def read(manifest: str) -> tuple[str, Ids]:
         key = MANIFESTS + manifest
         data = reader.get(key)
+        if digests is not None:
+            digests[manifest] = hashlib.md5(data, usedforsecurity=False).hexdigest()
         with decoding:
             return manifest, native_chunk_hashes(data, key, refs=refs[manifest])
 

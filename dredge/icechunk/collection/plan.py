@@ -11,6 +11,7 @@ from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.versions import CLEAN, Version
 from dredge.storage import StorageOptions, open_writer
 
 PLAN = "plan.json"
@@ -27,6 +28,10 @@ class CollectionPlan:
         run_uri: the run's folder.
         created_at: the store's time when the plan was made.
         cutoff: only objects last modified strictly before this are candidates.
+        mode: "clean" or "optimized".
+        why_mode: half a sentence.
+        state: what earlier runs left, when it can be used; an optimized run builds on it.
+        state_etag: of the pointer to it; None when there was none.
         lease: the right to run.
         config: what the user asked for.
     """
@@ -37,6 +42,10 @@ class CollectionPlan:
     run_uri: str
     created_at: datetime
     cutoff: datetime
+    mode: str
+    why_mode: str
+    state: Version | None
+    state_etag: str | None
     lease: LeaseGrant
     config: CollectConfig
 
@@ -57,6 +66,10 @@ class CollectionPlan:
             "dry_run": self.config.dry_run,
             "created_at": self.created_at.isoformat(),
             "cutoff": self.cutoff.isoformat(),
+            "mode": self.mode,
+            "why_mode": self.why_mode,
+            "state": None if self.state is None else self.state.to_json(),
+            "state_etag": self.state_etag,
             "lease": self.lease.to_json(),
             "config": self.config.to_json(),
         }
@@ -71,6 +84,10 @@ class CollectionPlan:
             run_uri=value["run_uri"],
             created_at=datetime.fromisoformat(value["created_at"]),
             cutoff=datetime.fromisoformat(value["cutoff"]),
+            mode=value.get("mode", CLEAN),
+            why_mode=value.get("why_mode", ""),
+            state=None if value.get("state") is None else Version(**value["state"]),
+            state_etag=value.get("state_etag"),
             lease=LeaseGrant.from_json(value["lease"]),
             config=CollectConfig.from_json(value["config"]),
         )

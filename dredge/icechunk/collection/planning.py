@@ -11,11 +11,13 @@ from dredge.errors import DredgeError, RefusedError
 from dredge.graveler.xid import new_descending_xid
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
+from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
+from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 
 log = logging.getLogger("dredge")
@@ -44,6 +46,11 @@ def plan_collection(
     state = open_state(config.uri, options)
     now = _checked_store_time(state, clock, config.safety.clock_skew_seconds_max)
     run_id = new_descending_xid(now)
+    current = StateStore(state, options).current(config.uri, version)
+    mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
+    if current.problem:
+        log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
+    log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
     grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
     root = config.run_root or f"{config.uri.rstrip('/')}/{RUNS}"
@@ -54,6 +61,10 @@ def plan_collection(
         run_uri=f"{root.rstrip('/')}/{run_id}",
         created_at=now,
         cutoff=now - timedelta(seconds=config.min_age_seconds),
+        mode=mode,
+        why_mode=why,
+        state=None if current.state is None else current.version,
+        state_etag=current.etag,
         lease=grant,
         config=config,
     )

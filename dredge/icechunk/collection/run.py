@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from dredge.icechunk.collection.plan import CollectionPlan, read_plan
+from dredge.icechunk.collection.state.base import Base, base_of
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.history import History
 from dredge.icechunk.maintenance import make_lease, open_state
-from dredge.icechunk.repository import read_history
+from dredge.icechunk.repository import KnownSnapshots, read_history
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease
@@ -17,7 +19,7 @@ from dredge.runs.run import PlannedRun
 from dredge.storage import StorageOptions, open_reader, open_writer
 
 
-@dataclass(slots=True)
+@dataclass
 class Run(PlannedRun[CollectionPlan]):
     """A collection's run. Make it with `Run.open`."""
 
@@ -48,15 +50,29 @@ class Run(PlannedRun[CollectionPlan]):
         """The repository's lease."""
         return make_lease(self.state, self.plan.config.safety.lease_seconds)
 
-    def read_history(self) -> History:
+    @cached_property
+    def base(self) -> Base | None:
+        """What the run builds on; None for a clean run.
+
+        Raises:
+            FormatError: the state that the plan names is not as it was.
+        """
+        return base_of(self.plan, self.state, self.options)
+
+    def read_history(self, known: KnownSnapshots | None = None) -> History:
         """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.
+
+        Args:
+            known: spec 1: as for `repository.read_history`; None takes what the run builds on.
 
         Raises:
             NotFoundError: no repository.
             FormatError: a file that matters is missing or cannot be trusted.
             RefusedError: main is missing, or the history cannot be expired by time.
         """
-        history, after = read_history(self.reader), self.plan.config.after
+        if known is None and self.base is not None:
+            known = self.base.known
+        history, after = read_history(self.reader, known=known), self.plan.config.after
         if after is None:
             return history
         return plan_expiration(

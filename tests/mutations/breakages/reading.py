@@ -77,7 +77,7 @@ AGE_AND_PLACE = (
     ),
     Breakage(
         "a shard of what lives is passed over though something is wanted in it",
-        f"{GC}/sets/sharded.py",
+        "dredge/sets/sharded.py",
         "return any(bool((place == shard).any()) for place in places)",
         "return shard > 0 and any(bool((place == shard).any()) for place in places)",
         ("test_both_ways_find_the_same",),
@@ -240,7 +240,7 @@ OPTIMIZED = (
     ),
     Breakage(
         "the state moves on from wherever it is",
-        f"{GC}/state/store.py",
+        "dredge/runs/versions.py",
         "if etag != before.etag and",
         "if False and",
         ("test_the_state_moves_on_only_from_where_the_run_began",),

@@ -50,8 +50,8 @@ CHECKSUMS = (
     ),
     _change(
         f"{GC}/subtract/holds.py",
-        "from dredge.gc.sets.live import LocatedSet, in_any",
-        "from dredge.gc.sets.live import LocatedSet, in_any\nfrom dredge.hashing import hash64",
+        "from dredge.sets.live import LocatedSet, in_any",
+        "from dredge.sets.live import LocatedSet, in_any\nfrom dredge.hashing import hash64",
     ),
     _change(
         f"{GC}/check_limits/holds.py",
@@ -75,8 +75,8 @@ CHECKSUMS = (
     ),
     _change(
         f"{GC}/check_limits/verdicts.py",
-        "from dredge.gc.sets.hashes import",
-        "from dredge.hashing import hash64\nfrom dredge.gc.sets.hashes import",
+        "from dredge.sets.hashes import",
+        "from dredge.hashing import hash64\nfrom dredge.sets.hashes import",
     ),
 )
 """Content is told by checksum instead of length."""

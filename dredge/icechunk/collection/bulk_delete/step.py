@@ -31,6 +31,7 @@ from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, nee
 from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.collection.state.pending import note_pending
 from dredge.icechunk.repository import read_repo_info
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
@@ -96,6 +97,8 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.counts[_REFS_LOOKED_AT] = len(changes.new)
     check_chain(run.folder, STEP, LINKS, record.inputs)
     record.attempt.check()
+    chunks = record.input(ListCandidatesOutput).candidates("chunks")
+    note_pending(run.state, run.plan.run_id, run.plan.run_uri, run.plan.lease.fencing, chunks)
     with watching(
         run.folder,
         config.gate.watch,

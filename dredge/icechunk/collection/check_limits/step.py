@@ -32,6 +32,8 @@ def _check_limits(run: Run, record: StepRecord) -> None:
     candidates = record.input(ListCandidatesOutput)
     objects, size_bytes = candidates.total("candidates_objects"), candidates.total("candidates_bytes")
     listed = candidates.total("listed_objects")
+    if run.base is not None:  # it looked at few of the chunks; a share is one of all
+        listed += run.base.state.chunk_objects - candidates.count("chunks", "listed_objects")
     proofs = list(_proofs(run, record))
     findings = [*proofs, *run.plan.config.limits.check(objects, size_bytes, listed)]
     found = {"verdict": worst(findings), "findings": [finding.to_json() for finding in findings]}

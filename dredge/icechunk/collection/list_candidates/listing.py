@@ -11,6 +11,7 @@ A live id that was not listed is absent.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ from dredge.icechunk.collection.age import is_old_column
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
 from dredge.icechunk.collection.list_candidates.candidates import write_candidates
 from dredge.icechunk.collection.list_candidates.ranges import NameRange
+from dredge.icechunk.collection.list_candidates.unproved import unproved
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
@@ -62,6 +64,7 @@ class ListConfig:
         chunk_bits: the first so many bits of a chunk's id say in which shard it is.
         chunk_shards: sets of live chunks, by shard.
         kept_kinds: kinds of objects of which nothing is a candidate.
+        new_manifests: which live manifests are new, in a run that lists no chunks (`MarkOutput.new_manifests`).
     """
 
     cutoff: datetime
@@ -71,6 +74,7 @@ class ListConfig:
     chunk_bits: int
     chunk_shards: list[list[PartInfo]]
     kept_kinds: list[str]
+    new_manifests: PartInfo | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +108,15 @@ class ListResult:
         counts: `FIGURES` by name.
         foreign: keys of some foreign objects.
         absent: some ids that are live and not listed, as 16 hexadecimal digits.
+        unproved: new manifests whose bytes nothing proves, each with the part of the index that it was counted from
+            and the tag of its file.
     """
 
     parts: list[PartInfo]
     counts: dict[str, int]
     foreign: list[str]
     absent: list[str]
+    unproved: dict[str, list[str]]
 
 
 @partition_function
@@ -118,12 +125,16 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
     live = _live_in_range(run.folder, config, task)
     seen = np.zeros(len(live), dtype=np.bool_)
     found = _Found()
+    digests = _new_manifests(run.folder, config, task)
+    doubtful: dict[str, list[str]] = {}
     for batch in task.names.list(run.open_store()):
         hashes, is_id = hashes_of_names(pc.utf8_slice_codeunits(batch["key"], len(task.names.prefix)))
         is_live = sets.contains(live, hashes) & is_id
         seen[np.searchsorted(live, hashes[is_live])] = True
         is_old = is_old_column(batch["last_modified"], config.cutoff)
         found.add(batch, is_id, is_live, is_old, keep_all=task.kind in config.kept_kinds)
+        if digests:
+            doubtful |= unproved(batch, task.names.prefix, digests)
         run.progress.add(batch.num_rows)
     absent = _that_must_be_there(run.folder, config, task, live[~seen])
     return ListResult(
@@ -131,7 +142,15 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
         counts={**found.counts, "absent": len(absent)},
         foreign=found.foreign,
         absent=[f"{number:016x}" for number in absent[:ABSENT_MAX].tolist()],
+        unproved=doubtful,
     )
+
+
+def _new_manifests(folder: RunFolder, config: ListConfig, task: ListTask) -> dict[str, list[str]]:
+    if task.kind != "manifests" or config.new_manifests is None:
+        return {}
+    found: dict[str, list[str]] = json.loads(folder.read_bytes(config.new_manifests))
+    return found
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS
@@ -44,6 +46,11 @@ class ListCandidatesOutput(StepOutput):
             kind: (sum(part.rows for part in self.candidates(kind)), self.count(kind, "candidates_objects"))
             for kind in OBJECT_FOLDERS
         }
+
+    @property
+    def drift(self) -> dict[str, Any] | None:
+        """What optimized runs had missed; None where nobody can tell."""
+        return self.summary.details.get("drift")
 
     @property
     def absent_chunks(self) -> Ids:

@@ -1,6 +1,6 @@
 """List candidates: what the store holds and nothing live names, older than the cutoff.
 
-each folder → ranges of names, listed at once ─┐
+each folder → ranges of names, listed at once ─┐      (no chunks in an optimized run: `chunks` looks at manifests)
                                                ├→ candidates, figures, live objects that are absent
 overwritten/, when the run asks for it ────────┘
 """
@@ -15,6 +15,7 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.candidates import write_candidates
+from dredge.icechunk.collection.list_candidates.chunks import find_chunks, find_drift
 from dredge.icechunk.collection.list_candidates.listing import ListConfig, ListResult, ListTask
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.icechunk.collection.list_candidates.overwritten import find_old_copies
@@ -44,6 +45,10 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         runner, ListCandidatesOutput.STEP, listing.list_range, _config(run, mark), tasks, "objects"
     )
     _record(record, tasks, results)
+    if run.base is not None:
+        find_chunks(run, runner, record, results)
+    elif (drift := find_drift(run, runner, record)) is not None:
+        record.details["drift"] = drift
     _refuse_absent(run, record)
     _warn_of_foreign(record, tasks, results)
     _add_old_copies(run, record)
@@ -55,9 +60,10 @@ def _config(run: Run, mark: MarkOutput) -> ListConfig:
         candidate_rows=run.plan.config.tuning.candidate_rows,
         live={kind: mark.live(kind) for kind in OBJECT_FOLDERS if kind != "chunks"},
         pruned=mark.pruned,
-        chunk_bits=mark.chunk_bits,
-        chunk_shards=mark.chunk_shards,
+        chunk_bits=mark.chunk_bits if run.base is None else 0,
+        chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
+        new_manifests=None if run.base is None else mark.new_manifests,
     )
 
 
@@ -66,10 +72,12 @@ def _tasks(run: Run, mark: MarkOutput) -> Iterator[ListTask]:
         "snapshots": mark.counts["live_snapshots"],
         "transactions": mark.counts["live_snapshots"],
         "manifests": mark.counts["live_manifests"],
-        "chunks": mark.chunks,
+        "chunks": mark.chunks if run.base is None else 0,
     }
     keys_per_task = run.plan.config.tuning.keys_per_task
     for kind in OBJECT_FOLDERS:
+        if kind == "chunks" and run.base is not None:
+            continue  # what manifests name is looked at instead
         bounds = bounds_for(expected[kind], keys_per_task, not run.reader.uri.startswith("file:"))
         for number, (low, high) in enumerate(pairwise(bounds)):
             yield ListTask(kind=kind, number=number, low=low, high=high)

@@ -123,7 +123,7 @@ def find_live_chunks(
     config = ChunksConfig(bits=_bits(run, refs), manifests=manifests)
     read = 0
     for number in (2, 3):  # parts of the index that turn out to be damaged are read anew, once
-        read += index_manifests(run, runner, index, refs, f"{run.folder.label}-{number}")
+        read += len(index_manifests(run, runner, index, refs, f"{run.folder.label}-{number}"))
         results = run.spread(
             runner, MarkOutput.STEP, shard_chunks, config, _tasks(index, refs), "manifests", len(refs)
         )

@@ -23,9 +23,11 @@ class ManifestsConfig:
 
     Attributes:
         threads: files that a task fetches at once.
+        digests: whether the bytes of each are digested.
     """
 
     threads: int
+    digests: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +43,44 @@ class ManifestsTask:
     refs: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsResult:
+    """What a task wrote.
+
+    Attributes:
+        part: of the index.
+        digests: MD5 of the bytes of each manifest, by id, where that was asked for.
+    """
+
+    part: PartInfo
+    digests: dict[str, str]
+
+
 @partition_function
-def read_manifests(run: WorkerRun, config: ManifestsConfig, task: ManifestsTask) -> PartInfo:
+def read_manifests(run: WorkerRun, config: ManifestsConfig, task: ManifestsTask) -> ManifestsResult:
     """Read manifests and write which chunks they name as a part of the index.
 
     Raises:
         FormatError: a live manifest is missing or damaged.
     """
     rows = []
-    for manifest, chunks in manifest_rows(run.open_store(), task.refs, config.threads):
+    digests: dict[str, str] = {}
+    asked = digests if config.digests else None
+    for manifest, chunks in manifest_rows(run.open_store(), task.refs, config.threads, asked):
         rows.append((manifest, chunks))
         run.progress.add(len(chunks))
-    return write_manifest_rows(run.open_state(), task.index_part, rows)
+    part = write_manifest_rows(run.open_state(), task.index_part, rows)
+    return ManifestsResult(part=part, digests=digests)
 
 
 def index_manifests(
-    run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int], label: str
-) -> int:
+    run: Run,
+    runner: TaskRunner,
+    index: ManifestIndex,
+    refs: Mapping[str, int],
+    label: str,
+    digests: bool = False,
+) -> dict[str, str]:
     """Read the live manifests that the index lacks.
 
     Args:
@@ -66,9 +89,10 @@ def index_manifests(
         index: gets the new parts.
         refs: how many references snapshots say that each live manifest has, by id.
         label: begins the names of the new parts.
+        digests: whether the bytes of what is read are digested.
 
     Returns:
-        How many manifests were read.
+        The manifests that were read, by id; the MD5 of their bytes where that was asked for, else "".
 
     Raises:
         FormatError: a live manifest is missing or damaged.
@@ -81,12 +105,12 @@ def index_manifests(
         ManifestsTask(index_part=f"{label}-manifests-{number:05d}", refs=share)
         for number, share in enumerate(shares)
     ]
-    config = ManifestsConfig(threads=tuning.threads)
+    config = ManifestsConfig(threads=tuning.threads, digests=digests)
     written = run.spread(runner, MarkOutput.STEP, read_manifests, config, tasks, "references")
-    index.add(
-        run.state, label, [], [(part, list(task.refs)) for part, task in zip(written, tasks, strict=True)]
-    )
-    return len(lacking)
+    parts = [(result.part, list(task.refs)) for result, task in zip(written, tasks, strict=True)]
+    index.add(run.state, label, [], parts)
+    found = {manifest: digest for result in written for manifest, digest in result.digests.items()}
+    return dict.fromkeys(lacking, "") | found
 
 
 def equal_shares(refs: Mapping[str, int], refs_per_task: int, parallelism: int) -> list[dict[str, int]]:

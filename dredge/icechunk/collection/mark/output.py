@@ -7,8 +7,11 @@ import json
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
+from dredge.sets.sharded import CountedSet
 
 SNAPSHOT_NAMES = "snapshots.json"
+SNAPSHOT_ROWS = "snapshots.parquet"
+NEW_MANIFESTS = "new-manifests.json"
 PRUNED = "pruned.ids"
 _CHUNKS = "chunks-"
 
@@ -45,6 +48,25 @@ class MarkOutput(StepOutput):
     def chunks(self) -> int:
         """How many ids the sets of live chunks have; a chunk that several sets name counts as often."""
         return sum(part.rows for part in self.parts(_CHUNKS))
+
+    @property
+    def counted(self) -> CountedSet | None:
+        """How many live manifests name each chunk, in the folder of lease and index; None in the dry run of a clean
+        run, which needs no counts."""
+        found = self.summary.details.get("counted")
+        return None if found is None else CountedSet.from_json(found)
+
+    @property
+    def snapshot_rows(self) -> PartInfo:
+        """Rows of the live snapshots, for the next run (`state.base.SNAPSHOTS`)."""
+        return self.part(SNAPSHOT_ROWS)
+
+    @property
+    def new_manifests(self) -> PartInfo:
+        """Live manifests that the run it builds on did not count (optimized runs): a JSON object by id, of the MD5 of
+        the bytes that this run read ("" where an earlier one had read them), and the name of the part of the index
+        that they were counted from."""
+        return self.part(NEW_MANIFESTS)
 
     @property
     def snapshot_names(self) -> PartInfo:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow, write_snapshot_rows
+from dredge.icechunk.collection.index import (
+    ManifestIndex,
+    SnapshotRow,
+    read_snapshot_rows,
+    write_snapshot_rows,
+)
 from dredge.icechunk.collection.live_files import snapshot_rows
 from dredge.icechunk.collection.mark.output import MarkOutput
 from dredge.icechunk.collection.run import Run
@@ -95,13 +100,28 @@ def read_snapshots(run: WorkerRun, config: SnapshotsConfig, task: SnapshotsTask)
     return write_snapshot_rows(run.open_state(), task.index_part, rows)
 
 
-def index_snapshots(run: Run, runner: TaskRunner, index: ManifestIndex, live: set[str]) -> list[SnapshotRow]:
+def index_snapshots(
+    run: Run,
+    runner: TaskRunner,
+    index: ManifestIndex,
+    live: set[str],
+    replaced: Collection[str] = (),
+) -> list[SnapshotRow]:
     """Read the live snapshots that the index lacks, and give the rows of all.
 
+    Args:
+        run: whose state holds the index. One that builds on an earlier run has the rows of that one.
+        runner: spreads the reading.
+        index: gets the new parts.
+        live: ids.
+        replaced: snapshots whose files are others than earlier runs read: they are read again, and must name what
+            they named.
+
     Raises:
-        FormatError: a live snapshot is missing or damaged, or no task has read it.
+        FormatError: a live snapshot is missing or damaged, or no task has read it, or it names other manifests.
     """
-    rows = index.snapshots(run.state)
+    rows = index.snapshots(run.state) if run.base is None else dict(run.base.rows)
+    before = {snapshot: rows.pop(snapshot) for snapshot in replaced if snapshot in rows}
     lacking = sorted(live - rows.keys())
     tuning, label = run.plan.config.tuning, run.folder.label
     chunks = in_chunks(lacking, -(-len(lacking) // tuning.snapshots_per_task))
@@ -112,9 +132,22 @@ def index_snapshots(run: Run, runner: TaskRunner, index: ManifestIndex, live: se
     config = SnapshotsConfig(threads=tuning.threads)
     written = run.spread(runner, MarkOutput.STEP, read_snapshots, config, tasks, "snapshots", len(lacking))
     index.add(run.state, f"{label}-1", written, [])
-    rows = index.snapshots(run.state) if written else rows
+    for part in written:
+        rows |= {row.snapshot: row for row in read_snapshot_rows(run.state, part)}
+    _refuse_others(run, before, rows)
     if missing := live - rows.keys():
         raise FormatError(
             f"{run.plan.uri}: {len(missing)} live snapshots were not read, such as {min(missing)}"
         )
     return [rows[snapshot] for snapshot in sorted(live)]
+
+
+def _refuse_others(run: Run, before: Mapping[str, SnapshotRow], rows: Mapping[str, SnapshotRow]) -> None:
+    """An expiration rewrites a snapshot's parent. What else it says never changes."""
+    for snapshot, row in before.items():
+        if snapshot in rows and rows[snapshot] != row:
+            raise FormatError(
+                f"{run.plan.uri}/{SNAPSHOTS}{snapshot} names other manifests than when an earlier run read it: ids are"
+                " never used again, so one of the two was damaged. Nothing was deleted. Look at the snapshot with"
+                f" Icechunk; when it is sound, remove the folder {run.state.uri}, so that all is read again."
+            )

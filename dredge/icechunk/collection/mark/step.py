@@ -9,20 +9,30 @@ it were skipped, live chunks would look dead.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from dredge.errors import RefusedError
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.index import ManifestIndex
+from dredge.icechunk.collection.index import ManifestIndex, SnapshotRow
 from dredge.icechunk.collection.live_files import refs_by_manifest
-from dredge.icechunk.collection.mark.chunks import LiveChunks, find_live_chunks
-from dredge.icechunk.collection.mark.output import PRUNED, SNAPSHOT_NAMES, MarkOutput
+from dredge.icechunk.collection.mark.chunks import find_live_chunks
+from dredge.icechunk.collection.mark.counts import count_change, count_live
+from dredge.icechunk.collection.mark.output import (
+    NEW_MANIFESTS,
+    PRUNED,
+    SNAPSHOT_NAMES,
+    SNAPSHOT_ROWS,
+    MarkOutput,
+)
 from dredge.icechunk.collection.mark.roots import Roots, choose_roots
 from dredge.icechunk.collection.mark.snapshots import index_snapshots, snapshot_files, with_ancestors
 from dredge.icechunk.collection.mark.unreachable import read_unreachable, write_unreachable
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.base import snapshots_table
 from dredge.icechunk.history import History
+from dredge.icechunk.repository import KnownSnapshots
+from dredge.runs.folder import parquet_bytes
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
@@ -40,17 +50,54 @@ def mark(run: Run, runner: TaskRunner) -> StepSummary:
 
 
 def _mark(run: Run, runner: TaskRunner, record: StepRecord) -> None:
-    history = run.read_history()
+    known = KnownSnapshots() if run.base is None else run.base.known
+    tags = {snapshot: tag for snapshot, (tag, _) in known.entries.items()}
+    history = run.read_history(known)
     if history.availability != "online":
         raise RefusedError(f"{run.plan.uri}: the repository is {history.availability}. Nothing was deleted.")
     roots = _find_roots(run, record, history)
     live = with_ancestors(run.reader, roots.tips, history.snapshots)
     index = ManifestIndex.load(run.state)
-    refs = refs_by_manifest(index_snapshots(run, runner, index, live))
-    chunks = find_live_chunks(run, runner, index, refs)
-    _record_live(run, record, history, live, refs, chunks)
-    _record_figures(record, history, roots, live, refs, chunks)
+    replaced = {node for node, tag in tags.items() if known.entries.get(node, ("", None))[0] != tag}
+    rows = index_snapshots(run, runner, index, live, replaced & live)
+    refs = refs_by_manifest(rows)
+    _record_live(run, record, history, live, refs)
+    _record_figures(record, history, roots, live, refs)
+    _find_chunks(run, runner, record, index, refs)
+    _record_rows(run, record, rows, known)
     _warn(run, record, roots)
+
+
+def _find_chunks(
+    run: Run, runner: TaskRunner, record: StepRecord, index: ManifestIndex, refs: Mapping[str, int]
+) -> None:
+    """Find the live chunks: all of them as sets, or what changed since the run that this one builds on."""
+    if run.base is not None:
+        change = count_change(run, runner, index, run.base, refs)
+        record.details["counted"] = change.counted.to_json()
+        record.counts.update(
+            manifests_read=len(change.read),
+            new_manifests=len(change.new),
+            dropped_manifests=len(change.dropped),
+            manifests_not_taken_away=change.not_taken_away,
+        )
+        new = {name: [change.read.get(name, ""), part] for name, part in sorted(change.new.items())}
+        data = json.dumps(new).encode()
+        name = f"{MarkOutput.STEP}/{NEW_MANIFESTS}"
+        record.parts.append(run.folder.write_bytes(name, data, len(change.new)))
+        return
+    chunks = find_live_chunks(run, runner, index, refs)
+    record.parts += chunks.sets
+    record.details["chunk_bits"] = chunks.bits
+    record.counts["manifests_read"] = chunks.manifests_read
+    if not run.plan.config.dry_run:
+        record.details["counted"] = count_live(run, runner, index, refs, chunks.bits).to_json()
+
+
+def _record_rows(run: Run, record: StepRecord, rows: Sequence[SnapshotRow], known: KnownSnapshots) -> None:
+    """Write what the next run needs to know of the snapshots."""
+    data = parquet_bytes(snapshots_table(rows, known))
+    record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{SNAPSHOT_ROWS}", data, len(rows)))
 
 
 def _find_roots(run: Run, record: StepRecord, history: History) -> Roots:
@@ -77,7 +124,6 @@ def _record_live(
     history: History,
     live: set[str],
     refs: Mapping[str, int],
-    chunks: LiveChunks,
 ) -> None:
     pruned = {log for entry in history.snapshots.values() for log in entry.pruned}
     ids = {
@@ -88,10 +134,8 @@ def _record_live(
     }
     for name, names in ids.items():
         record.parts.append(sets.write_ids(run.folder, f"{MarkOutput.STEP}/{name}", sets.of_names(names)))
-    record.parts += chunks.sets
     names_json = json.dumps(sorted(live)).encode()
     record.parts.append(run.folder.write_bytes(f"{MarkOutput.STEP}/{SNAPSHOT_NAMES}", names_json, len(live)))
-    record.details["chunk_bits"] = chunks.bits
     record.details["history"] = history.digest
 
 
@@ -101,14 +145,12 @@ def _record_figures(
     roots: Roots,
     live: set[str],
     refs: Mapping[str, int],
-    chunks: LiveChunks,
 ) -> None:
     record.counts.update(
         refs=len(history.refs),
         live_snapshots=len(live),
         live_manifests=len(refs),
         live_references=sum(refs.values()),
-        manifests_read=chunks.manifests_read,
         held_snapshots=len(roots.held),
         young_snapshots=len(roots.young),
     )
@@ -125,4 +167,9 @@ def _warn(run: Run, record: StepRecord, roots: Roots) -> None:
         record.warn(
             "this report takes the planned expiration as applied. What only released snapshots use is deleted by a"
             f" run that has seen them unreachable for {config.grace_hours:g} h, so the first one deletes less"
+        )
+    if lost := record.counts.get("manifests_not_taken_away"):
+        record.warn(
+            f"{lost:,} manifests that are not in use any more are in the index no longer: what only they name stays"
+            " until the next clean run"
         )

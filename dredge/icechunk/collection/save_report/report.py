@@ -12,6 +12,7 @@ from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report.mode import facts_of_mode
 from dredge.icechunk.collection.save_report.rows import rows_of_kind
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
@@ -69,6 +70,7 @@ def build_report(run: Run) -> dict[str, Any]:
     """
     plan, left = run.plan, _read(run)
     guards, swept = left.output(CheckLimitsOutput), left.output(BulkDeleteOutput)
+    listed = left.output(ListCandidatesOutput)
     kinds = {kind: _figures(left, kind) for kind in FOLDERS}
     outcome = _outcome(left, plan.config.dry_run)
     totals = {what: _sum(kinds, what) for what in ("candidates", "deleted", "failed", "kept")}
@@ -78,6 +80,9 @@ def build_report(run: Run) -> dict[str, Any]:
         "run_id": plan.run_id,
         "repository": plan.uri,
         "spec_version": plan.spec_version,
+        "mode": plan.mode,
+        "why_mode": plan.why_mode,
+        "drift": None if listed is None else listed.drift,
         "started_at": plan.created_at.isoformat(),
         "cutoff": plan.cutoff.isoformat(),
         "dry_run": plan.config.dry_run,
@@ -85,7 +90,7 @@ def build_report(run: Run) -> dict[str, Any]:
         "outcome_text": OUTCOMES[outcome],
         "headline": _headline(outcome, totals, plan.config.after is not None),
         "what_to_do": _what_to_do(outcome, bool(left.failures)),
-        "facts": _facts(run, left.output(MarkOutput)),
+        "facts": [*_facts(run, left.output(MarkOutput)), *facts_of_mode(run, listed)],
         **totals,
         "kinds": {kind: figures for kind, figures in kinds.items() if figures},
         "rows": [

@@ -1,4 +1,4 @@
-"""Save report: what became of the run, whatever it is.
+"""Save report: what became of the run, whatever it is. When all went well the state moves on first.
 
     report.json     for programs; everything in one JSON object
     report.html     the same as a page
@@ -9,23 +9,87 @@ earlier one gives way to it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from dredge.errors import DredgeError, FormatError
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
+from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.output import PAGE, REPORT, SaveReportOutput
 from dredge.icechunk.collection.save_report.report import build_report
+from dredge.icechunk.collection.state.advance import advance_state
+from dredge.icechunk.collection.state.output import StateOutput
+from dredge.icechunk.collection.state.store import StateStore
 from dredge.runs.report import render_html
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
+from dredge.runs.versions import OPTIMIZED
+
+log = logging.getLogger("dredge")
 
 
 def save_report(run: Run) -> StepSummary:
-    """Write the report of a run.
+    """Let the state move on when the run is complete, and write the report of the run.
 
     Raises:
         OvertakenError: somebody began to write it later, who knows more; theirs stays.
+        DredgeError: the state could not move on. The report is written, and what was deleted was garbage.
     """
+    error: DredgeError | None = None
+    try:
+        if _is_complete(run):
+            advance_state(run)
+    except DredgeError as found:
+        log.exception("the state was not moved on")
+        error = found
+    _distrust(run)
+    summary = _write(run)
+    if error is not None:
+        raise error
+    return summary
+
+
+def _is_complete(run: Run) -> bool:
+    try:
+        return all(run.folder.read_summary(item.STEP) is not None for item in StateOutput.INPUTS)
+    except FormatError:
+        return False
+
+
+def _distrust(run: Run) -> None:
+    """Let no run build on a state again that this one could not read, or has made untrue."""
+    why = None if run.plan.state is None else _kept_chunks(run) or _could_not_read(run)
+    if run.plan.state is not None and why:
+        log.error("%s may not be used again, and the next run is a clean one: %s", run.plan.state.name, why)
+        StateStore(run.state, run.options).distrust(run.plan.state, why)
+
+
+def _kept_chunks(run: Run) -> str | None:
+    """A run that kept all chunks deleted the manifests that named them: only a listing finds them now."""
+    config, step = run.plan.config, BulkDeleteOutput.STEP
+    if not config.keep_chunks or config.dry_run:
+        return None
+    if run.folder.read_summary(step) is None and run.folder.read_incomplete(step) is None:
+        return None
+    return f"run {run.plan.run_id} kept all chunks, and deleted manifests that named some"
+
+
+def _could_not_read(run: Run) -> str | None:
+    if run.plan.mode != OPTIMIZED:
+        return None
+    for output in (MarkOutput, ListCandidatesOutput):
+        failure = run.folder.read_failure(output.STEP)
+        if failure is None or failure["kind"] != FormatError.kind:
+            continue
+        if run.folder.read_summary(output.STEP) is None:
+            return str(failure["message"])
+    return None
+
+
+def _write(run: Run) -> StepSummary:
     started = run.clock()
     attempt = StepTry.claim(run.folder.writer, SaveReportOutput.STEP)
     with run.folder.writing(attempt):

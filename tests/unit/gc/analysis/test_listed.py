@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dredge.gc.analysis.listed import listed_shards
-from dredge.gc.sets.hashes import shard_of
-from dredge.gc.sets.labels import LabelledSets, Labels
 from dredge.gc.slice_listing import SliceListingOutput
+from dredge.sets.hashes import shard_of
+from dredge.sets.labels import LabelledSets, Labels
 from tests.support.gc import Parallel, make_world, summary_of
 
 

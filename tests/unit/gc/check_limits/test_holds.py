@@ -10,12 +10,12 @@ from dredge.errors import FormatError, UnavailableError
 from dredge.gc.check_limits import codes
 from dredge.gc.check_limits.holds import Holds, why_held
 from dredge.gc.check_limits.verdicts import Verdicts
-from dredge.gc.sets.hashes import NONE, Hashes
 from dredge.gc.steps import bulk_delete
 from dredge.gc.subtract import SubtractOutput
 from dredge.gc.subtract.holds import SAME_SIZE, UNREADABLE
 from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
+from dredge.sets.hashes import NONE, Hashes
 from dredge.storage import open_deleter
 from tests.support.gc import make_world, stage_again, summary_of
 from tests.support.identical import held, many

@@ -12,11 +12,11 @@ from dredge.gc.check_limits import surroundings
 from dredge.gc.check_limits.check import Check
 from dredge.gc.planning import release_lease
 from dredge.gc.run import make_lease
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import unite
 from dredge.hashing import hash64
 from dredge.lakefs import Repository
 from dredge.runs.limits import Finding
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
 from tests.support.checks import check_of, marked
 
 

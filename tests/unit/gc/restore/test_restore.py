@@ -13,13 +13,13 @@ from dredge.gc import subtract
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.restore import config
 from dredge.gc.restore.config import RestoreConfig
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import unite
-from dredge.gc.sets.live import LocatedSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.steps import Run, bulk_delete, release_lease
 from dredge.gc.undo.pins import Pin, pin_folder, read_pins, write_pin
 from dredge.hashing import hash64
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.streamed_copy import StreamedCopier
 from tests.support.gc import busy_world, make_world, summary_of

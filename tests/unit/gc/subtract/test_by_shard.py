@@ -12,12 +12,12 @@ import pytest
 from dredge.errors import FormatError
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
-from dredge.gc.sets.live import LiveSet
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.steps import list_committed, mark_uncommitted, slice_listing
 from dredge.gc.subtract import by_shard
 from dredge.gc.subtract.by_shard import cut_parts, find_dead, is_worth_it
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LiveSet
 from tests.support.gc import Parallel, World, make_world, summary_of
 
 SMALL = {"shard_values": 3, "part_rows": 4, "candidate_rows": 5}

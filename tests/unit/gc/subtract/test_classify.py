@@ -9,16 +9,16 @@ import pytest
 
 from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import unite
-from dredge.gc.sets.live import LiveSet
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import unite
+from dredge.sets.live import LiveSet
+from dredge.sets.sharded import ShardedSet
 from dredge.storage import memory_store, open_writer
 
 SIGNED = "data/slice/object," + "s" * 43

@@ -87,9 +87,7 @@ def test_a_living_object_in_the_ledger_is_noticed_however_few_looks_are_made(
     monkeypatch.setattr(living, "_LOOKS", 0)
     world, _, _ = busy_world()
     context = world.plan(verify_looks=0)
-    monkeypatch.setattr(
-        "dredge.gc.sets.live.LiveSet.find", lambda _, wanted: [hashes == 0 for hashes in wanted]
-    )
+    monkeypatch.setattr("dredge.sets.live.LiveSet.find", lambda _, wanted: [hashes == 0 for hashes in wanted])
     monkeypatch.setattr(sweep, "_codes_of_kept", lambda *asked: pa.nulls(len(asked[-1]), pa.string()))
     with pytest.raises(FormatError, match="DELETED OBJECTS THAT LIVE"):
         world.run(context)

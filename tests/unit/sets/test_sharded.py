@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dredge.gc.sets.files import write_hashes
-from dredge.gc.sets.hashes import shard_of, split, unite
-from dredge.gc.sets.sharded import ShardedSet
 from dredge.runs.folder import RunFolder
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import shard_of, split, unite
+from dredge.sets.sharded import ShardedSet
 from dredge.storage import open_writer
 
 values = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1]), max_size=50)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError
-from dredge.gc.sets.hashes import contains, from_bytes, unite
+from dredge.sets.hashes import contains, from_bytes, unite
 
 values = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1]), max_size=50)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dredge.gc.sets.hashes import Hashes
-from dredge.gc.sets.sharded import CountedSet, ShardedSet
 from dredge.runs.folder import RunFolder
+from dredge.sets.hashes import Hashes
+from dredge.sets.sharded import CountedSet, ShardedSet
 from dredge.storage import open_writer
 
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dredge.gc.sets.hashes import NONE, Hashes, shard_of
+from dredge.sets.hashes import NONE, Hashes, shard_of
 
 SHARD_VALUES = 8 << 20
 """Names (not distinct addresses) in one shard; about 50 bytes each are needed while it is put together."""

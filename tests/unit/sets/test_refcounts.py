@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dredge.errors import FormatError
-from dredge.gc.sets.files import write_counted
-from dredge.gc.sets.refcounts import Counted, from_bytes, to_bytes
-from dredge.gc.sets.sharded import CountedSet
 from dredge.runs.folder import RunFolder
+from dredge.sets.files import write_counted
+from dredge.sets.refcounts import Counted, from_bytes, to_bytes
+from dredge.sets.sharded import CountedSet
 from dredge.storage import open_writer
 
 sets = st.lists(st.sets(st.integers(0, 5) | st.sampled_from([2**63, 2**64 - 1])), max_size=5)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dredge.gc.sets import labels
-from dredge.gc.sets.labels import Labelled, LabelledSets, Labels
+from dredge.sets import labels
+from dredge.sets.labels import Labelled, LabelledSets, Labels
 
 TOP = 1 << 64
 named = st.lists(st.tuples(st.integers(0, 4), st.lists(st.integers(0, 40), max_size=8)), max_size=12)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dredge.gc.sets import hashes as plain
-from dredge.gc.sets import refcounts
-from dredge.gc.sets.hashes import Hashes
-from dredge.gc.sets.refcounts import Counted
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets import hashes as plain
+from dredge.sets import refcounts
+from dredge.sets.hashes import Hashes
+from dredge.sets.refcounts import Counted
 
 
 def write_hashes(folder: RunFolder, name: str, hashes: Hashes) -> PartInfo:

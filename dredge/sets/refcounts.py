@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
-from dredge.gc.sets.hashes import NONE, Hashes
+from dredge.sets.hashes import NONE, Hashes
 
 type Counts = npt.NDArray[np.int32]
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dredge.errors import FormatError
-from dredge.gc.sets.files import read_counted, read_hashes
-from dredge.gc.sets.hashes import Hashes, contains, shard_of
-from dredge.gc.sets.refcounts import Counted
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets.files import read_counted, read_hashes
+from dredge.sets.hashes import Hashes, contains, shard_of
+from dredge.sets.refcounts import Counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,182 @@
+"""Collections of an Icechunk repository of which a part has changed since the last one, on a compiled S3 server.
+
+    a chain of commits, each with a manifest of its own → clean run → commits come, as many expire
+        → the library (dry run) → a clean run (dry run) → an optimized run
+
+The three must find the same garbage. Files are made from arrays, not by commits.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.s3_store import LOG, Requests, put, s3_store
+
+BUCKET = "icechunk"
+
+type Figures = dict[str, float | int | str]
+
+
+@dataclass
+class Chain:
+    """A repository of spec 1 in the folder of a bucket.
+
+    Attributes:
+        folder: of the repository.
+        references: of each manifest; each to a chunk of its own.
+        tip: id of the newest snapshot.
+        flushed_at: of the newest snapshot, microseconds since 1970.
+        times: of all snapshots but the root, oldest first.
+    """
+
+    folder: Path
+    references: int
+
+    def __post_init__(self) -> None:
+        from benchmarks.icechunk import create
+        from dredge.icechunk.format.envelope import FileType, open_file
+        from dredge.icechunk.format.flatbuffer import Buffer
+        from dredge.icechunk.format.snapshots import parse_snapshot
+
+        scratch = self.folder.with_name(f"{self.folder.name}-scratch")
+        repository = create(scratch)
+        self.tip = _write_one(repository)
+        path = scratch / "snapshots" / self.tip
+        self._log = (scratch / "transactions" / self.tip).read_bytes()
+        opened = open_file(path.read_bytes(), self.tip, FileType.SNAPSHOT)
+        self._header, self._body = opened.header, opened.body
+        (self._info,) = parse_snapshot(path.read_bytes(), self.tip).manifests
+        table = Buffer(opened.body, self.tip).root()
+        self._places = [table.field(0, 12), table.field(1, 12), table.field(3, 8)]
+        flushed = self._places[2]
+        self.flushed_at = int.from_bytes(opened.body[flushed : flushed + 8], "little")
+        self.times = [self.flushed_at]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for source in [path for path in scratch.rglob("*") if path.is_file()]:
+            target = self.folder / source.relative_to(scratch)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            put(target, source.read_bytes())
+        shutil.rmtree(scratch)
+
+    def grow(self, commits: int) -> None:
+        """Put commits on main, a second apart."""
+        import numpy as np
+
+        from dredge.icechunk.format.envelope import close_file
+        from dredge.icechunk.format.refs import ref_key
+        from dredge.icechunk.ids import decode_id, encode_id
+        from tests.support.icechunk_manifests import manifest_file
+
+        rng = np.random.default_rng(len(self.times))
+        own, parent, flushed = self._places
+        old = _entry(self._info.id, self._info.size_bytes, self._info.refs)
+        for _ in range(commits):
+            ids, manifest, snapshot = (
+                rng.integers(0, 256, (self.references, 12), dtype=np.uint8),
+                secrets.token_bytes(12),
+                secrets.token_bytes(12),
+            )
+            key, data = manifest_file(ids, manifest)
+            put(self.folder / key, data)
+            for chunk in ids:
+                put(self.folder / "chunks" / encode_id(chunk.tobytes()), b"")
+            body = bytearray(self._body.replace(old, _entry(encode_id(manifest), len(data), self.references)))
+            body = bytearray(bytes(body).replace(decode_id(self._info.id), manifest))
+            self.flushed_at += 1_000_000
+            self.times.append(self.flushed_at)
+            body[own : own + 12], body[parent : parent + 12] = snapshot, decode_id(self.tip)
+            body[flushed : flushed + 8] = self.flushed_at.to_bytes(8, "little")
+            self.tip = encode_id(snapshot)
+            put(self.folder / "snapshots" / self.tip, close_file(self._header, bytes(body)))
+            put(self.folder / "transactions" / self.tip, self._log)
+        put(self.folder / ref_key("branch", "main"), f'{{"snapshot":"{self.tip}"}}'.encode())
+
+
+def _write_one(repository: Any) -> str:
+    import zarr
+
+    session = repository.writable_session("main")
+    array = zarr.create_array(session.store, name="a", shape=(1,), chunks=(1,), dtype="i8")
+    array[0] = 1
+    return str(session.commit("one of many"))
+
+
+def _entry(manifest: str, size_bytes: int, references: int) -> bytes:
+    from dredge.icechunk.ids import decode_id
+
+    return (
+        decode_id(manifest) + bytes(4) + size_bytes.to_bytes(8, "little") + references.to_bytes(4, "little")
+    )
+
+
+def compare(snapshots: int, references: int, changed: int, show: Callable[[str, Figures], None]) -> None:
+    """Measure a repository before and after a change.
+
+    Args:
+        snapshots: commits of the chain.
+        references: of each commit's manifest.
+        changed: commits that come, and as many that expire.
+        show: prints the figures of a job.
+    """
+    from benchmarks.icechunk import measured
+    from dredge.icechunk.expiration.apply import expire
+    from dredge.icechunk.format.snapshots import instant
+
+    with s3_store() as store:
+        uri = f"s3://{BUCKET}/repo"
+        os.environ |= store.environ
+        chain = Chain(store.bucket(BUCKET) / "repo", references)
+        begun = time.perf_counter()
+        chain.grow(snapshots - 1)
+        show("made", {"chunks": snapshots * references, "seconds": round(time.perf_counter() - begun, 1)})
+
+        def job(name: str, work: Callable[..., Figures], *arguments: Any) -> int:
+            time.sleep(3)  # whole seconds count as one later
+            counted = Requests(Path(os.environ[LOG]))
+            before = counted.counts()
+            figures = measured(work, uri, *arguments)
+            time.sleep(0.5)
+            requests = counted.counts() - before
+            figures |= {"requests": sum(requests.values()), **dict(sorted(requests.items()))}
+            show(name, figures)
+            return int(figures["chunks"])
+
+        job("dredge, first clean run", ours, "clean", False)
+        chain.grow(changed)
+        expire(uri, instant(chain.times[changed]))
+        found = [
+            job("library", theirs),
+            job("dredge, clean", ours, "clean", True),
+            job("dredge, optimized", ours, "optimized", False),
+        ]
+        if len(set(found)) != 1 or not found[0]:
+            raise SystemExit(f"they found {found} chunks")
+
+
+def theirs(uri: str) -> Figures:
+    """Let the library look for garbage."""
+    from dredge.icechunk.library import collect_with_library, open_library
+
+    found = collect_with_library(open_library(uri), datetime.now(UTC) + timedelta(seconds=5), dry_run=True)
+    return {"objects": found.objects, "chunks": found.chunks}
+
+
+def ours(uri: str, mode: str, dry_run: bool) -> Figures:
+    """Do a whole collection."""
+    from dredge.icechunk.collection.config import CollectConfig
+    from dredge.icechunk.collection.steps import collect
+
+    config = CollectConfig(uri=uri, mode=mode, dry_run=dry_run, unsafe_min_age_seconds=0, grace_hours=0)
+    report = collect(config)
+    if report["mode"] != mode or report["outcome"] not in ("success", "dry_run"):
+        raise SystemExit(f"a run was {report['mode']} and is {report['outcome']}: {report['why_mode']}")
+    chunks = report["kinds"]["chunks"].get("candidates_objects", 0)
+    return {"objects": report["candidates"]["objects"], "chunks": chunks}

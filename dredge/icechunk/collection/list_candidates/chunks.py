@@ -1,0 +1,211 @@
+"""Candidates among the chunks, in a run that lists none of them; and what such runs have missed, in one that does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import DredgeError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.index import ManifestIndex
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.list_candidates import listing, named
+from dredge.icechunk.collection.list_candidates.listing import ListResult
+from dredge.icechunk.collection.list_candidates.named import (
+    NameConfig,
+    NameResult,
+    NameTask,
+    SelectConfig,
+    SelectTask,
+)
+from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.list_candidates.unproved import AskConfig, AskResult, AskTask, ask_for_chunks
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.base import Base, counts_folder, open_base
+from dredge.icechunk.collection.state.pending import read_pending
+from dredge.icechunk.ids import hashes_of_names
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
+from dredge.runs.versions import CLEAN
+
+_MANIFESTS_PER_TASK = 500
+_ROWS_PER_TASK = 100_000
+_EXAMPLES_MAX = 20
+
+
+def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Sequence[ListResult]) -> None:
+    """Find the chunks that may be deleted, and see that what new manifests name is there.
+
+    Args:
+        run: this run, which builds on an earlier one.
+        runner: spreads the work.
+        record: of the step; has the dead manifests, gets the candidates.
+        results: of the listing.
+
+    Raises:
+        FormatError: the earlier run's counts are not as they were.
+    """
+    counted = record.input(MarkOutput).counted
+    if counted is None or run.base is None:  # never: the mark of such a run always counts
+        raise AssertionError("an optimized run has counts")
+    doubtful = {name: part for result in results for name, part in result.unproved.items()}
+    _ask_for_new(run, runner, record, run.base, doubtful)
+    if run.plan.config.keep_chunks:
+        return
+    settings = run.plan.config.tuning
+    found = [
+        *_of_dead(run, runner, record, counted.bits),
+        *_of_stopped(run, runner, record, run.base, counted.bits),
+    ]
+    shards: dict[int, list[PartInfo]] = {}
+    for result in found:
+        for shard, part in result.shards.items():
+            shards.setdefault(shard, []).append(part)
+    shares = round_robin(sorted(shards), run.num_tasks(runner, len(shards)))
+    tasks = [
+        SelectTask(number=number, shards={shard: shards[shard] for shard in share})
+        for number, share in enumerate(shares)
+    ]
+    config = SelectConfig(
+        counted=counted,
+        cutoff=run.plan.cutoff,
+        candidate_rows=settings.candidate_rows,
+        threads=settings.threads,
+    )
+    rows = sum(part.rows for parts in shards.values() for part in parts)
+    selected = run.spread(runner, ListCandidatesOutput.STEP, named.select_dead, config, tasks, "chunks", rows)
+    totals: Counter[str] = Counter(dict.fromkeys(listing.FIGURES, 0))
+    totals["absent"] = record.counts["chunks_absent"]
+    for chosen in selected:
+        record.parts += chosen.parts
+        totals.update(chosen.counts)
+    record.counts.update({f"chunks_{name}": value for name, value in totals.items()})
+
+
+def _ask_for_new(
+    run: Run, runner: TaskRunner, record: StepRecord, base: Base, manifests: Mapping[str, Sequence[str]]
+) -> None:
+    settings = run.plan.config.tuning
+    index = ManifestIndex.load(run.state) if manifests else ManifestIndex()
+    by_part: dict[str, list[str]] = {}
+    for manifest, (part, _) in sorted(manifests.items()):
+        by_part.setdefault(part, []).append(manifest)
+    tasks = [
+        AskTask(index_part=index.manifest_parts[part], manifests={name: manifests[name][1] for name in share})
+        for part, names in sorted(by_part.items())
+        for share in in_chunks(names, -(-len(names) // _MANIFESTS_PER_TASK))
+    ]
+    config = AskConfig(counted=base.state.counted, threads=settings.threads)
+    answers: list[AskResult] = run.spread(
+        runner, ListCandidatesOutput.STEP, ask_for_chunks, config, tasks, "manifests", len(manifests)
+    )
+    absent = sorted({digits for answer in answers for digits in answer.absent})
+    record.counts["manifests_unproved"] = len(manifests)
+    record.counts["new_chunks_asked"] = sum(answer.asked for answer in answers)
+    record.counts["chunks_absent"] = sum(answer.missing for answer in answers)
+    if absent:
+        record.details["absent"]["chunks"] = absent[: listing.ABSENT_MAX]
+
+
+def _of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list[NameResult]:
+    """Name the chunks of all dead manifests."""
+    start = f"{ListCandidatesOutput.STEP}/manifests-"
+    parts = [part for part in record.parts if part.name.startswith(start)]
+    tasks = _tasks("", parts, _MANIFESTS_PER_TASK, "named")
+    config = NameConfig(bits=bits, threads=run.plan.config.tuning.threads)
+    total = sum(part.rows for part in parts)
+    results = run.spread(
+        runner, ListCandidatesOutput.STEP, named.name_chunks, config, tasks, "manifests", total
+    )
+    unread = [key for result in results for key in result.unread]
+    record.counts["manifests_unread"] = len(unread)
+    if unread:
+        record.warn(
+            f"{len(unread):,} manifests that nothing needs cannot be read, such as {unread[0]}: what only they name"
+            " stays until the next clean run"
+        )
+    return results
+
+
+def _of_stopped(
+    run: Run, runner: TaskRunner, record: StepRecord, base: Base, bits: int
+) -> Iterator[NameResult]:
+    """Name the chunks that runs since the base were to delete and perhaps did not."""
+    config = NameConfig(bits=bits, threads=run.plan.config.tuning.threads)
+    for number, left in enumerate(read_pending(run.state, base.state.fencing, run.plan.run_id)):
+        tasks = _tasks(left.run_uri, left.chunks, _ROWS_PER_TASK, f"left-{number:03d}")
+        results = run.spread(runner, ListCandidatesOutput.STEP, named.name_left, config, tasks, "chunks")
+        if any(result.unread for result in results):
+            record.warn(
+                f"run {left.run_id} stopped while it deleted, and its folder is not whole: chunks that it left are"
+                " found by the next clean run"
+            )
+        yield from results
+
+
+def _tasks(run_uri: str, parts: Sequence[PartInfo], rows: int, name: str) -> list[NameTask]:
+    pieces = [(part, first) for part in parts for first in range(0, part.rows, rows)]
+    return [
+        NameTask(name=f"{name}-{number:05d}", run_uri=run_uri, part=part, first=first, count=rows)
+        for number, (part, first) in enumerate(pieces)
+    ]
+
+
+def find_drift(run: Run, runner: TaskRunner, record: StepRecord) -> dict[str, Any] | None:
+    """Tell which chunks a clean run found that optimized ones would have missed for ever.
+
+    Args:
+        run: this run.
+        runner: spreads the work.
+        record: of the step, with its candidates.
+
+    Returns:
+        Figures and a few keys; None for other runs, and when there was no state.
+    """
+    plan = run.plan
+    if plan.mode != CLEAN or plan.state is None:
+        return None
+    try:
+        base = open_base(plan.state, run.state, run.options)
+        folder = counts_folder(run.state, plan.run_id)
+        start = f"{ListCandidatesOutput.STEP}/chunks-"
+        tables = []
+        for part in [part for part in record.parts if part.name.startswith(start)]:
+            rows = run.folder.read_part(part, ["address", "size"])
+            (known,) = base.state.counted.find(folder, [_hashes(rows)], its_shards_only=True)
+            tables.append(rows.filter(pa.array(~known)))
+        missed = _beyond_manifests(run, runner, record, tables)
+    except DredgeError as error:
+        record.warn(f"what optimized runs may have missed cannot be told: {error}")
+        return None
+    return {
+        "objects": missed.num_rows,
+        "bytes": int(pc.sum(missed["size"]).as_py() or 0),
+        "samples": missed["address"].slice(0, _EXAMPLES_MAX).to_pylist(),
+        "since": base.state.clean_run_id,
+        "runs": base.state.optimized_runs,
+    }
+
+
+def _hashes(rows: pa.Table) -> sets.Ids:
+    return hashes_of_names(pc.utf8_slice_codeunits(rows["address"], len(OBJECT_FOLDERS["chunks"])))[0]
+
+
+def _beyond_manifests(
+    run: Run, runner: TaskRunner, record: StepRecord, tables: Sequence[pa.Table]
+) -> pa.Table:
+    """Leave out what dead manifests name, which an optimized run reads."""
+    if not any(table.num_rows for table in tables):
+        return pa.table({"address": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
+    rows = pa.concat_tables(tables)
+    named_parts = [part for result in _of_dead(run, runner, record, 0) for part in result.shards.values()]
+    pieces = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in named_parts]
+    found = sets.contains(sets.unite(pieces), _hashes(rows)) if pieces else np.zeros(rows.num_rows, np.bool_)
+    return rows.filter(pa.array(~found))

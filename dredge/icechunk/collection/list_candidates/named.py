@@ -1,0 +1,289 @@
+"""Chunks that dead manifests name, in a run that lists no chunks.
+
+    dead manifest files (listed) ──> names and sizes of their chunks ─┐
+    candidates of runs that stopped while they deleted ───────────────┴─> each once ──> not counted: candidates
+
+A chunk is in the store before the manifest that names it, and a manifest before the snapshot. So a chunk is at least as
+old as any manifest that names it, and of a dead manifest that is older than the cutoff the chunks are so, too. They are
+there: whoever deletes manifests does so before chunks. Only what a stopped run was to delete is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.icechunk.collection.age import is_old
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.list_candidates.candidates import write_candidates
+from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.sets import Ids
+from dredge.icechunk.collection.state.base import counts_folder
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names, raw_ids_of_names
+from dredge.icechunk.repository import CHUNKS
+from dredge.runs.folder import RunFolder
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.sets.sharded import CountedSet
+from dredge.storage import LISTING_SCHEMA, ObjectInfo, ObjectReader
+from dredge.storage.parallel import ordered_map
+
+NAMED = pa.schema(
+    [
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("tail", pa.uint32(), nullable=False),
+        pa.field("ask", pa.bool_(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("last_modified", pa.timestamp("us", tz="UTC"), nullable=False),
+    ]
+)
+"""A chunk: the first 64 bits and the last 32 of its id, whether the store must be asked for it, its size, and a time
+at which it was there."""
+_GATHERED_MAX = 2 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameConfig:
+    """What all tasks need.
+
+    Attributes:
+        bits: there are 2**bits shards.
+        threads: files that a task fetches at once.
+    """
+
+    bits: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameTask:
+    """One task.
+
+    Attributes:
+        name: of the files that it writes.
+        run_uri: folder of the run that wrote the part; "" is this run's.
+        part: candidates: of manifests, or of chunks in a run that stopped.
+        first: of its rows.
+        count: of its rows.
+    """
+
+    name: str
+    run_uri: str
+    part: PartInfo
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameResult:
+    """What a task wrote.
+
+    Attributes:
+        shards: rows of `NAMED`, a file for each shard that has any.
+        unread: keys of manifests that are damaged or gone, so that nobody knows what they named.
+    """
+
+    shards: dict[int, PartInfo]
+    unread: list[str]
+
+
+@partition_function
+def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
+    """Write the chunks that some dead manifests name, each once."""
+    rows = run.folder.read_part(task.part, ["address", "last_modified"]).slice(task.first, task.count)
+    unread: list[str] = []
+    waiting: list[pa.Table] = []
+    read = partial(_named_by, run.open_store())
+    items = list(zip(rows["address"].to_pylist(), rows["last_modified"].to_pylist(), strict=True))
+    for (key, _), found in zip(items, ordered_map(read, items, config.threads), strict=True):
+        if found is None:
+            unread.append(key)
+            continue
+        waiting.append(found)
+        if sum(table.num_rows for table in waiting) > _GATHERED_MAX:
+            waiting = [once(waiting)]
+    run.progress.add(len(items))
+    return NameResult(shards=_write(run.folder, config, task, once(waiting)), unread=unread)
+
+
+@partition_function
+def name_left(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
+    """Write the chunks that a stopped run was to delete; one whose folder is gone named nobody knows what."""
+    from dredge.storage import open_writer
+
+    folder = RunFolder(open_writer(task.run_uri), task.run_uri.rpartition("/")[2])
+    try:
+        rows = folder.read_part(task.part, ["address", "size", "last_modified"])
+    except FormatError:
+        return NameResult(shards={}, unread=[f"{task.run_uri}/{task.part.name}"])
+    rows = rows.slice(task.first, task.count)
+    names = pc.utf8_slice_codeunits(rows["address"], len(CHUNKS)).combine_chunks()
+    _, is_id = hashes_of_names(names)
+    picked = rows.filter(pa.array(is_id))
+    raw = raw_ids_of_names(names.filter(pa.array(is_id)).to_pylist())
+    times = picked["last_modified"]
+    table = _table(raw, picked["size"].to_numpy(), True, times.combine_chunks())
+    return NameResult(shards=_write(run.folder, config, task, once([table])), unread=[])
+
+
+def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
+    key, time = item
+    try:
+        arrays = parse_manifest(reader.get(key), key).arrays
+    except (NotFoundError, FormatError):
+        return None
+    native = [array.kind == NATIVE for array in arrays]
+    raw = [array.ids[rows] for array, rows in zip(arrays, native, strict=True)]
+    sizes = [array.lengths[rows] for array, rows in zip(arrays, native, strict=True)]
+    ids = np.concatenate([np.empty((0, ID_BYTES), np.uint8), *raw])
+    lengths = np.concatenate([np.empty(0, np.uint64), *sizes]).astype(np.int64)
+    return _table(
+        ids, lengths, False, pa.repeat(pa.scalar(time, NAMED.field("last_modified").type), len(ids))
+    )
+
+
+def _table(ids: np.ndarray, sizes: np.ndarray, ask: bool, times: pa.Array) -> pa.Table:
+    tails = np.ascontiguousarray(ids[:, 8:]).view(">u4").reshape(-1).astype(np.uint32)
+    columns = [pa.array(hashes_of(ids)), pa.array(tails), pa.repeat(ask, len(ids)), pa.array(sizes), times]
+    return pa.Table.from_arrays(columns, schema=NAMED)
+
+
+def once(tables: Sequence[pa.Table]) -> pa.Table:
+    """Give each chunk of some tables once, sorted; of several rows the first known time, and one that need not be asked
+    for before one that must."""
+    if not tables:
+        return NAMED.empty_table()
+    table = pa.concat_tables(tables).combine_chunks()
+    hashes, tails = table["hash"].to_numpy(), table["tail"].to_numpy()
+    times = table["last_modified"].cast(pa.int64()).to_numpy()
+    order = np.lexsort((times, table["ask"].to_numpy(), tails, hashes))
+    hashes, tails = hashes[order], tails[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (hashes[1:] != hashes[:-1]) | (tails[1:] != tails[:-1])
+    return table.take(pa.array(order[first]))
+
+
+def _write(folder: RunFolder, config: NameConfig, task: NameTask, rows: pa.Table) -> dict[int, PartInfo]:
+    hashes = rows["hash"].to_numpy()
+    bounds = np.arange(1, 1 << config.bits, dtype=np.uint64) << np.uint64(
+        64 - config.bits if config.bits else 0
+    )
+    ends = [0, *np.searchsorted(hashes, bounds).tolist(), rows.num_rows]
+    return {
+        shard: folder.write_table(
+            ListCandidatesOutput.STEP,
+            shard,
+            rows.slice(ends[shard], ends[shard + 1] - ends[shard]),
+            task.name,
+        )
+        for shard in range(len(ends) - 1)
+        if ends[shard + 1] > ends[shard]
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectConfig:
+    """What all tasks need.
+
+    Attributes:
+        counted: how many live manifests name each chunk.
+        cutoff: only objects strictly older are candidates.
+        candidate_rows: most rows of a part.
+        threads: requests in flight in one task.
+    """
+
+    counted: CountedSet
+    cutoff: datetime
+    candidate_rows: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectTask:
+    """One task.
+
+    Attributes:
+        number: makes the names of the parts.
+        shards: rows of `NAMED` by shard.
+    """
+
+    number: int
+    shards: dict[int, list[PartInfo]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectResult:
+    """What a task found.
+
+    Attributes:
+        parts: of candidates.
+        counts: figures of chunks, as those of a listing are named.
+    """
+
+    parts: list[PartInfo]
+    counts: dict[str, int]
+
+
+@partition_function
+def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
+    """Write those chunks as candidates that no live manifest names."""
+    counts_in = counts_folder(run.open_state(), run.stores.run_id)
+    found = SelectResult(parts=[], counts=dict.fromkeys(("listed_objects", "listed_bytes", "asked"), 0))
+    dead: list[pa.Table] = []
+    for _, parts in sorted(task.shards.items()):
+        rows = once(list(run.folder.read_parts(parts)))
+        hashes: Ids = rows["hash"].to_numpy()
+        (alive,) = config.counted.find(counts_in, [hashes], its_shards_only=True)
+        unnamed = rows.filter(pa.array(~alive))
+        asked = unnamed.filter(unnamed["ask"])
+        dead += [_listed(unnamed.filter(pc.invert(unnamed["ask"]))), _there(run.open_store(), config, asked)]
+        found.counts["listed_objects"] += rows.num_rows - asked.num_rows + dead[-1].num_rows
+        found.counts["listed_bytes"] += _bytes(rows) - _bytes(asked) + _bytes(dead[-1])
+        found.counts["asked"] += asked.num_rows
+        run.progress.add(rows.num_rows)
+    candidates = [table for table in dead if table.num_rows]
+    found.counts["candidates_objects"] = sum(table.num_rows for table in candidates)
+    found.counts["candidates_bytes"] = sum(map(_bytes, candidates))
+    found.parts.extend(write_candidates(run.folder, "chunks", task.number, candidates, config.candidate_rows))
+    return found
+
+
+def _bytes(rows: pa.Table) -> int:
+    return int(pc.sum(rows["size"]).as_py() or 0)
+
+
+def _listed(rows: pa.Table) -> pa.Table:
+    ids = np.empty((rows.num_rows, ID_BYTES), np.uint8)
+    ids[:, :8] = rows["hash"].to_numpy().astype(">u8").view(np.uint8).reshape(-1, 8)
+    ids[:, 8:] = rows["tail"].to_numpy().astype(">u4").view(np.uint8).reshape(-1, 4)
+    keys = pc.binary_join_element_wise(OBJECT_FOLDERS["chunks"], encode_ids(ids), "")
+    etags = pa.nulls(rows.num_rows, pa.string())
+    return pa.table([keys, rows["size"], rows["last_modified"], etags], schema=LISTING_SCHEMA)
+
+
+def _there(reader: ObjectReader, config: SelectConfig, rows: pa.Table) -> pa.Table:
+    """Ask the store for chunks; gives those that are there and old."""
+    keys = _listed(rows)["key"].to_pylist()
+    found = [info for info in ordered_map(partial(_stat, reader), keys, config.threads) if info is not None]
+    return pa.Table.from_pylist(list(_old(found, config.cutoff)), schema=LISTING_SCHEMA)
+
+
+def _old(found: Sequence[ObjectInfo], cutoff: datetime) -> Iterator[dict[str, object]]:
+    for info in found:
+        if is_old(info.last_modified, cutoff):
+            yield {"key": info.key, "size": info.size, "last_modified": info.last_modified, "etag": info.etag}
+
+
+def _stat(reader: ObjectReader, key: str) -> ObjectInfo | None:
+    try:
+        return reader.stat(key)
+    except NotFoundError:
+        return None

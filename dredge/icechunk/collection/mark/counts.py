@@ -1,0 +1,282 @@
+"""How many live manifests name each chunk: counted anew by a clean run, kept up to date by the ones after it.
+
+    clean        live manifests ──────────────────────────> a layer of counts for each task
+    optimized    manifests that are new, and that are dropped ──> layers of differences upon those of the base
+
+Counts come from the index alone, for new and for dropped manifests alike, and each manifest from one part of it. So
+what is taken away is exactly what was once added, whatever became of the manifest's file since.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dredge.errors import FormatError
+from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
+from dredge.icechunk.collection.mark.manifests import index_manifests
+from dredge.icechunk.collection.mark.output import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.base import Base, counts_folder
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.files import read_counted, write_counted
+from dredge.sets.refcounts import Counted
+from dredge.sets.sharded import CountedSet
+
+log = logging.getLogger("dredge")
+
+COUNTED = "counted"
+"""Folder of counts, beside lease and index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of the manifests since the base.
+
+    Attributes:
+        counted: how many live manifests name each chunk.
+        new: live manifests that the base did not count, each with the part of the index that it was counted from.
+        dropped: manifests that it counted and that nothing live names.
+        not_taken_away: of these, those that the index lost: what they name stays until the next clean run.
+        read: md5 of the bytes of each manifest that this run read, by id.
+    """
+
+    counted: CountedSet
+    new: Mapping[str, str]
+    dropped: frozenset[str]
+    not_taken_away: int
+    read: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountConfig:
+    """What all tasks need.
+
+    Attributes:
+        bits: there are 2**bits shards.
+        label: begins the names of files.
+    """
+
+    bits: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountTask:
+    """One task.
+
+    Attributes:
+        number: makes the names of the files that it writes.
+        index_part: with the manifests that it takes.
+        added: live manifests in it.
+        dropped: manifests in it that are live no more.
+    """
+
+    number: int
+    index_part: PartInfo
+    added: list[str]
+    dropped: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountResult:
+    """What a task wrote.
+
+    Attributes:
+        index_part: name of the part of the index that was counted.
+        parts: a layer of counts.
+        added: manifests that it has added.
+        dropped: manifests that it has taken away.
+        damaged: names of index parts that cannot be trusted; nothing of them was counted.
+    """
+
+    index_part: str
+    parts: list[PartInfo]
+    added: list[str]
+    dropped: list[str]
+    damaged: list[str]
+
+
+@partition_function
+def count_chunks(run: WorkerRun, config: CountConfig, task: CountTask) -> CountResult:
+    """Count in how many manifests of a part of the index each chunk is."""
+    state = run.open_state()
+    try:
+        rows = dict(read_manifest_rows(state, task.index_part))
+    except FormatError:
+        name = task.index_part.name
+        return CountResult(index_part=name, parts=[], added=[], dropped=[], damaged=[name])
+    added = [name for name in task.added if name in rows]
+    dropped = [name for name in task.dropped if name in rows]
+    total = Counted.sum(
+        [Counted.of([rows[name] for name in added]), Counted.of([rows[name] for name in dropped], -1)]
+    )
+    folder = counts_folder(state, run.stores.run_id)
+    parts = [
+        write_counted(folder, f"{COUNTED}/{config.label}-{task.number:05d}-{shard:04d}.counts", counted)
+        for shard, counted in enumerate(total.split(config.bits))
+        if len(counted.hashes)
+    ]
+    run.progress.add(len(added) + len(dropped))
+    name = task.index_part.name
+    return CountResult(index_part=name, parts=parts, added=added, dropped=dropped, damaged=[])
+
+
+def count_live(
+    run: Run, runner: TaskRunner, index: ManifestIndex, refs: Mapping[str, int], bits: int
+) -> CountedSet:
+    """Count the live manifests of each chunk, all anew.
+
+    Args:
+        run: whose state holds index and counts.
+        runner: spreads the work.
+        index: has every live manifest.
+        refs: of the live manifests, how many references each has.
+        bits: there are 2**bits shards.
+
+    Raises:
+        FormatError: a part of the index went bad since it was read.
+    """
+    results = _count(run, runner, index, refs.keys(), (), CountConfig(bits=bits, label=run.folder.label))
+    if {name for result in results for name in result.added} != refs.keys():
+        raise FormatError(
+            f"{run.state.uri}: a part of the index that was just read cannot be read again. Nothing was deleted."
+            " Start a new run."
+        )
+    return _with_layers(CountedSet(bits, ()), results)
+
+
+def count_change(
+    run: Run, runner: TaskRunner, index: ManifestIndex, base: Base, refs: Mapping[str, int]
+) -> Change:
+    """Bring the counts of an earlier run up to date.
+
+    Args:
+        run: whose state holds index and counts.
+        runner: spreads the work.
+        index: what earlier runs have read; gets what is read now.
+        base: the earlier run.
+        refs: of the live manifests, how many references each has.
+
+    Raises:
+        FormatError: a live manifest is missing or damaged, or was not read, or counts are not as they were.
+    """
+    before = {manifest for row in base.rows.values() for manifest in row.manifests}
+    new, dropped = refs.keys() - before, before - refs.keys()
+    wanted = {manifest: refs[manifest] for manifest in new}
+    read: dict[str, str] = {}
+    for number in (2, 3):  # parts of the index that turn out to be damaged are read anew, once
+        read |= index_manifests(run, runner, index, wanted, f"{run.folder.label}-{number}", digests=True)
+        config = CountConfig(bits=base.state.counted.bits, label=f"{run.folder.label}-{number}")
+        results = _count(run, runner, index, new, dropped, config)
+        damaged = {name for result in results for name in result.damaged}
+        for name in damaged:
+            log.warning("the index's part %s is damaged; its manifests are read again", name)
+            index.drop(name)
+        if not damaged:
+            break
+    counted_from = {name: result.index_part for result in results for name in result.added}
+    if missing := new - counted_from.keys():
+        raise FormatError(f"{run.plan.uri}: {len(missing)} live manifests were not read")
+    taken_away = {name for result in results for name in result.dropped}
+    counted = _with_layers(base.state.counted, results)
+    if len(counted.layers) > run.plan.config.tuning.counted_layers_max:
+        counted = _united(run, runner, counted)
+    return Change(counted, counted_from, frozenset(dropped), len(dropped - taken_away), read)
+
+
+def _count(
+    run: Run,
+    runner: TaskRunner,
+    index: ManifestIndex,
+    added: Collection[str],
+    dropped: Collection[str],
+    config: CountConfig,
+) -> list[CountResult]:
+    tasks: list[CountTask] = []
+    left, gone = set(added), set(dropped)
+    for name in sorted(index.manifests_of):  # each manifest from one part: none is counted twice
+        ids = index.manifests_of[name]
+        here, away = sorted(left.intersection(ids)), sorted(gone.intersection(ids))
+        left.difference_update(here)
+        gone.difference_update(away)
+        if here or away:
+            part = index.manifest_parts[name]
+            tasks.append(CountTask(number=len(tasks), index_part=part, added=here, dropped=away))
+    total = len(added) + len(dropped)
+    return run.spread(runner, MarkOutput.STEP, count_chunks, config, tasks, "manifests", total)
+
+
+def _with_layers(counted: CountedSet, results: Sequence[CountResult]) -> CountedSet:
+    for result in results:
+        if result.parts:
+            counted = counted.then(result.parts)
+    return counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniteConfig:
+    """What all tasks need.
+
+    Attributes:
+        counted: the layers.
+        label: begins the names of files.
+    """
+
+    counted: CountedSet
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniteTask:
+    """One task.
+
+    Attributes:
+        shards: numbers.
+    """
+
+    shards: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniteResult:
+    """What a task wrote.
+
+    Attributes:
+        parts: one for each shard that has counts.
+    """
+
+    parts: list[PartInfo]
+
+
+@partition_function
+def unite_layers(run: WorkerRun, config: UniteConfig, task: UniteTask) -> UniteResult:
+    """Make one layer of several."""
+    folder = counts_folder(run.open_state(), run.stores.run_id)
+    parts = []
+    for shard in task.shards:
+        layers = [layer[shard] for layer in config.counted.layers if shard in layer]
+        total = Counted.sum([read_counted(folder, part) for part in layers])
+        if bool((total.counts < 0).any()):
+            raise FormatError(
+                f"shard {shard} of the reference counts has chunks that were taken away more often than added."
+                " Nothing was deleted. Start a clean run."
+            )
+        if len(total.hashes):
+            name = f"{COUNTED}/{config.label}-united-{shard:04d}.counts"
+            parts.append(write_counted(folder, name, total))
+    return UniteResult(parts=parts)
+
+
+def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
+    shards = list(range(1 << counted.bits))
+    tasks = [UniteTask(shards=share) for share in round_robin(shards, run.num_tasks(runner, len(shards)))]
+    config = UniteConfig(counted=counted, label=run.folder.label)
+    results = run.spread(runner, MarkOutput.STEP, unite_layers, config, tasks, "shards", len(shards))
+    return CountedSet.of([part for result in results for part in result.parts], counted.bits)
+
+
+__all__ = ["COUNTED", "Change", "count_change", "count_chunks", "count_live", "unite_layers"]

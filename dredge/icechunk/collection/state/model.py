@@ -1,0 +1,91 @@
+"""What a complete collection leaves for the next one.
+
+Of every chunk that some manifest names, at least one of these is true after such a run, so the next one lists none:
+
+    counted (a live manifest names it) · named by a manifest file that will be listed as dead · not old enough
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dredge.runs.summary import PartInfo
+from dredge.sets.sharded import CountedSet
+
+FORMAT = 1
+_TEXTS = (
+    "uri",
+    "spec_version",
+    "run_id",
+    "run_uri",
+    "fencing",
+    "previous",
+    "mode",
+    "clean_run_id",
+    "optimized_runs",
+    "chunk_objects",
+)
+_TIMES = ("started_at", "cutoff", "clean_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """The state after a run. Files are named, with their digests, not copied.
+
+    Attributes:
+        uri: the repository.
+        spec_version: 1 or 2.
+        run_id: the run it came from.
+        run_uri: that run's folder, where `snapshots` is.
+        fencing: number of its lease: runs with higher ones came later.
+        previous: run whose state this one built on; "" for a clean run.
+        mode: "clean" or "optimized".
+        started_at: the store's time when the run was planned.
+        cutoff: only objects last modified strictly before it were candidates.
+        clean_run_id: the last clean run.
+        clean_at: when that one was planned.
+        optimized_runs: runs since then.
+        chunk_objects: chunks in the store, as the last clean run counted them.
+        snapshots: file of the snapshots that were live, with their parents and manifests (`base.SNAPSHOTS`).
+        counted: how many of the manifests that these name hold each chunk, in the folder of lease and index.
+    """
+
+    uri: str
+    spec_version: int
+    run_id: str
+    run_uri: str
+    fencing: int
+    previous: str
+    mode: str
+    started_at: datetime
+    cutoff: datetime
+    clean_run_id: str
+    clean_at: datetime
+    optimized_runs: int
+    chunk_objects: int
+    snapshots: PartInfo
+    counted: CountedSet
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in _TEXTS},
+            **{name: getattr(self, name).isoformat() for name in _TIMES},
+            "snapshots": self.snapshots.to_json(),
+            "counted": self.counted.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RunState:
+        """From the object that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
+        if value["format"] != FORMAT:
+            raise ValueError(f"format {value['format']}")
+        fields: dict[str, Any] = {name: value[name] for name in _TEXTS}
+        fields |= {name: datetime.fromisoformat(value[name]) for name in _TIMES}
+        fields["snapshots"] = PartInfo.from_json(value["snapshots"])
+        fields["counted"] = CountedSet.from_json(value["counted"])
+        return cls(**fields)

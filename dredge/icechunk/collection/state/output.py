@@ -1,0 +1,14 @@
+"""What the state's advance leaves in the run folder."""
+
+from __future__ import annotations
+
+from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+from dredge.icechunk.collection.verify import VerifyOutput
+from dredge.runs.output import StepOutput
+
+
+class StateOutput(StepOutput):
+    """The state that the next run may build on."""
+
+    STEP = "state"
+    INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)

@@ -1,0 +1,387 @@
+"""Runs that build on an earlier one: what they look at, what they keep, and when they do not trust what they find."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConflictError, FormatError, RefusedError
+from dredge.icechunk.collection.bulk_delete import deleting
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.state.base import open_base
+from dredge.icechunk.collection.state.model import RunState
+from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.steps import (
+    bulk_delete,
+    check_limits,
+    collect,
+    list_candidates,
+    mark,
+    plan_collection,
+    release_lease,
+    run_steps,
+    save_report,
+)
+from dredge.icechunk.expiration.apply import expire
+from dredge.icechunk.format.snapshots import instant, parse_snapshot
+from dredge.icechunk.maintenance import open_state
+from dredge.icechunk.repository import read_history
+from dredge.runs.tasks import LocalRunner
+from dredge.runs.versions import POINTER
+from dredge.storage import DeleteOutcome, open_reader
+from dredge.storage.local.store import LocalReader
+from dredge.storage.model import MaySend, always
+from tests.support.icechunk import contents, objects, quiet
+from tests.support.icechunk_repo import Repo, change_number, main_manifest
+from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
+
+HERE = LocalRunner()
+ALL_REFS = {"delete_expired_branches": True, "delete_expired_tags": True}
+
+
+def commit(repo: Repo, value: int) -> str:
+    session = repo.library.writable_session("main")
+    change_number(session, value)
+    return str(session.commit(f"number {value}"))
+
+
+def expire_before(repo: Repo, snapshot: str) -> None:
+    expire(repo.uri, instant(read_history(open_reader(repo.uri)).snapshots[snapshot].flushed_at), **ALL_REFS)
+
+
+def grown(repo: Repo) -> Repo:
+    """Collect whole, then commit twice and expire what came before the last commit."""
+    collect(repo.config())
+    commit(repo, 100)
+    expire_before(repo, commit(repo, 101))
+    return repo
+
+
+def state_of(repo: Repo) -> RunState:
+    found = StateStore(open_state(repo.uri)).current(repo.uri, repo.spec).state
+    assert found is not None
+    return found
+
+
+def optimized(repo: Repo, **changes: Any) -> Run:
+    run = Run.open(plan_collection(repo.config(mode="auto", **changes)).run_uri)
+    assert run.plan.mode == "optimized", run.plan.why_mode
+    return run
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Prefixes that were listed."""
+    prefixes: list[str] = []
+    real = LocalReader.list
+
+    def noted(self: LocalReader, prefix: str = "", *rest: Any, **more: Any) -> Iterator[pa.RecordBatch]:
+        prefixes.append(prefix)
+        return real(self, prefix, *rest, **more)
+
+    monkeypatch.setattr(LocalReader, "list", noted)
+    return prefixes
+
+
+def test_optimized_run_lists_no_chunks_and_leaves_what_a_clean_one_leaves(
+    repo: Repo, listed: list[str], tmp_path: Path
+) -> None:
+    grown(repo)
+    left = repo.collected(tmp_path)
+    listed.clear()
+    report = collect(repo.config(mode="auto"))
+    assert report["mode"] == "optimized"
+    assert "chunks/" not in listed
+    assert objects(repo.folder) == left
+    assert report["deleted"]["objects"] > 10
+    assert contents(repo.library, branch="main")[0] == 101
+    assert state_of(repo).optimized_runs == 1
+
+
+def test_chunk_that_a_live_manifest_names_stays_when_a_dead_one_names_it_too(v1: Repo) -> None:
+    grown(v1)
+    before = contents(v1.library, branch="main")
+    run = optimized(v1)
+    mark(run, HERE)
+    found = list_candidates(run, HERE).counts
+    assert found["chunks_listed_objects"] > found["chunks_candidates_objects"] > 0
+    release_lease(run)
+    collect(v1.config(mode="auto"))
+    assert contents(v1.library, branch="main") == before
+
+
+def test_what_no_manifest_names_is_left_to_a_clean_run_which_says_so(v1: Repo) -> None:
+    grown(v1)
+    session = v1.library.writable_session("main")
+    change_number(session, 4711)
+    del session
+    lost = "0" * 20
+    (v1.folder / "chunks" / lost).write_bytes(b"never committed")
+    report = collect(v1.config(mode="auto"))
+    assert lost in objects(v1.folder)["chunks"]
+    facts = dict(report["facts"])
+    assert "never committed" in facts["Not looked at"]
+    assert state_of(v1).clean_run_id in facts["Not looked at"]
+    clean = collect(v1.config())
+    assert lost not in objects(v1.folder)["chunks"]
+    assert clean["drift"]["objects"] >= 1
+    assert f"chunks/{lost}" in clean["drift"]["samples"]
+    assert "no manifest" in dict(clean["facts"])["Missed by optimized runs"]
+
+
+def test_what_optimized_runs_would_have_found_is_no_drift(v2: Repo) -> None:
+    grown(v2)
+    drift = collect(v2.config())["drift"]
+    assert drift["objects"] == 0
+
+
+@pytest.mark.parametrize("damage", ["pointer", "rows", "counts", "another", "distrusted"])
+def test_damaged_state_means_a_clean_run_that_says_why(
+    v1: Repo, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    grown(v1)
+    state, store = open_state(v1.uri), StateStore(open_state(v1.uri))
+    found, version = state_of(v1), store.newest()
+    assert version is not None
+    if damage == "pointer":
+        state.put(POINTER, b"{}")
+    elif damage == "rows":
+        open_base(version, state, None).folder.writer.put(found.snapshots.key, b"nothing")
+    elif damage == "counts":
+        part = found.counted.parts[0]
+        data = bytearray(state.get(part.name))
+        data[-1] ^= 1
+        state.put(part.name, bytes(data))
+    elif damage == "another":
+        other = RunState.from_json(found.to_json() | {"uri": "file:///elsewhere"})
+        store.advance(other, store.current(v1.uri, 1))
+    else:
+        store.distrust(version, "seen")
+    run = Run.open(plan_collection(v1.config(mode="optimized")).run_uri)
+    assert run.plan.mode == "clean"
+    assert "unusable" in run.plan.why_mode
+    assert "everything is listed" in caplog.text
+
+
+def test_counts_that_break_in_the_middle_stop_the_run_and_the_next_is_clean(v1: Repo) -> None:
+    grown(v1)
+    before = objects(v1.folder)
+    run = optimized(v1)
+    for part in state_of(v1).counted.parts:
+        run.state.put(part.name, b"x" * part.size_bytes)
+    with pytest.raises(FormatError):
+        run_steps(run, HERE)
+    save_report(run)
+    release_lease(run)
+    assert objects(v1.folder) == before
+    assert v1.plan(mode="optimized").plan.mode == "clean"
+
+
+def test_upgraded_repository_begins_with_a_clean_run(v1: Repo) -> None:
+    grown(v1)
+    quiet().upgrade_icechunk_repository(v1.library, dry_run=False, delete_unused_v1_files=True)
+    run = v1.plan(mode="optimized")
+    assert run.plan.mode == "clean"
+    assert "spec_version 1" in run.plan.why_mode
+
+
+def test_clean_run_comes_at_intervals(v1: Repo) -> None:
+    collect(v1.config())
+    assert optimized(v1).plan.why_mode == f"builds on run {state_of(v1).run_id}"
+
+
+def test_clean_run_is_due_after_so_many_days(v1: Repo) -> None:
+    collect(v1.config())
+    run = v1.plan(mode="auto", clean_every_days=0)
+    assert run.plan.mode == "clean"
+    assert "the last clean run was" in run.plan.why_mode
+
+
+@pytest.mark.parametrize("changes", [{"dry_run": True}, {"keep_transactions": True}])
+def test_run_that_does_not_delete_all_that_it_found_leaves_no_state(
+    v1: Repo, changes: dict[str, bool], tmp_path: Path
+) -> None:
+    grown(v1)
+    left, before = v1.collected(tmp_path), state_of(v1)
+    collect(v1.config(mode="auto", **changes))
+    assert state_of(v1) == before
+    assert collect(v1.config(mode="auto"))["mode"] == "optimized"
+    assert objects(v1.folder) == left
+
+
+def test_run_after_one_that_kept_all_chunks_is_a_clean_one(v2: Repo, tmp_path: Path) -> None:
+    grown(v2)
+    left = v2.collected(tmp_path)
+    collect(v2.config(mode="auto", keep_chunks=True))
+    report = collect(v2.config(mode="optimized"))
+    assert "kept all chunks" in report["why_mode"]
+    assert report["mode"] == "clean"
+    assert objects(v2.folder) == left
+
+
+def test_state_moves_on_only_from_where_the_run_began(v1: Repo) -> None:
+    grown(v1)
+    run = optimized(v1)
+    run_steps(run, HERE)
+    run.state.put(POINTER, json.dumps({"name": "x", "sha256": "y"}).encode())
+    with pytest.raises(ConflictError, match="was moved"):
+        save_report(run)
+    assert run.folder.read_json("report.json")["outcome"] == "success"
+
+
+class Dying:
+    """Deletes some keys and dies."""
+
+    def __init__(self, inner: Any, left: int) -> None:
+        self.inner, self.left, self.uri = inner, left, inner.uri
+
+    def delete(self, keys: Sequence[str], may_send: MaySend = always) -> list[DeleteOutcome]:
+        some = list(keys)[: self.left]
+        self.left -= len(some)
+        found: list[DeleteOutcome] = self.inner.delete(some, may_send) if some else []
+        if len(some) < len(keys):
+            raise SystemExit
+        return found
+
+
+@pytest.mark.parametrize("spec_and_left", [(1, 1), (2, 100)])
+def test_chunks_that_a_killed_sweep_left_are_found_by_the_next_run(
+    both: dict[int, Repo],
+    request: pytest.FixtureRequest,
+    spec_and_left: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    spec, chunks_left = spec_and_left
+    repo = grown(request.getfixturevalue(f"v{spec}"))
+    left = repo.collected(tmp_path)
+    run = optimized(repo)
+    mark(run, HERE)
+    counts = list_candidates(run, HERE).counts
+    check_limits(run)
+    # All metadata goes, and chunks but for some: nothing in the store names these any more.
+    metadata = sum(
+        counts[f"{kind}_candidates_objects"] for kind in ("snapshots", "transactions", "manifests")
+    )
+    chunks = max(0, counts["chunks_candidates_objects"] - chunks_left)
+    real = deleting.open_deleter
+    with monkeypatch.context() as patch:
+        dying: list[Dying] = []
+
+        def opened(uri: str) -> Any:
+            if not dying:
+                dying.append(Dying(real(uri), metadata + chunks))
+            return dying[0]
+
+        patch.setattr(deleting, "open_deleter", opened)
+        with pytest.raises((SystemExit, Exception)):
+            bulk_delete(run, HERE)
+    release_lease(run)
+    assert objects(repo.folder)["manifests"] == left["manifests"]
+    assert objects(repo.folder)["chunks"] != left["chunks"]
+    assert collect(repo.config(mode="auto"))["mode"] == "optimized"
+    assert objects(repo.folder) == left
+
+
+def test_flipped_chunk_id_in_a_new_manifest_holds_an_optimized_run(v2: Repo) -> None:
+    collect(v2.config())
+    commit(v2, 100)
+    expire_before(v2, commit(v2, 101))
+    chunk = flip_chunk_id(v2.folder, random.Random(2))
+    before = objects(v2.folder)
+    with pytest.raises(RefusedError, match="chunks that live files name and the store does not have"):
+        collect(v2.config(mode="optimized"))
+    assert objects(v2.folder) == before
+    assert chunk in before["chunks"]
+
+
+def test_index_that_learned_from_a_damaged_read_stops_an_optimized_run(v1: Repo) -> None:
+    grown(v1)
+    path = main_manifest(v1.folder)
+    sound = path.read_bytes()
+    flip_chunk_id(v1.folder, random.Random(3))
+    collect(v1.config(mode="auto", dry_run=True))
+    path.write_bytes(sound)
+    before = objects(v1.folder)
+    with pytest.raises(FormatError, match=r"does not name the chunks that .*/_dredge/index has"):
+        collect(v1.config(mode="optimized"))
+    assert objects(v1.folder) == before
+
+
+def test_snapshot_file_that_was_put_back_is_read_again(v1: Repo) -> None:
+    """An expiration cut its path; with the earlier file the path is live again, down to the root."""
+    commit(v1, 100)
+    tip = commit(v1, 101)
+    place = v1.folder / "snapshots" / tip
+    sound, known = place.read_bytes(), place.stat()
+    expire_before(v1, tip)
+    collect(v1.config(grace_hours=24))  # what was released stays for the grace
+    place.write_bytes(sound)
+    os.utime(place, ns=(known.st_atime_ns, known.st_mtime_ns))
+    before = objects(v1.folder)
+    report = collect(v1.config(mode="auto"))
+    assert report["mode"] == "optimized"
+    parent = parse_snapshot(sound, tip).parent_id
+    assert parent in objects(v1.folder)["snapshots"]
+    assert objects(v1.folder)["manifests"] >= {
+        info.id for info in parse_snapshot((v1.folder / "snapshots" / str(parent)).read_bytes(), "").manifests
+    }
+    assert before["snapshots"] >= objects(v1.folder)["snapshots"]
+    assert len(list(v1.library.ancestry(branch="main"))) > 2
+
+
+def test_other_snapshot_under_the_same_id_is_refused(v1: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown(v1)
+    collect(v1.config(mode="auto"))
+    tip = read_history(open_reader(v1.uri)).branches["main"]
+    place = v1.folder / "snapshots" / tip
+    place.write_bytes(place.read_bytes())  # another tag
+    base = optimized(v1)
+    assert base.base is not None
+    row = base.base.rows[tip]
+    base.base.rows[tip] = type(row)(tip, ("0" * 20,), (1,))
+    before = objects(v1.folder)
+    with pytest.raises(FormatError, match="names other manifests than when an earlier run read it"):
+        mark(base, HERE)
+    assert objects(v1.folder) == before
+
+
+def test_many_layers_of_counts_become_one(v2: Repo, tmp_path: Path) -> None:
+    collect(v2.config())
+    settings = v2.config().tuning
+    for number in range(4):
+        expire_before(v2, commit(v2, 200 + number))
+        tuning = type(settings)(counted_layers_max=2, ids_per_shard=4)
+        collect(v2.config(mode="auto", tuning=tuning))
+    assert len(state_of(v2).counted.layers) <= 2
+    assert objects(v2.folder) == v2.collected(tmp_path)
+
+
+def test_dropped_manifest_that_the_index_lost_is_not_taken_away(v1: Repo) -> None:
+    grown(v1)
+    before = contents(v1.library, branch="main")
+    for path in (v1.folder / "_dredge" / "index" / "heads").glob("*"):
+        path.unlink()
+    report = collect(v1.config(mode="auto"))
+    assert report["mode"] == "optimized"
+    assert any("in the index no longer" in warning for warning in report["warnings"])
+    assert contents(v1.library, branch="main") == before
+    collect(v1.config())
+    assert contents(v1.library, branch="main") == before
+
+
+def test_share_of_an_optimized_run_is_one_of_all_objects(v2: Repo) -> None:
+    grown(v2)
+    total = sum(map(len, objects(v2.folder).values()))
+    run = optimized(v2, dry_run=True)
+    mark(run, HERE)
+    list_candidates(run, HERE)
+    listed = check_limits(run).counts["listed_objects"]
+    assert total - 5 <= listed <= total
