@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,10 @@ def test_metadata_tells_which_files_no_commit_names_and_what_it_cannot_know(
     assert "named by commits that branches or tags lead to" in said
     assert "DREDGE_KV_URL tells of them all" in said
     monkeypatch.setenv("DREDGE_KV_URL", os.environ[KV_URL])
-    code, said, _ = run(capsys, "metadata", "lake", "--json", "--min-age-hours", "0")
+    tomorrow = datetime.now(UTC) + timedelta(hours=26)
+    monkeypatch.setattr("dredge.runs.clock.utc_now", lambda: tomorrow)
+    code, said, _ = run(capsys, "metadata", "lake", "--json")
     found = json.loads(said)
     assert (code, found["complete"], found["kinds"]["kept"]["objects"]) == (0, True, 2)
     assert run(capsys, "metadata", "none")[0] == 6
+    assert run(capsys, "metadata", "lake", "--min-age-hours", "0")[0] == 2
