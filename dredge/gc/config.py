@@ -95,7 +95,7 @@ class Safety:
     prepare_deadline_seconds: float = 1200
     identical_suspects_max: int = 5_000_000
     identical_requests_max: int = 20_000
-    ask_again_seconds: float = 900
+    ask_again_seconds: float = 1800
     canary_branches: int = 32
     canary_objects: int = 20
     staged_rows_plenty: int = 100

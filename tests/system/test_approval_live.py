@@ -1,5 +1,5 @@
 """Approvals with a real scheduler, its API and its time-outs: a run waits without a worker, and each answer ends it as
-it says. Three whole DAG runs, so only `./run test long` makes them."""
+it says. Three whole DAG runs, at once and of three repositories; only `./run test long` makes them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.postgres import PostgresServer
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1800)]
 
 WAIT = 300 * float(os.environ.get("DREDGE_TEST_PATIENCE", "1"))
+REPOSITORIES = ("rejected", "unanswered", "approved")
 CONF: dict[str, Any] = {
-    "repository": "lake",
     "dry_run": False,
     "unsafe_min_age_seconds": 1,
     "slice_margin_hours": 26,
@@ -35,10 +35,11 @@ STATE = "select state from task_instance where run_id = %s and task_id = %s"
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     with lakefs_server(tmp_path_factory.mktemp("lake")) as found:
-        branch = found.repository("lake").branch("main")
-        branch.object("kept").upload(b"kept")
-        branch.commit("kept")
-        found.writer().put(ORPHAN, b"orphan")
+        for name in REPOSITORIES:
+            branch = found.repository(name).branch("main")
+            branch.object("kept").upload(b"kept")
+            branch.commit("kept")
+            found.writer(name).put(ORPHAN, b"orphan")
         time.sleep(1.1)  # the folder tells whole seconds
         yield found
 
@@ -66,21 +67,23 @@ def airflow(
         yield running
 
 
-def present(lake: Lake) -> set[str]:
-    return {key for batch in lake.writer().list("data/") for key in batch["key"].to_pylist()}
+def present(lake: Lake, repository: str) -> set[str]:
+    return {key for batch in lake.writer(repository).list("data/") for key in batch["key"].to_pylist()}
 
 
-def waiting(airflow: LiveAirflow) -> str:
-    """Start a run, and wait until it waits for a person."""
-    run_id = airflow.trigger("lakefs_gc", None, CONF)
-    airflow.wait(
-        "the question", lambda: airflow.rows(STATE, run_id, "approve") == [("awaiting_input",)], WAIT
-    )
+def waiting(airflow: LiveAirflow) -> dict[str, str]:
+    """Start a run for each repository, and wait until all wait for a person; gives their ids."""
+    runs = {name: airflow.trigger("lakefs_gc", None, {**CONF, "repository": name}) for name in REPOSITORIES}
+    for run_id in runs.values():
+        airflow.wait(
+            "the question",
+            lambda run_id=run_id: airflow.rows(STATE, run_id, "approve") == [("awaiting_input",)],  # type: ignore[misc]
+            WAIT,
+        )
     assert airflow.rows("select 1 from task_instance where state in ('running', 'queued', 'deferred')") == []
-    time.sleep(
-        10
-    )  # the process that asked lives on for some seconds, and an answer before then costs a try (P8)
-    return run_id
+    # The process that asked lives on for some seconds, and an answer before then costs a try (P8).
+    time.sleep(10)
+    return runs
 
 
 def answer(airflow: LiveAirflow, run_id: str, option: str) -> Any:
@@ -96,39 +99,37 @@ def ended(airflow: LiveAirflow, run_id: str) -> str:
     return str(airflow.wait("the end", state, WAIT))
 
 
-def report(lake: Lake) -> dict[str, Any]:
-    """Of the newest run."""
-    folder = Path(lake.namespace("lake").partition("://")[2]) / "_lakefs/retention/gc/unified"
-    newest = min(path for path in folder.iterdir() if (path / "plan.json").exists())
-    found: dict[str, Any] = json.loads((newest / "report.json").read_text())
+def report(lake: Lake, repository: str) -> dict[str, Any]:
+    folder = Path(lake.namespace(repository).partition("://")[2]) / "_lakefs/retention/gc/unified"
+    (run,) = (path for path in folder.iterdir() if (path / "plan.json").exists())
+    found: dict[str, Any] = json.loads((run / "report.json").read_text())
     return found
 
 
 def test_a_rejected_run_ends_well_and_an_approved_one_deletes(lake: Lake, airflow: LiveAirflow) -> None:
-    before = present(lake)
-    rejected = waiting(airflow)
-    assert present(lake) == before
-    answer(airflow, rejected, "Reject")
-    assert ended(airflow, rejected) == "success"
-    assert airflow.rows(STATE, rejected, "bulk_delete") == [("skipped",)]
-    assert report(lake)["outcome"] == "rejected"
-    assert present(lake) == before
-
-    unanswered = waiting(airflow)
-    overdue = datetime.now(UTC) - timedelta(minutes=1)
+    before = {name: present(lake, name) for name in REPOSITORIES}
+    runs = waiting(airflow)
+    assert {name: present(lake, name) for name in REPOSITORIES} == before
+    answer(airflow, runs["rejected"], "Reject")
+    answer(airflow, runs["approved"], "Approve")
+    with pytest.raises(AssertionError, match="409"):
+        answer(airflow, runs["approved"], "Reject")
     airflow.rows(
         "update task_instance set trigger_timeout = %s where run_id = %s and task_id = 'approve' returning 1",
-        overdue,
-        unanswered,
+        datetime.now(UTC) - timedelta(minutes=1),
+        runs["unanswered"],
     )
-    assert ended(airflow, unanswered) == "failed", "somebody has to notice"
-    assert airflow.rows(STATE, unanswered, "save_report") == [("failed",)]
-    assert report(lake)["approval"]["by"] == ""
-    assert present(lake) == before
-
-    approved = waiting(airflow)
-    answer(airflow, approved, "Approve")
-    assert ended(airflow, approved) == "success"
-    assert report(lake)["approval"]["through"] == "Airflow"
-    assert report(lake)["approval"]["by"]
-    assert present(lake) == before - {ORPHAN}
+    assert {name: ended(airflow, run_id) for name, run_id in runs.items()} == {
+        "rejected": "success",
+        "unanswered": "failed",  # somebody has to notice
+        "approved": "success",
+    }
+    assert airflow.rows(STATE, runs["rejected"], "bulk_delete") == [("skipped",)]
+    assert airflow.rows(STATE, runs["unanswered"], "save_report") == [("failed",)]
+    reports = {name: report(lake, name) for name in REPOSITORIES}
+    assert reports["rejected"]["outcome"] == reports["unanswered"]["outcome"] == "rejected"
+    assert reports["unanswered"]["approval"]["by"] == ""
+    assert reports["approved"]["approval"]["through"] == "Airflow"
+    assert reports["approved"]["approval"]["by"]
+    before["approved"].discard(ORPHAN)
+    assert {name: present(lake, name) for name in REPOSITORIES} == before

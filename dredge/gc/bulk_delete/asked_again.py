@@ -33,7 +33,7 @@ class Asked:
     """What is known of candidates that a branch may serve unseen.
 
     Attributes:
-        at: since when it is known, by the store's clock.
+        at: since when it is known, by this machine's clock, or earlier.
         holds: what branches answered.
         sizes: candidates that are so long stay.
         questions: requests made to branches.
@@ -53,8 +53,8 @@ class Asked:
             record: of the sweep.
         """
         guards = record.input(CheckLimitsOutput)
-        # Another machine's clock wrote it down.
-        skew = timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
+        # Another machine's clock wrote it down; both may differ from the store's.
+        skew = 2 * timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
         return cls(at=guards.summary.finished_at - skew, holds=guards.hold_files)
 
 
@@ -74,7 +74,7 @@ def ask_again(
     Returns:
         What holds now; the last look where that is not long ago.
     """
-    now = run.store_now()
+    now = run.clock()
     if subtracted.exact or now - asked.at < timedelta(seconds=run.plan.config.safety.ask_again_seconds):
         return asked
     # The sweep's own record takes the files of the ledger only.

@@ -10,7 +10,7 @@ from tests.mutations.mutants import rules
 from tests.mutations.mutants.mutant import Edit
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LOGGERS = frozenset({"log", "logger", "warnings", "record"})
+LOGGERS = frozenset({"log", "logger", "warnings", "record", "progress"})
 """What takes words and figures for people. Figures are held by tests of the report; here it is about deeds."""
 SILENT = frozenset({"print", "echo", "warn"})
 FIGURES = frozenset({"counts", "details", "metrics"})
@@ -66,7 +66,9 @@ class _Walk:
 
     def inside(self, node: ast.AST) -> Iterator[Edit]:
         """What is below a node."""
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.TypeAlias):
+        if isinstance(
+            node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.TypeAlias
+        ):
             return
         if isinstance(node, ast.Call) and is_silent(ast.Expr(node)):
             return

@@ -30,6 +30,7 @@ QUIET = (
 )
 NEVER = 1e9
 """What a test takes that fails on the whole product: it is not asked."""
+QUICK_SECONDS = 0.1
 
 type Seeds = Callable[[str], Iterator[tuple[str, Callable[[], bool]]]]
 """Gives, for a file, names of further checks that take longer, each of which tells whether something is wrong."""
@@ -175,13 +176,12 @@ class Judge:
         return chosen
 
     def _rank(self, mutant: Mutant, test: str) -> tuple[float, float]:
-        """First those that found something in the file for little, then the file's own, then any, near ones rather."""
-        seconds = self.tests.seconds(test) + 0.05
+        """First the file's own quick ones, then what found something in the file for little, then near ones rather."""
+        seconds, distance = self.tests.seconds(test) + 0.05, _distance(mutant.key.file, test)
+        if not distance and seconds < QUICK_SECONDS:
+            return -NEVER, seconds
         if finds := self.found.get(mutant.key.file, Counter())[test]:
             return -finds / seconds, 0.0
-        distance = _distance(mutant.key.file, test)
-        if not distance:
-            return 0.0, seconds
         return 1.0, random.Random(f"{mutant.key}{test}").random() + distance / 4
 
     def _touching(self, mutant: Mutant) -> set[str]:

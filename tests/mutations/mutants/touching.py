@@ -12,7 +12,7 @@ import sys
 import time
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,9 +95,17 @@ class TestMap:
                 for name, at in names.items():
                     self._index[product, name][test] = at
 
-    def missing(self, files: Iterable[str]) -> list[str]:
-        """The files of tests that were not measured as they are now."""
-        return [file for file in files if self._tests.get(file, {}).get("digest") != self._digest(file)]
+    def missing(self, files: Mapping[str, Iterable[str]]) -> list[str]:
+        """The files of tests that were not measured as they are now; each is given with its tests."""
+        return [file for file, tests in files.items() if not self._is_known(file, tests)]
+
+    def _is_known(self, file: str, tests: Iterable[str]) -> bool:
+        known = self._tests.get(file)
+        return (
+            known is not None
+            and known["digest"] == self._digest(file)
+            and known["tests"].keys() >= set(tests)
+        )
 
     def _digest(self, file: str) -> str:
         return hashlib.sha256((self._root / file).read_bytes()).hexdigest()[:16]

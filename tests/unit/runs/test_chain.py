@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from dredge.runs.chain import PLAN, breaks
+import pytest
+
+from dredge.errors import RefusedError
+from dredge.runs.chain import PLAN, breaks, check_chain, plan_digest
+from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
+from dredge.storage import forget_memory_store, open_writer
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LINKS = {"first": [PLAN], "second": ["first"], "third": ["first", "second"]}
@@ -46,3 +53,35 @@ def test_a_result_that_was_made_from_another_one_breaks_the_chain() -> None:
 def test_another_plan_breaks_the_chain() -> None:
     (text,) = breaks(LINKS, unbroken(), "of another plan")
     assert text.startswith("first was made from another result of plan")
+
+
+@pytest.fixture
+def folder() -> Iterator[RunFolder]:
+    yield RunFolder(open_writer("memory://chain-test/r1"), "r1")
+    forget_memory_store("chain-test")
+
+
+def test_a_plan_is_the_same_under_another_lease_and_another_one_in_anything_else(folder: RunFolder) -> None:
+    digests = []
+    for plan in (
+        {"cutoff": 1, "lease": "a", "dry_run": True},
+        {"dry_run": True, "lease": "b", "cutoff": 1},
+        {"cutoff": 1, "lease": "b", "dry_run": False},
+    ):
+        folder.writer.put(f"{PLAN}.json", json.dumps(plan).encode())
+        digests.append(plan_digest(folder))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_result_that_was_made_again_while_it_was_worked_with_breaks_the_chain(folder: RunFolder) -> None:
+    folder.write_json(f"{PLAN}.json", {"cutoff": 1})
+    first = summary("first", {PLAN: plan_digest(folder)})
+    second = summary("second", {"first": first.digest})
+    for item in (first, second):
+        folder.write_summary(item)
+    links = {"first": [PLAN], "second": ["first"]}
+    assert check_chain(folder, "sweep", links) == {"first": first, "second": second}
+    other = summary("other", {}, rows=1)  # worked with as well, and no part of this chain
+    assert check_chain(folder, "sweep", links, {"second": second, "other": other}).keys() == links.keys()
+    with pytest.raises(RefusedError, match="second was done again meanwhile"):
+        check_chain(folder, "sweep", links, {"second": replace(second, counts={"rows": 1})})

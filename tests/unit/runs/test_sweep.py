@@ -24,9 +24,9 @@ from dredge.runs.lease import Lease
 from dredge.runs.partition import Stores, WorkerRun
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
-from dredge.runs.sweep import DeletingTask, refuse_old_mark, sweep_then_settle
+from dredge.runs.sweep import DeletingTask, Protected, refuse_old_mark, sweep_then_settle, what_was_deleted
 from dredge.runs.tries import StepTry
-from dredge.storage import DeleteOutcome, ObjectWriter, forget_memory_store, open_writer
+from dredge.storage import NOT_SENT, DeleteOutcome, ObjectWriter, forget_memory_store, open_writer
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -106,6 +106,23 @@ def test_what_stopped_a_sweep_is_not_hidden_by_a_ledger_that_cannot_be_settled(r
         swept(record, settles=damaged)
 
 
+@pytest.mark.parametrize(
+    ("begun", "deleted", "words"),
+    [
+        (False, None, ""),
+        (True, None, "What was deleted is in the ledger."),
+        (True, 0, ""),
+        (True, 1200, "1,200 objects were deleted; the ledger names them."),
+    ],
+)
+def test_what_was_deleted_is_said_only_of_a_sweep_that_began(
+    record: StepRecord, begun: bool, deleted: int | None, words: str
+) -> None:
+    if deleted is not None:
+        record.counts["deleted_objects"] = deleted
+    assert what_was_deleted(record, begun) == words
+
+
 def test_a_defect_in_a_sweep_is_settled_like_any_other_stop(record: StepRecord) -> None:
     def defective() -> None:
         raise ZeroDivisionError
@@ -163,7 +180,13 @@ class Sweep:
 
 
 def rows(*addresses: str) -> pa.Table:
-    return pa.table({"address": addresses, "size": [1] * len(addresses), "reason": ["x"] * len(addresses)})
+    return pa.table(
+        {
+            "address": pa.array(addresses, pa.string()),
+            "size": [1] * len(addresses),
+            "reason": ["x"] * len(addresses),
+        }
+    )
 
 
 @pytest.fixture
@@ -181,6 +204,23 @@ def test_every_outcome_is_in_the_ledger_and_only_failures_are_tried_again(sweep:
     assert task.undone(part, "d/")["address"].to_pylist() == ["d/b"]
 
 
+def test_every_kept_candidate_is_in_the_ledger_with_why(sweep: Sweep) -> None:
+    part = sweep.part("d/a", "d/b", "d/c")
+    task = sweep.task(Deleter())
+    task.keep(part, rows("d/a", "d/c"), ["alive_again", "not_copied"])
+    found = ledger.best(ledger.read_raw(sweep.folder, ledger.stem_of(part)))
+    assert found.select(["address", "outcome", "code"]).to_pydict() == {
+        "address": ["d/a", "d/c"],
+        "outcome": ["kept", "kept"],
+        "code": ["alive_again", "not_copied"],
+    }
+    assert task.undone(part, "d/")["address"].to_pylist() == ["d/b"]
+
+
+def test_a_part_without_candidates_is_gone_through(sweep: Sweep) -> None:
+    assert sweep.task(Deleter()).undone(sweep.part(), "d/").num_rows == 0
+
+
 def test_a_candidate_outside_its_folder_stops_the_task(sweep: Sweep) -> None:
     with pytest.raises(FormatError, match="names an object outside d/"):
         sweep.task(Deleter()).undone(sweep.part("d/a", "e/b"), "d/")
@@ -194,9 +234,60 @@ def test_no_group_is_sent_once_the_gate_is_closed(sweep: Sweep) -> None:
         write_look(sweep.folder, WATCH, False, "a branch moved")
         yield rows("d/b")
 
-    assert not sweep.task(deleter).delete(part, groups())
+    task = sweep.task(deleter)
+    assert not task.delete(part, groups())
+    assert task.failed == 0
     assert deleter.keys == ["d/a"]
     assert sweep.outcomes(part) == {"d/a": "deleted"}
+
+
+def test_a_gate_that_shut_within_a_group_ends_the_task_though_it_opened_again(sweep: Sweep) -> None:
+    """Keys of that group were not sent: they have to be looked at anew, and what follows as well."""
+
+    class HeldBack(Deleter):
+        def delete(
+            self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True
+        ) -> list[DeleteOutcome]:
+            self.keys += keys
+            write_look(sweep.folder, WATCH, False, "a branch moved")
+            assert not may_send()
+            write_look(sweep.folder, WATCH, True, "")
+            return [DeleteOutcome(key, "failed", NOT_SENT) for key in keys]
+
+    part, deleter = sweep.part("d/a", "d/b"), HeldBack()
+    assert not sweep.task(deleter).delete(part, [rows("d/a"), rows("d/b")])
+    assert deleter.keys == ["d/a"]
+    assert sweep.outcomes(part) == {}
+
+
+def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest_is_not(sweep: Sweep) -> None:
+    part, deleter = sweep.part("d/a", "d/b", "d/c", "d/d", "d/e"), Deleter()
+    said = {
+        "d/a": Protected(),
+        "d/b": Protected("kept", "not_copied", "too long"),
+        "d/c": Protected("failed", "SlowDown", "later"),
+        "d/d": Protected("failed", NOT_SENT),
+        "d/e": Protected("failed", "AccessDenied"),
+    }
+
+    def protect(group: pa.Table, may_send: Callable[[], bool]) -> list[Protected]:
+        assert may_send()
+        assert deleter.keys == [], "before anything is deleted"
+        return [said[address] for address in group["address"].to_pylist()]
+
+    task = DeletingTask(sweep.run, deleter, sweep.gate, protect=protect)
+    assert task.delete(part, [rows(*said)])
+    assert deleter.keys == ["d/a"]
+    assert task.failed == 2
+    found = ledger.read_raw(sweep.folder, ledger.stem_of(part)).sort_by("address")
+    columns = found.select(["address", "outcome", "code", "message"]).to_pylist()
+    assert [tuple(row.values()) for row in columns] == [
+        ("d/a", "deleted", None, None),
+        ("d/b", "kept", "not_copied", "too long"),
+        ("d/c", "failed", "SlowDown", "later"),
+        ("d/e", "failed", "AccessDenied", None),
+    ]
+    assert task.undone(part, "d/")["address"].to_pylist() == ["d/c", "d/d", "d/e"]
 
 
 def test_a_settled_part_counts_its_outcomes_and_names_some_failures(sweep: Sweep) -> None:
