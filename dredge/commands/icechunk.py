@@ -151,7 +151,11 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     help="clean lists every chunk, optimized only looks at what changed since the last complete run that deleted.",
 )
 @click.option(
-    "--clean-every-days", type=float, default=30.0, show_default=True, help="auto: days between clean runs."
+    "--clean-every-days",
+    type=FiniteRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="auto: days between clean runs.",
 )
 @click.option(
     "--min-age",

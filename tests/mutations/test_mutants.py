@@ -153,7 +153,7 @@ def is_old(age) -> bool:
 TESTS = """\
 from toy.guard import Sweep
 
-def test_an_old_mark_is_not_swept():
+def test_an_old_apple_is_not_eaten():
     rows = [1, 2]
     assert Sweep(rows).run(11) == 0
     assert rows == [1, 2]
@@ -229,9 +229,9 @@ def test_survivors_kills_hangs_and_stale_entries_are_told(toy: Path) -> None:
     ]
     assert "equivalent.toml names what is no mutant any more: toy/guard.py Sweep.run: done < 5" in said
     by_test = "found by tests/test_guard.py::test_"
-    assert f"age > AGE_MAX  ->  False: {by_test}an_old_mark_is_not_swept" in told
+    assert f"age > AGE_MAX  ->  False: {by_test}an_old_apple_is_not_eaten" in told
     assert f"done += 1  ->  pass: {by_test}three_are_swept" in told
-    assert f"10  ->  20: {by_test}an_old_mark_is_not_swept" in told, (
+    assert f"10  ->  20: {by_test}an_old_apple_is_not_eaten" in told, (
         "a constant is read when a file is imported"
     )
     assert "done < 3" not in "".join(line for line in told.splitlines() if "done <= 3" in line)

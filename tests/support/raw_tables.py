@@ -10,14 +10,14 @@ from dredge.graveler.sstable import TableWriter
 from dredge.graveler.sstable.blocks import load_block
 from dredge.graveler.sstable.envelope import read_envelope
 from dredge.graveler.sstable.layout import Handle, put_trailer
-from dredge.graveler.sstable.reader import _data_blocks
+from dredge.graveler.sstable.reader import data_blocks
 
 
 def blocks_of(data: bytes) -> list[bytes]:
     """The uncompressed data blocks of a sound table."""
     envelope = read_envelope(data, "blocks", None, None)
     return [
-        load_block(data, handle, "blocks", "block") for handle, _ in _data_blocks(data, envelope, "blocks")
+        load_block(data, handle, "blocks", "block") for handle, _ in data_blocks(data, envelope, "blocks")
     ]
 
 

@@ -78,7 +78,7 @@ def sweep(run_uri, options, runner):
     Gate.is_open = frozen
     steps.bulk_delete(steps.Run.open(run_uri, options), LocalRunner())
 
-def serve(jobs, address):
+def serve(jobs, address, remote):
     with Listener(address, "AF_UNIX", backlog=8) as listener:
         Application(jobs, Future()).serve(listener)
 
