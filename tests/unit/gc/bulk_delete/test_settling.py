@@ -105,10 +105,10 @@ def test_trap_06_the_same_bytes_uploaded_in_parts_that_are_staged_after_branches
 ) -> None:
     """The server does not show them as staged, so the re-check does not see them, however long the run takes."""
     committed_too(world)
-    context = world.plan()
+    context = world.plan(safety={"ask_again_seconds": 7200})
     world.mark(context)
     stage_again(world, ADDRESS, PATH, size_bytes=len(IN_PARTS))
-    world.age(minutes=17)  # too soon for branches to be asked again
+    world.age(minutes=40)
     bulk_delete(context, world.runner)
     assert ADDRESS in world.data()
     assert world.lake.read(PATH) == IN_PARTS
