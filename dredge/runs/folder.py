@@ -240,6 +240,13 @@ class RunFolder:
             return None
         return {"try": 0, "claimed": False, **value}
 
+    def damage_met(self, step: str) -> str | None:
+        """Read which damaged file a step ended at; None when it ended otherwise, or was done since."""
+        failure = self.read_failure(step)
+        if failure is None or failure["kind"] != FormatError.kind or self.read_summary(step) is not None:
+            return None
+        return str(failure["message"])
+
     def standing_failure(self, step: str, done: StepSummary | None) -> dict[str, Any] | None:
         """Read why a step is not done; None when it is, or nobody has failed at it.
 

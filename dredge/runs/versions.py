@@ -23,7 +23,7 @@ from dredge.errors import ConflictError, DredgeError, FormatError, NotFoundError
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.summary import PartInfo
 from dredge.runs.words import duration_text
-from dredge.storage import ObjectWriter
+from dredge.storage import ObjectWriter, StorageOptions
 
 POINTER = "state/current.json"
 VERSIONS = "state/versions"
@@ -86,10 +86,12 @@ class VersionStore[S: State](ABC):
 
     Args:
         writer: on the folder of lease, index and state.
+        options: how run folders are reached.
     """
 
-    def __init__(self, writer: ObjectWriter) -> None:
+    def __init__(self, writer: ObjectWriter, options: StorageOptions | None = None) -> None:
         self.writer = writer
+        self._options = options
 
     @abstractmethod
     def parse(self, value: Mapping[str, Any]) -> S:

@@ -80,13 +80,9 @@ def _distrust(run: Run) -> None:
     if plan.mode != OPTIMIZED or plan.state is None:
         return
     for output in _READ_THE_STATE:
-        failure = run.folder.read_failure(output.STEP)
-        if (
-            failure is not None
-            and failure["kind"] == FormatError.kind
-            and run.folder.read_summary(output.STEP) is None
-        ):
+        why = run.folder.damage_met(output.STEP)
+        if why is not None:
             log.error(
                 "run %s could not build on %s; the next run is a clean one", plan.run_id, plan.state.name
             )
-            StateStore(run.state, run.options).distrust(plan.state, failure["message"])
+            StateStore(run.state, run.options).distrust(plan.state, why)

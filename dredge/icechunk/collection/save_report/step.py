@@ -81,11 +81,9 @@ def _could_not_read(run: Run) -> str | None:
     if run.plan.mode != OPTIMIZED:
         return None
     for output in (MarkOutput, ListCandidatesOutput):
-        failure = run.folder.read_failure(output.STEP)
-        if failure is None or failure["kind"] != FormatError.kind:
-            continue
-        if run.folder.read_summary(output.STEP) is None:
-            return str(failure["message"])
+        why = run.folder.damage_met(output.STEP)
+        if why is not None:
+            return why
     return None
 
 

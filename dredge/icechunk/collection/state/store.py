@@ -9,20 +9,11 @@ from dredge.icechunk.collection.state.model import RunState
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
 from dredge.runs.versions import Current, VersionStore
-from dredge.storage import ObjectWriter, StorageOptions, open_writer
+from dredge.storage import open_writer
 
 
 class StateStore(VersionStore[RunState]):
-    """Reads the state and moves it on.
-
-    Args:
-        writer: on the folder of lease, index and state.
-        options: how run folders are reached.
-    """
-
-    def __init__(self, writer: ObjectWriter, options: StorageOptions | None = None) -> None:
-        super().__init__(writer)
-        self._options = options
+    """Reads the state and moves it on."""
 
     def parse(self, value: Mapping[str, Any]) -> RunState:
         """Give the state that `to_json` made; raises KeyError, TypeError or ValueError when it is none."""
