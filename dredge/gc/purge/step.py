@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from dredge.errors import ConfigError, FormatError
 from dredge.gc.history import run_ids
 from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import RUNS, STATE
+from dredge.gc.plan import RUNS
 from dredge.gc.purge.choosing import Choosing, Leftover
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.purge.deleting import delete_leftovers
 from dredge.gc.purge.output import FAILED, OUTCOMES, PINNED, PURGED, UNSENT, WOULD_GO, PurgeOutput
 from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
 from dredge.gc.undo.pins import active_pins, sets_of
-from dredge.gc.undo.side_run import SideRun, side_run
+from dredge.gc.undo.side_run import PURGES, SideRun, side_run
 from dredge.gc.undo.ways import QUARANTINE
 from dredge.gc.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 from dredge.graveler.xid import descending_time
@@ -42,8 +42,6 @@ from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
 
-FOLDER = f"{STATE}/purges"
-"""Relative to the namespace."""
 _PAGE_ROWS = 1000
 _AT_ONCE = 16
 _WENT = (ledger.DELETED, ledger.MISSING)
@@ -86,7 +84,7 @@ def purge(
     """
 
     def place(namespace: str) -> str:
-        return f"{namespace.rstrip('/')}/{FOLDER}"
+        return f"{namespace.rstrip('/')}/{PURGES}"
 
     with side_run(config.repository, place, "purge", config.to_json(), holder, client, options, clock) as run:
         return run.step(PurgeOutput, lambda record: _purge(run, runner, record, config))

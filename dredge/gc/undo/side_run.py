@@ -16,7 +16,7 @@ from typing import Any
 from dredge.errors import DredgeError
 from dredge.gc.clocks import check_clocks
 from dredge.gc.config import Safety
-from dredge.gc.plan import PLAN
+from dredge.gc.plan import PLAN, STATE
 from dredge.gc.run import make_lease, open_state
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient
@@ -28,6 +28,11 @@ from dredge.runs.run import PlannedRun
 from dredge.storage import StorageOptions, open_reader, open_writer, store_clock
 
 log = logging.getLogger("dredge")
+
+PURGES = f"{STATE}/purges"
+"""Folders of purges, relative to the namespace."""
+METADATA_RUNS = f"{STATE}/metadata"
+"""Folders of runs about metadata, relative to the namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,14 @@ import pytest
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.purge.config import PurgeConfig
-from dredge.gc.purge.step import FOLDER, purge
+from dredge.gc.purge.step import purge
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.gc.undo import side_run
 from dredge.gc.undo.pins import end_pin, read_pins
+from dredge.gc.undo.side_run import PURGES
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
@@ -150,4 +151,4 @@ def purged_for_good(
 
 def run_folder(done: StepSummary, run: Run) -> RunFolder:
     """The folder of a purge."""
-    return RunFolder(open_writer(f"{run.plan.namespace}/{FOLDER}/{done.run_id}"), done.run_id)
+    return RunFolder(open_writer(f"{run.plan.namespace}/{PURGES}/{done.run_id}"), done.run_id)

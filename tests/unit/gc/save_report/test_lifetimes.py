@@ -16,7 +16,7 @@ from dredge.gc.index.store import CommittedIndex
 from dredge.gc.index.upkeep import verify_index
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
-from dredge.gc.save_report import lifetimes, own_files
+from dredge.gc.save_report import lifetimes, old_folders, own_files
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import ROOT, OwnFilesDeleter
 from dredge.gc.state.base import base_of
@@ -394,7 +394,7 @@ def test_an_unreadable_pointer_to_the_state_stops_the_removal() -> None:
 
 
 def test_only_the_older_folders_of_many_are_left_to_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetimes, "_FOLDERS_MAX", 2)
+    monkeypatch.setattr(old_folders, "_FOLDERS_MAX", 2)
     world = make_world(keep_runs_days=7, safety={"commit_hours_max": 0})
     for number in range(6):
         grown(world, number)
