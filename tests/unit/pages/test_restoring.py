@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from dredge.gc.restore.choosing import Choice, foresee_restore
 from dredge.pages import restoring
 from dredge.pages.places import FolderPlaces
 from dredge.pages.surroundings import Facts
@@ -128,8 +130,12 @@ def test_who_asks_the_same_again_is_told_what_was_counted_a_moment_ago(
     world, run = swept
     client, _ = site(world)
     asked: list[object] = []
-    real = restoring.foresee_restore
-    monkeypatch.setattr(restoring, "foresee_restore", lambda *given: asked.append(given[0]) or real(*given))  # type: ignore[func-returns-value]
+
+    def counted(*given: Any) -> Choice:
+        asked.append(given[0])
+        return foresee_restore(*given)
+
+    monkeypatch.setattr("dredge.pages.restoring.foresee_restore", counted)
     for prefix in ("data/slice0", "data/slice0", "data/slice1"):
         assert "would come back" in client.get(f"{run}/restore?prefix={prefix}").text
     assert len(asked) == 2
