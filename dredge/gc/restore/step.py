@@ -17,15 +17,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError
+from dredge.errors import ConfigError, DredgeError
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.restore.choosing import fitting, prefix_of
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
 from dredge.gc.restore.putting_back import PuttingBack, Restored
 from dredge.gc.run import read_plan
+from dredge.gc.state.coverage import Coverage
+from dredge.gc.undo.came_back import slices_of, unite_slices
 from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
-from dredge.gc.undo.pins import Pin, pin_folder, write_pin
+from dredge.gc.undo.pins import Pin, finish_pin, pin_folder, write_pin
 from dredge.gc.undo.side_run import SideRun, side_run
 from dredge.gc.undo.work import Done, Tally, note_outcomes, shares_of, work_through
 from dredge.lakefs import LakeFS
@@ -129,6 +131,7 @@ def _restore(
 
     objects = record.counts["chosen_objects"]
     tally = work_through(run, runner, record, RestoreOutput, put_back, put, tasks, "objects", objects)
+    _finish(run, record)
     _sum_up(run, record, tally)
 
 
@@ -157,11 +160,20 @@ def _pin(
         objects=objects,
         size_bytes=sum(result.size_bytes for result in found),
         sets=sets,
+        slices=unite_slices(result.slices for result in found),
     )
     write_pin(run.state, pin)
     record.counts.update(chosen_objects=objects, chosen_bytes=pin.size_bytes)
     record.details["pin"] = pin.text
     log.info("restore %s: pinned %s", run.plan.run_id, pin.text)
+
+
+def _finish(run: SideRun, record: StepRecord) -> None:
+    """Note that nothing more comes back, which spares later runs some listing."""
+    try:
+        finish_pin(run.state, run.plan.run_id, run.store_now())
+    except DredgeError as error:
+        record.warn(f"runs list the slices of what came back again until the pin ends: {error}")
 
 
 def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
@@ -223,11 +235,13 @@ class ChooseResult:
         hashes: files in the folder of the pin.
         objects: how many.
         size_bytes: their sizes together.
+        slices: that they lie in, and perhaps more.
     """
 
     hashes: list[PartInfo]
     objects: int
     size_bytes: int
+    slices: Coverage
 
 
 @partition_function
@@ -236,6 +250,7 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
     folder = RunFolder(open_writer(config.pin_uri), run.folder.run_id)
     hashes: list[PartInfo] = []
     objects = size_bytes = 0
+    slices = Coverage()
     for index, part in enumerate(task.candidates):
         rows = config.rows(part)
         run.progress.add(1)
@@ -245,7 +260,8 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
         hashes.append(write_hashes(folder, name, unite([rows["hash"].to_numpy()])))
         objects += rows.num_rows
         size_bytes += pc.sum(rows["size"]).as_py()
-    return ChooseResult(hashes=hashes, objects=objects, size_bytes=size_bytes)
+        slices = unite_slices([slices, slices_of(rows["address"])])
+    return ChooseResult(hashes=hashes, objects=objects, size_bytes=size_bytes, slices=slices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

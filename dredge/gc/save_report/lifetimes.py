@@ -47,7 +47,8 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
-from dredge.gc.undo.pins import PINS, read_pins
+from dredge.gc.undo.came_back import is_seen
+from dredge.gc.undo.pins import PINS, Pin, read_pins
 from dredge.gc.undo.ways import QUARANTINE_FOLDER
 from dredge.gc.verify import VerifyOutput
 from dredge.graveler.xid import descending_time
@@ -239,8 +240,13 @@ def _ended_pins(run: Run, files: _Files, week_ago: datetime) -> Iterator[str]:
     for key in files.old(f"{OWN}/{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
         pin = pins.get(name.removesuffix(".json"))
-        if bool(is_hashes) if pin is None else pin.until < week_ago:
+        if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
             yield key
+
+
+def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
+    """Whether nobody needs a pin any more: also the next run finds what came back under it."""
+    return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
 def _find_runs(
