@@ -44,6 +44,9 @@ BODY = [
     ("x = f(dry_run=True)", {"True -> False"}),
     ("for a in b:\n    if c:\n        continue\n    d += 1", {"c -> True", "c -> False", "d += 1 -> pass"}),
     ("log.info('%s', a and b)", set()),
+    ("if a and b:\n    text = f'{a} came'\n    text += ' and went' if c and d else f'{d}'", set()),
+    ("if a:\n    text = f'{a} came'\n    done()", {"a -> True", "a -> False", "done() -> pass"}),
+    ("if a:\n    key = f'{b}/{c}'", {"a -> True", "a -> False"}),
     ("raise ValueError(a or b)", {"raise ValueError(a or b) -> pass"}),
     ("x: int | None = f'{a or b}'", set()),
 ]  # fmt: skip
@@ -59,6 +62,7 @@ def test_answers_constants_and_tables_are_broken_too() -> None:
     assert edits("def is_old(a) -> bool:\n    return a.old\n") == {"a.old -> True", "a.old -> False"}
     assert edits("def find(a) -> str | None:\n    return a.name\n") == {"a.name -> None"}
     assert edits("AGE_MIN = timedelta(hours=25)\nNAME = 'x'\n") == {"25 -> 50", "25 -> 12"}
+    assert edits("EXAMPLES_MAX = 10\n") == set()
     assert edits("GUARDS = (a, b)\n") == {"(a, b) -> (b,)", "(a, b) -> (a,)"}
 
 
