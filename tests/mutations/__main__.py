@@ -85,6 +85,9 @@ def main(
     else:
         todo = [mutant for mutant in wanted if known[mutant.key] is None]
 
+    # What the import runs costs an import of the product each: last.
+    todo.sort(key=lambda mutant: mutant.outer is None)
+
     def work(judge: Judge) -> None:
         for breakage in BREAKAGES:
             judge.prefer(breakage.file, breakage.tests)
