@@ -31,8 +31,7 @@ SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
-KEEP_DAYS_MIN = 7
-"""Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
+KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
