@@ -53,10 +53,10 @@ def restore_command(
                 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.restore.output import OUTCOMES
     from dredge.gc.restore.step import restore
     from dredge.gc.run import read_plan
     from dredge.runs.tasks import LocalRunner
+    from dredge.undo.restore.output import OUTCOMES
 
     if repository is None:
         if "://" not in run:
@@ -90,9 +90,9 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
                 4 the server or the store is not available, or something could not be deleted: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no such repository
     """
-    from dredge.gc.purge.output import OUTCOMES
     from dredge.gc.purge.step import purge
     from dredge.runs.tasks import LocalRunner
+    from dredge.undo.purge.output import OUTCOMES
 
     given = {name: value for name, value in settings.items() if value is not None}
     config = PurgeConfig.from_params({**given, "repository": repository, "dry_run": not apply})
@@ -117,9 +117,9 @@ def pins_command(repository: str, end: str | None, as_json: bool) -> None:
                 5 a pin cannot be read · 6 no such repository
     """
     from dredge.gc.run import open_state
-    from dredge.gc.undo.pins import active_pins, end_pin
     from dredge.lakefs import LakeFSClient
     from dredge.storage import store_clock
+    from dredge.undo.pins import active_pins, end_pin
 
     state = open_state(LakeFSClient.from_env().repository(repository).namespace)
     now = store_clock(state, "")

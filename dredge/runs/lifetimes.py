@@ -14,10 +14,30 @@ from datetime import datetime
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, NotFoundError
+from dredge.graveler.xid import descending_time
 from dredge.runs.versions import VERSIONS, State, VersionStore
 from dredge.storage import ObjectReader
 
 log = logging.getLogger("dredge")
+
+
+def run_ids(reader: ObjectReader) -> list[str]:
+    """Ids of the runs below a run root, newest first.
+
+    Args:
+        reader: on the run root.
+    """
+    names = [folder.rstrip("/") for folder in reader.list_level("").folders]
+    return sorted(name for name in names if is_run_id(name))
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a name is one that runs get: a descending xid."""
+    try:
+        descending_time(name)
+    except FormatError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,6 @@ from functools import partial
 from itertools import batched
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
-from dredge.gc.clocks import check_clocks
-from dredge.gc.history import run_ids
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
 from dredge.gc.namespaces import canonical_namespace
@@ -44,16 +42,17 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
-from dredge.gc.undo.pins import PINS, read_pins
-from dredge.gc.undo.ways import QUARANTINE_FOLDER
 from dredge.gc.verify import VerifyOutput
 from dredge.graveler.xid import descending_time
+from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import ListedFiles, counting_versions
+from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
+from dredge.undo.pins import PINS, read_pins
+from dredge.undo.ways import QUARANTINE_FOLDER
 
 log = logging.getLogger("dredge")
 
