@@ -62,6 +62,10 @@ Beside the settings above but `repository`, which are those of each run:
 ## Trash of lakeFS's key-value store (`kv_trash_cleaner`)
 
 {kv}
+
+### Putting rows back (`kv_trash_restore`, `dredge trash restore`)
+
+{kv_restore}
 """
 
 
@@ -75,6 +79,7 @@ def page() -> str:
         metadata=table_of(lakefs.METADATA_FORM),
         icechunk=table_of(icechunk.FORM),
         kv=table_of(kv.FORM),
+        kv_restore=table_of(kv.RESTORE_FORM),
     )
 
 

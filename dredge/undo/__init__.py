@@ -4,6 +4,7 @@ ways         which way a run takes: versions of the bucket, copies below its fol
 protecting   in the sweep, before each group of keys is deleted
 deleted      what a run deleted, as its ledger and candidates tell
 pins         what came back is held from the next runs until an end
+came_back    and its slices are listed again
 cost         requests, bytes and time
 side_run     a run beside collections; `work` is what its tasks share
 restore      brings back what a run deleted

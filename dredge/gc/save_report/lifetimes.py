@@ -51,7 +51,8 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
-from dredge.undo.pins import PINS, read_pins
+from dredge.undo.came_back import is_seen
+from dredge.undo.pins import PINS, Pin, read_pins
 from dredge.undo.ways import QUARANTINE_FOLDER
 
 log = logging.getLogger("dredge")
@@ -180,8 +181,13 @@ def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[st
     for key in files.old(f"{OWN}/{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
         pin = pins.get(name.removesuffix(".json"))
-        if bool(is_hashes) if pin is None else pin.until < week_ago:
+        if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
             yield key
+
+
+def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
+    """Whether nobody needs a pin any more: also the next run finds what came back under it."""
+    return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
 def _find_runs(

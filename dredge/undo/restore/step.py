@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.errors import ConfigError, NotFoundError
+from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.runs.clock import Clock, utc_now
+from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate, GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
@@ -31,8 +32,9 @@ from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import StorageOptions, open_writer
 from dredge.storage.parallel import ordered_map
+from dredge.undo.came_back import slices_of, unite_slices
 from dredge.undo.deleted import Collected, SweptRun, swept_rows
-from dredge.undo.pins import Pin, pin_folder, write_pin
+from dredge.undo.pins import Pin, finish_pin, pin_folder, write_pin
 from dredge.undo.restore.choosing import fitting, prefix_of
 from dredge.undo.restore.config import RestoreConfig
 from dredge.undo.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
@@ -129,6 +131,7 @@ def _restore(
 
     objects = record.counts["chosen_objects"]
     tally = work_through(run, runner, record, RestoreOutput, put_back, put, tasks, "objects", objects)
+    _finish(run, record)
     _sum_up(run, record, tally)
 
 
@@ -157,11 +160,20 @@ def _pin(
         objects=objects,
         size_bytes=sum(result.size_bytes for result in found),
         sets=sets,
+        slices=unite_slices(result.slices for result in found),
     )
     write_pin(run.state, pin)
     record.counts.update(chosen_objects=objects, chosen_bytes=pin.size_bytes)
     record.details["pin"] = pin.text
     log.info("restore %s: pinned %s", run.plan.run_id, pin.text)
+
+
+def _finish(run: SideRun, record: StepRecord) -> None:
+    """Note that nothing more comes back, which spares later runs some listing."""
+    try:
+        finish_pin(run.state, run.plan.run_id, run.store_now())
+    except DredgeError as error:
+        record.warn(f"runs list the slices of what came back again until the pin ends: {error}")
 
 
 def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
@@ -225,11 +237,13 @@ class ChooseResult:
         hashes: files in the folder of the pin.
         objects: how many.
         size_bytes: their sizes together.
+        slices: that they lie in, and perhaps more.
     """
 
     hashes: list[PartInfo]
     objects: int
     size_bytes: int
+    slices: Coverage
 
 
 @partition_function
@@ -238,6 +252,7 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
     folder = RunFolder(open_writer(config.pin_uri), run.folder.run_id)
     hashes: list[PartInfo] = []
     objects = size_bytes = 0
+    slices = Coverage()
     for index, part in enumerate(task.candidates):
         rows = config.rows(part)
         run.progress.add(1)
@@ -247,7 +262,8 @@ def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
         hashes.append(write_hashes(folder, name, unite([rows["hash"].to_numpy()])))
         objects += rows.num_rows
         size_bytes += pc.sum(rows["size"]).as_py()
-    return ChooseResult(hashes=hashes, objects=objects, size_bytes=size_bytes)
+        slices = unite_slices([slices, slices_of(rows["address"])])
+    return ChooseResult(hashes=hashes, objects=objects, size_bytes=size_bytes, slices=slices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ UNDO = (
     Breakage(
         "pins that hold go with old files",
         f"{GC}/save_report/lifetimes.py",
-        "if bool(is_hashes) if pin is None else pin.until < week_ago:",
+        "if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):",
         "if True:",
         ("test_pins_go_a_week_after_their_end_and_no_other_ones_do",),
     ),
@@ -224,5 +224,33 @@ UNDO = (
         "if not is_ours or _has_copies(runs, run_id):",
         "if not is_ours:",
         ("test_the_folder_of_a_run_stays_as_long_as_copies_are_in_it",),
+    ),
+    Breakage(
+        "what came back into slices that runs are done with is not looked for",
+        f"{GC}/planning.py",
+        "again = Coverage() if current.state is None else",
+        "again = Coverage() if True else",
+        ("test_what_came_back_is_garbage_again_after_its_pin_and_what_lives_beside_it_stays",),
+    ),
+    Breakage(
+        "slices that objects came back into are listed once, however young those are",
+        f"{GC}/planning.py",
+        "slices_to_list(read_pins(state), current.state.cutoff)",
+        "slices_to_list(read_pins(state), current.state.started_at)",
+        ("test_what_is_too_young_is_listed_again_until_it_is_old",),
+    ),
+    Breakage(
+        "a restore that died counts as finished",
+        "dredge/undo/came_back.py",
+        "(pin.finished_at or pin.until)",
+        "(pin.finished_at or pin.created_at)",
+        ("test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended",),
+    ),
+    Breakage(
+        "a pin goes before a run has seen what came back",
+        f"{GC}/save_report/lifetimes.py",
+        "return pin.until < week_ago and is_seen(pin, plan.cutoff)",
+        "return pin.until < week_ago",
+        ("test_a_pin_stays_until_a_run_has_seen_what_came_back",),
     ),
 )

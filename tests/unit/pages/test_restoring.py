@@ -14,7 +14,7 @@ from tests.support.gc import World
 from tests.support.pages import HOSTILE, SCRIPT, Around, Browser, Site, pages_of, site_of
 from tests.support.undo import data_bytes, restore, undo_world
 
-MAY = Facts(is_airflow=True, may_restore=True, form_token="the user's own")
+MAY = Facts(is_airflow=True, may_start=frozenset({"lakefs_gc_restore"}), form_token="the user's own")
 FORM = {"prefix": "data/slice0/", "keep_days": "7", "form_token": "the user's own"}
 
 
@@ -68,7 +68,7 @@ def test_a_form_of_the_users_own_starts_the_dag_with_what_was_looked_at(swept: t
         (MAY, {**FORM, "form_token": "another user's"}, 403),
         (MAY, {**FORM, "form_token": "übel"}, 403),
         (MAY, {**FORM, "form_token": ""}, 403),
-        (replace(MAY, may_restore=False), FORM, 403),
+        (replace(MAY, may_start=frozenset({"kv_trash_restore"})), FORM, 403),
         (replace(MAY, form_token=""), {**FORM, "form_token": ""}, 403),
         (MAY, {"form_token": FORM["form_token"]}, 400),
         (MAY, {**FORM, "prefix": "data/nothing"}, 400),
