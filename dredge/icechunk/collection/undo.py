@@ -6,49 +6,23 @@ purge      copies and old versions that runs left, once they are old enough
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from dredge.errors import ConfigError
 from dredge.icechunk.collection.kinds import FOLDERS
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.plan import read_plan
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.maintenance import RUNS, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.settings import setting
 from dredge.storage import StorageOptions, open_reader, open_writer
 from dredge.undo.deleted import Collected, SweptRun
 from dredge.undo.purge import step as purging
-from dredge.undo.purge.config import PurgeConfig
 from dredge.undo.restore import step as restoring
-from dredge.undo.restore.config import RestoreConfig
-
-REASONS = ("unreachable", "overwritten")
-_URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IcechunkRestoreConfig(RestoreConfig):
-    """Which of a run's deletions are taken back, and for how long what came back is kept."""
-
-    repository: str = setting("Repository", _URI, name="storage")
-    prefix: str | None = setting(
-        "Prefix", "Objects whose key begins like this, such as `chunks/`. Empty: any.", default=None
-    )
-    reason: str | None = setting(
-        "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IcechunkPurgeConfig(PurgeConfig):
-    """Which copies and old versions go for good."""
-
-    repository: str = setting("Repository", _URI, name="storage")
 
 
 def restore(

@@ -21,7 +21,8 @@ from dredge.icechunk.collection.steps import (
     plan_collection,
     release_lease,
 )
-from dredge.icechunk.collection.undo import IcechunkPurgeConfig, IcechunkRestoreConfig, purge, restore
+from dredge.icechunk.collection.undo import purge, restore
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.maintenance import open_state
