@@ -11,18 +11,19 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.gc.history import run_ids
 from dredge.gc.plan import PLAN
-from dredge.gc.restore.choosing import Choice, foresee_restore
 from dredge.gc.restore.config import REASONS, RestoreConfig
-from dredge.gc.restore.output import OUTCOMES, RestoreOutput
-from dredge.gc.restore.step import FOLDER
+from dredge.gc.restore.step import foresee_restore
 from dredge.gc.subtract import REASONS as REASON_WORDS
 from dredge.graveler.xid import descending_time
 from dredge.pages.history import plan_of, uri_of
 from dredge.pages.places import LAKEFS, Place
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader, open_writer
+from dredge.undo.restore.choosing import Choice
+from dredge.undo.restore.output import OUTCOMES, RestoreOutput
+from dredge.undo.restore.step import FOLDER
 
 DAG = "lakefs_gc_restore"
 """Its runs bring back what a run deleted."""
