@@ -10,10 +10,10 @@ from typing import Any
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.inventory.source import Inventory
-from dredge.gc.state.coverage import BEGINNING, END, Coverage
-from dredge.gc.undo.ways import UndoWay
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import Version
+from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
 FORMAT = 3
@@ -24,6 +24,8 @@ RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
 """Lease and committed index, relative to the namespace, whatever run root a user names."""
+METADATA_RUNS = f"{STATE}/metadata"
+"""Runs about metadata, relative to the namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,25 +25,26 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import batched
 
-from dredge.errors import DredgeError, FormatError, NotFoundError
-from dredge.gc.clocks import check_clocks
-from dredge.gc.config import KEEP_DAYS_MIN
+from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
 from dredge.gc.plan import Plan
 from dredge.gc.run import Run
-from dredge.gc.save_report.old_folders import Files, Place, find_old_folders, is_run_of, side_places
+from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import OWN, OWN_RUNS, ROOT, OwnFilesDeleter
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
-from dredge.gc.undo.came_back import is_seen
-from dredge.gc.undo.pins import PINS, Pin, read_pins
 from dredge.gc.verify import VerifyOutput
+from dredge.runs.clock import check_clocks
+from dredge.runs.lifetimes import ListedFiles, counting_versions
 from dredge.runs.perform import StepRecord
+from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
+from dredge.undo.came_back import is_seen
+from dredge.undo.pins import PINS, Pin, read_pins
 
 log = logging.getLogger("dredge")
 
@@ -127,8 +128,8 @@ def find_superseded(run: Run) -> Superseded:
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
-    files = Files.of(reader, f"{OWN}/", week_ago)
-    versions = _versions(run, files)
+    files = ListedFiles.of(reader, f"{OWN}/", week_ago)
+    versions = counting_versions(StateStore(run.state, run.options), files, f"{OWN}/")
     found = Superseded()
     kept = {f"{OWN}/{name}" for name in versions}
     kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
@@ -143,34 +144,7 @@ def find_superseded(run: Run) -> Superseded:
     return found
 
 
-def _versions(run: Run, files: Files) -> dict[str, RunState]:
-    """The versions of the state that were the newest at some time during the last week: those written since, and
-    the last one before. The newest of all must be readable; another one that is not, no run can build on."""
-    store = StateStore(run.state, run.options)
-    newest = store.newest()
-    names = [key.removeprefix(f"{OWN}/") for key in files.below(f"{OWN}/{VERSIONS}/")]
-    young = [name for name in names if f"{OWN}/{name}" not in files.aged]
-    # Run ids sort newest first.
-    wanted = dict.fromkeys([*young, *(name for name in names if name not in young)][: len(young) + 1])
-    found = {} if newest is None else {newest.name: _load(store, newest.name, newest.sha256)}
-    for name in wanted:
-        if name in found:
-            continue
-        try:
-            found[name] = _load(store, name, None)
-        except FormatError as error:
-            log.info("%s", error)
-    return found
-
-
-def _load(store: StateStore, name: str, sha256: str | None) -> RunState:
-    try:
-        return store.read(name, sha256)
-    except (NotFoundError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the version {name} of the state cannot be read: {error}") from None
-
-
-def _superseded_index(run: Run, files: Files) -> Iterator[str]:
+def _superseded_index(run: Run, files: ListedFiles) -> Iterator[str]:
     """Files of the committed index that no run reads: parts none of whose ranges counts any more, manifests that
     the newest checkpoint stands for, and older checkpoints."""
     index = CommittedIndex.load(run.state, run.plan.namespace)
@@ -190,7 +164,7 @@ def _superseded_index(run: Run, files: Files) -> Iterator[str]:
                 yield key
 
 
-def _ended_pins(run: Run, files: Files, week_ago: datetime) -> Iterator[str]:
+def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:
     """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
     pins = {pin.pin_id: pin for pin in read_pins(run.state)}
     for key in files.old(f"{OWN}/{PINS}/"):

@@ -18,55 +18,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-import pyarrow.compute as pc
-
 from dredge.errors import ConfigError, FormatError, NotFoundError
-from dredge.gc.history import run_ids
 from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.plan import PLAN, Plan
 from dredge.gc.run import Run
 from dredge.gc.save_report.own_files import SIDE_RUNS
-from dredge.gc.undo.ways import QUARANTINE_FOLDER
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import read_json
+from dredge.runs.lifetimes import ListedFiles, run_ids
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import QUARANTINE_FOLDER
 
 _FOLDERS_MAX = 200
 """Old folders of a place that one run looks into; what is left, the next runs remove."""
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """A listing.
-
-    Attributes:
-        sizes: of every file.
-        aged: those last modified before the instant that was asked for.
-    """
-
-    sizes: dict[str, int]
-    aged: frozenset[str]
-
-    @classmethod
-    def of(cls, reader: ObjectReader, prefix: str, before: datetime) -> Files:
-        """List what is below a prefix, and note what was last modified before an instant."""
-        sizes: dict[str, int] = {}
-        aged: set[str] = set()
-        for batch in reader.list(prefix):
-            keys = batch["key"].to_pylist()
-            sizes.update(zip(keys, batch["size"].to_pylist(), strict=True))
-            is_old = pc.less(batch["last_modified"], before).to_pylist()
-            aged.update(key for key, old in zip(keys, is_old, strict=True) if old)
-        return cls(sizes, frozenset(aged))
-
-    def below(self, prefix: str) -> list[str]:
-        """Files below a prefix, in order."""
-        return sorted(key for key in self.sizes if key.startswith(prefix))
-
-    def old(self, prefix: str) -> list[str]:
-        """Those of them that are aged."""
-        return [key for key in self.below(prefix) if key in self.aged]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +96,7 @@ def find_old_folders(run: Run, reader: ObjectReader, place: Place, oldest: datet
     for run_id, is_ours in zip(chosen, ours, strict=True):
         if not is_ours or _has_copies(runs, run_id):
             continue
-        files = Files.of(reader, f"{place.name}/{run_id}/", oldest)
+        files = ListedFiles.of(reader, f"{place.name}/{run_id}/", oldest)
         if len(files.aged) < len(files.sizes):
             continue  # somebody went on with it
         plan = f"{place.name}/{run_id}/{PLAN}"

@@ -16,19 +16,19 @@ import re
 from collections.abc import Sequence
 
 from dredge.errors import RefusedError
-from dredge.gc.plan import RUNS, STATE
-from dredge.gc.undo.pins import PINS
-from dredge.gc.undo.side_run import METADATA_RUNS, PURGES
-from dredge.gc.undo.ways import QUARANTINE_FOLDER
+from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
 from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
+from dredge.undo.pins import PINS
+from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.ways import QUARANTINE_FOLDER
 
 ROOT = "_lakefs/retention/gc"
 """Where the deleter is opened, relative to the namespace."""
 OWN = STATE.removeprefix(f"{ROOT}/")
 OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
-SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (PURGES, METADATA_RUNS))
+SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES}", METADATA_RUNS))
 """Folders of runs beside collections."""
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"

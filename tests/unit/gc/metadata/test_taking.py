@@ -16,7 +16,7 @@ from dredge.gc.metadata.taking import (
     put_back,
     versions_of,
 )
-from dredge.gc.undo.side_run import METADATA_RUNS
+from dredge.gc.plan import METADATA_RUNS
 from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_reader, open_writer
 from dredge.storage.model import always
