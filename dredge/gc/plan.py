@@ -10,10 +10,10 @@ from typing import Any
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.inventory.source import Inventory
-from dredge.gc.state.coverage import BEGINNING, END, Coverage
-from dredge.gc.undo.ways import UndoWay
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import Version
+from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
 FORMAT = 3

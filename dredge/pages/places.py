@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dredge.errors import ConfigError, NotFoundError, UnavailableError
-from dredge.gc.history import run_ids
 from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.trash.state import STORE as TRASH_STORE
 

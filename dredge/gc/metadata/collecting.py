@@ -16,7 +16,6 @@ from datetime import timedelta
 import pyarrow as pa
 
 from dredge.errors import RefusedError, UnavailableError
-from dredge.gc.history import run_ids
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.config import DELETE, MetadataConfig
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
@@ -38,16 +37,18 @@ from dredge.gc.metadata.taking import (
     versions_of,
 )
 from dredge.gc.namespaces import METADATA, refuse_sharing
-from dredge.gc.undo.side_run import LOOK_SECONDS, SideRun, side_run
+from dredge.gc.undo import side_run
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
+from dredge.runs.lifetimes import run_ids
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.watch import watching
 from dredge.storage import ObjectInfo, StorageOptions, open_reader, open_versions, open_writer
+from dredge.undo.side_run import LOOK_SECONDS, SideRun
 
 GARBAGE = pa.schema(
     [

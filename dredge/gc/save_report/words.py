@@ -13,11 +13,11 @@ from dredge.gc.plan import Plan
 from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo import OFF
-from dredge.gc.undo.ways import WORDS as UNDO_WORDS
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
+from dredge.undo import OFF
+from dredge.undo.ways import WORDS as UNDO_WORDS
 
 OUTCOMES = {
     "success": "done",

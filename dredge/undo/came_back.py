@@ -16,24 +16,25 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.namespaces import DATA
-from dredge.gc.slice_listing import slice_time
-from dredge.gc.state.coverage import Coverage
-from dredge.gc.undo.pins import Pin
+from dredge.graveler.xid import descending_time
+from dredge.runs.coverage import Coverage
+from dredge.runs.lifetimes import is_run_id
+from dredge.undo.pins import Pin
 
 INTERVALS_MAX = 1000
 _SECOND = timedelta(seconds=1)
 
 
 def slices_of(addresses: pa.ChunkedArray | pa.Array) -> Coverage:
-    """The slices that some objects lie in; those whose names tell no time are listed by every run.
+    """The slices that some objects lie in: folders below the first one whose names tell a time. The others are listed
+    by every run; collectors without such folders have none.
 
     Args:
-        addresses: below `data/`.
+        addresses: such as `data/<slice>/<name>`.
     """
-    found = pc.unique(pc.struct_field(pc.extract_regex(addresses, f"^{DATA}(?P<slice>[^/]+)/"), "slice"))
-    opened = (slice_time(name) for name in found.to_pylist() if name is not None)
-    return Coverage.of((at, at + _SECOND) for at in opened if at is not None).at_most(INTERVALS_MAX)
+    found = pc.unique(pc.struct_field(pc.extract_regex(addresses, "^[^/]+/(?P<slice>[^/]+)/"), "slice"))
+    opened = [descending_time(name) for name in found.to_pylist() if name is not None and is_run_id(name)]
+    return Coverage.of((at, at + _SECOND) for at in opened).at_most(INTERVALS_MAX)
 
 
 def unite_slices(found: Iterable[Coverage]) -> Coverage:

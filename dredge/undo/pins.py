@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
-from dredge.gc.state.coverage import BEGINNING, END, Coverage
 from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.folder import RunFolder, read_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
