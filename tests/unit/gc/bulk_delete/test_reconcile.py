@@ -12,10 +12,10 @@ from dredge.gc.bulk_delete.output import Group
 from dredge.gc.bulk_delete.reconcile import settle
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo.protecting import NOT_COPIED
 from dredge.runs import ledger
 from dredge.runs.perform import StepRecord
 from dredge.runs.tries import StepTry
+from dredge.undo.protecting import NOT_COPIED
 from tests.support.gc import World, busy_world, summary_of
 
 type Fate = tuple[str, str | None]

@@ -15,7 +15,6 @@ from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
 from dredge.gc.subtract.holds import LEFT_STAGING, SAME_SIZE
 from dredge.gc.subtract.output import SubtractOutput
-from dredge.gc.undo.pins import PINNED
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
@@ -24,6 +23,7 @@ from dredge.sets.hashes import unite
 from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import memory_store, open_writer
+from dredge.undo.pins import PINNED
 
 SIGNED = "data/slice/object," + "s" * 43
 

@@ -20,13 +20,13 @@ from dredge.gc.subtract.holds import (
     holds_of,
     why_of_hold,
 )
-from dredge.gc.undo.pins import PINNED
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.sets.files import write_hashes
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import forget_memory_store, open_writer
+from dredge.undo.pins import PINNED
 from tests.support.gc import World, make_world, summary_of
 
 LEGAL = "legal_hold"
