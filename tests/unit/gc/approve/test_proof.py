@@ -27,7 +27,7 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter
 from tests.support.approvals import approved_run, change, said, take, waiting_run
-from tests.support.gc import World, deleting, summary_of
+from tests.support.gc import World, busy_world, deleting, summary_of
 
 
 def keys(run: Run) -> list[str]:
@@ -340,3 +340,10 @@ def test_the_sweep_begins_with_the_steps_answer_and_the_records_and_without_a_no
     assert veto() == "the run was rejected"
     with pytest.raises(RejectedError, match="eve rejected it"):
         approval_of(run, record_of(run))
+
+
+def test_nobody_is_heard_about_a_run_that_asks_nobody() -> None:
+    world, _, _ = busy_world(approval="never")
+    run = world.plan()
+    world.mark(run)
+    assert approval_of(run, record_of(run, "approve"))() == ""

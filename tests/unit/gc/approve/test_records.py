@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dredge.errors import FormatError, RejectedError, UnavailableError
+from dredge.gc.approve import records
 from dredge.gc.approve.records import AIRFLOW, COMMAND, is_rejected, read_asked, record_answer, request_of
 from dredge.gc.approve.step import answer, approve, find_question
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -138,3 +139,18 @@ def test_a_damaged_no_is_a_no() -> None:
     with pytest.raises(FormatError):
         approve(run)
     assert world.data() == kept | gone
+
+
+@pytest.mark.parametrize("left", ["nothing", "the question"])
+def test_a_record_that_is_gone_as_soon_as_it_was_written_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    _, run, _, _ = waiting_run()
+    asked = find_question(run)
+    guards = CheckLimitsOutput.of(summary_of(run, "check_limits"))
+    monkeypatch.setattr(records, "read_asked", lambda *_: None if left == "nothing" else asked)
+    with pytest.raises(FormatError, match="is gone"):
+        record_answer(run, asked, "approved", "ada", AIRFLOW)
+    if left == "nothing":
+        with pytest.raises(FormatError, match="is gone"):
+            records.ask(run, asked.request.subject, guards, "why")
