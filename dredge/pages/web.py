@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -261,6 +262,7 @@ def make_app(
         surroundings: who knows more than runs left; None is nobody.
         changers: asked besides before a run is started, by DAG of `CHANGING`; what is not named cannot be started.
     """
+    threading.Thread(target=_warm, daemon=True).start()
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.surroundings = surroundings or Alone()
     asked = [Depends(guard) for guard in guards]
@@ -270,6 +272,15 @@ def make_app(
             CHANGING[dag_id](pages), dependencies=[*asked, *(Depends(guard) for guard in more)]
         )
     return app
+
+
+def _warm() -> None:
+    """Load what the first page with rows needs, while nobody waits for one."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    pa.array(np.arange(1))  # looks for pandas, which takes longest
 
 
 def _drawn(pages: Pages, request: Request, draw: Callable[[], Response]) -> Response:

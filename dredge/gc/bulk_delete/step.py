@@ -19,7 +19,7 @@ from datetime import timedelta
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput, approval_inputs, approval_of, why_asked
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
-from dredge.gc.bulk_delete.head_watch import watching_heads
+from dredge.gc.bulk_delete.head_watch import check_sharing, watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
@@ -165,6 +165,7 @@ def _delete(
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)
+    check_sharing(run)
     veto = approval_of(run, record)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False)
