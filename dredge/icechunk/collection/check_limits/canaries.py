@@ -46,7 +46,7 @@ def sample(run: Run) -> list[str]:
 
 
 def _tips(run: Run) -> set[str]:
-    """Give the tips of the refs as of now. Spec 1 says them without the whole history, which is a request a snapshot."""
+    """Give the tips of the refs as of now. Spec 1 says them without the history, which is a request a snapshot."""
     if run.plan.spec_version == 1 and run.plan.config.after is None:
         return set(read_refs(run.reader).values())
     return {ref.tip for ref in run.read_history().refs}
