@@ -84,7 +84,7 @@ def _draw_calm(chance: random.Random) -> list[Move]:
     moves.append(run_of(start, "run0", mode, by=chance.choice(("dag", "dag", "dag", "person"))))
     for scene in chance.sample(tuple(dict.fromkeys(SCENES)), chance.choice((1, 1, 2))):  # all alike
         moves += scene(chance, Stage(temper, 0, start, length))
-    return [*moves, Move(-59.0, "rest", ("clean", 0))]
+    return [*moves, Move(-59.0, "rest", (chance.choice(("clean", "optimized")), 0))]
 
 
 def _ordered(moves: list[Move]) -> list[Move]:
