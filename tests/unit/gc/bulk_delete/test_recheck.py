@@ -5,12 +5,14 @@ The mark is over when the branch is made here, so no earlier step can have seen 
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
@@ -80,6 +82,23 @@ def test_what_is_new_is_read_once() -> None:
     assert figures(2) == (0, 0, 0, 0)
     assert len(subtracted.live) == 3
     assert not subtracted.exact
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_only_records_that_are_all_there_say_that_nothing_else_is_staged(
+    monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    world, run, subtracted = marked()
+
+    def scan(run: Run, where: str) -> Any:
+        found = scan_staging(run, where)
+        assert found.records is None
+        records = SimpleNamespace(exact=exact)
+        return SimpleNamespace(heads=found.heads, files=found.files, rows=found.rows, records=records)
+
+    monkeypatch.setattr("dredge.gc.bulk_delete.recheck.scan_staging", scan)
+    recheck(run, world.runner, subtracted, "recheck/0")
+    assert subtracted.exact is exact
 
 
 def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> None:
