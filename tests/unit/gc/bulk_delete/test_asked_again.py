@@ -23,6 +23,8 @@ from dredge.runs.tries import StepTry
 from dredge.sets.live import in_any
 from tests.support.approvals import said, take
 from tests.support.gc import World, make_world, summary_of
+from tests.support.kv_views import Snapshots, open_as
+from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -105,6 +107,26 @@ def test_an_object_that_a_branch_serves_unseen_which_was_not_there_stays() -> No
     bulk_delete(run, world.runner)
     assert old in world.data()
     world.assert_readable("new")
+
+
+def test_an_object_that_a_branch_serves_unseen_stays_when_only_the_mark_saw_all_that_was_staged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the records told of all, the guards had nobody to ask. The re-check reads a copy that fell behind."""
+    open_as(Snapshots(world := make_world(read_kv=True)), monkeypatch)
+    world.upload("a", CONTENT)
+    world.lake.commit()
+    old = world.orphan("data/old", CONTENT)
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    world.client.usage()
+    open_as(Snapshots(world, copy_of(world)), monkeypatch)
+    stage_old(world, old, "a")
+    bulk_delete(run, world.runner)
+    assert old in world.data()
+    world.assert_readable()
+    assert kept_by(run) == {"head_since": 1}
 
 
 def test_what_no_branch_serves_goes_after_a_pause_and_branches_were_asked_again() -> None:
