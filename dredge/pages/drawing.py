@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
-from dredge.pages import downloads, restoring
+from dredge.pages import downloads, restoring, row_restoring
 from dredge.pages.expirations import PICTURE_HEADERS, expiration_of, expirations_of, picture_of
 from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
 from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
@@ -28,6 +28,7 @@ from dredge.pages.questions import Asker
 from dredge.pages.running import progress_of
 from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule
 from dredge.pages.trash import WantedFindings, trash_page
+from dredge.pages.undoing import UNDOING, undoing_of
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.pages import render
 from dredge.runs.report_rows import COLUMNS
@@ -79,6 +80,7 @@ class Pages:
             request,
             "overview",
             stands=[_overview_row(item, now, known) for item in stands],
+            problems=self._places.problems(),
             known=known,
             total=size_text(total),
             days=CHART_DAYS,
@@ -124,7 +126,7 @@ class Pages:
         found = find(self._places, key)
         report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
-        deletes = found.kind == LAKEFS and bool(report["counts"].get("deleted_objects"))
+        deletes = found.kind in UNDOING and bool(report["counts"].get("deleted_objects"))
         return self._page(
             request,
             "run",
@@ -143,16 +145,28 @@ class Pages:
             restores=restoring.restores_of(found, run_id),
         )
 
-    def trash(self, request: Request, key: str, run_id: str, wanted: WantedFindings, start: str) -> Response:
+    def trash(
+        self,
+        request: Request,
+        key: str,
+        run_id: str,
+        wanted: WantedFindings,
+        start: str,
+        known: Facts,
+        started: str,
+    ) -> Response:
         """A run of the cleaner of trash."""
         found = find(self._places, key)
         uri_of(found, run_id)
         report = report_of(found, run_id)
         try:
             values = trash_page(report, wanted, int(start) if start.isdecimal() else 0)
+            values["removed"] = row_restoring.removed_by(report)
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
-        return self._page(request, "trash", place=found, run_id=run_id, **values)
+        return self._page(
+            request, "trash", place=found, run_id=run_id, known=known, started=started, **values
+        )
 
     def state(self, key: str, run_id: str) -> dict[str, Any]:
         """What a page asks for again and again while a run works."""
@@ -244,23 +258,36 @@ class Pages:
             choice=choice,
             problem=problem,
             started=started,
-            reasons=restoring.REASONS_TO_CHOOSE,
+            undoing=undoing_of(found),
             known=known,
             restores=restoring.restores_of(found, run_id),
-            command=restoring.command_of(uri_of(found, run_id), asked),
+            command=restoring.command_of(found, run_id, asked),
         )
 
-    def restore_settings(self, key: str, run_id: str, asked: Mapping[str, str]) -> dict[str, Any]:
+    def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
         """What a restore is started with that a form asks for.
+
+        Args:
+            key: of the place.
+            run_id: the run that deleted.
+            kind: of the places that the form is for.
+            asked: its fields.
 
         Raises:
             ConfigError: it asks for nothing, or the run deleted nothing.
+            NotFoundError: the place is of another kind.
         """
         found = find(self._places, key)
+        if found.kind != kind:
+            raise NotFoundError("there is no such run")
         config = restoring.config_of(found, run_id, asked)
         if not restoring.choice_of(found, config).objects:
             raise ConfigError("the run deleted nothing that fits. Nothing was restored.")
-        return restoring.params_of(config)
+        return restoring.params_of(found, config)
+
+    def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
+        """What a restore of rows is started with that a form asks for; raises as `row_restoring.settings_of` does."""
+        return row_restoring.settings_of(find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
         """The plan of an expiration, as its picture."""

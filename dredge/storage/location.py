@@ -18,8 +18,8 @@ class Location:
     """A parsed URI.
 
     Attributes:
-        driver: "local", "s3", "memory" or "remote".
-        bucket: S3 bucket, memory store's name, or the remote container's URL; "" for local.
+        driver: which kind of store.
+        bucket: S3 bucket, memory store's name, or the URL of an Azure container or a GCS bucket; "" for local.
         root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
         uri: the canonical form, without trailing slash.
     """
@@ -63,8 +63,8 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
             raise ConfigError(f"{uri!r} names no bucket")
         root = path.removesuffix("/")
         return Location(driver, bucket, root, f"{driver}://{bucket}" + (f"/{root}" if root else ""))
-    if driver == "remote":
-        return _remote(canonical_scheme(scheme), rest)
+    if driver in {"azure", "gcs"}:
+        return _by_container(driver, canonical_scheme(scheme), rest)
     raise ConfigError(
         f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
     )
@@ -77,7 +77,7 @@ def _local(path: str) -> Location:
     return Location("local", "", root, f"file://{root}")
 
 
-def _remote(scheme: str, rest: str) -> Location:
+def _by_container(driver: Driver, scheme: str, rest: str) -> Location:
     host, _, path = rest.partition("/")
     if not host:
         raise ConfigError(f"{scheme}://{rest!s} names no bucket")
@@ -86,4 +86,4 @@ def _remote(scheme: str, rest: str) -> Location:
         container, _, path = path.partition("/")
         base = f"https://{host}/{container}"
     root = path.removesuffix("/")
-    return Location("remote", base, root, base + (f"/{root}" if root else ""))
+    return Location(driver, base, root, base + (f"/{root}" if root else ""))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dredge.errors import ConfigError
-from dredge.storage.location import Location, parse_uri
+from dredge.storage.drivers import driver_of
+from dredge.storage.location import parse_uri
 from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
 from dredge.storage.options import StorageOptions
-from dredge.storage.streamed_copy import StreamedCopier
 from dredge.storage.undo import (
     ExactVersionDeleter,
     MarkerRemover,
     NamedVersionDeleter,
-    NoVersions,
     ObjectCopier,
     OldVersionDeleter,
     VersionDeleter,
@@ -31,63 +30,21 @@ def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader
     """
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    if location.driver == "local":
-        from dredge.storage.local.store import LocalReader
-
-        return LocalReader(location)
-    if location.driver == "s3":
-        from dredge.storage.s3.store import S3Reader
-
-        return S3Reader(location, options)
-    if location.driver == "memory":
-        from dredge.storage.memory import MemoryReader
-
-        return MemoryReader(location)
-    from dredge.storage.remote import RemoteReader
-
-    return RemoteReader(location)
+    return driver_of(location).reader(location, options)
 
 
 def open_writer(uri: str, options: StorageOptions | None = None) -> ObjectWriter:
     """Open a store for reading and writing; the object cannot delete. Arguments as for `open_reader`."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    if location.driver == "local":
-        from dredge.storage.local.store import LocalWriter
-
-        return LocalWriter(location)
-    if location.driver == "s3":
-        from dredge.storage.s3.store import S3Writer
-
-        return S3Writer(location, options)
-    if location.driver == "memory":
-        from dredge.storage.memory import MemoryWriter
-
-        return MemoryWriter(location)
-    from dredge.storage.remote import RemoteWriter
-
-    return RemoteWriter(location)
+    return driver_of(location).writer(location, options)
 
 
 def open_deleter(uri: str, options: StorageOptions | None = None) -> ObjectDeleter:
     """Open a store for deleting and nothing else. Only the sweep and the trash cleaner may call this."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    if location.driver == "local":
-        from dredge.storage.local.store import LocalDeleter
-
-        return LocalDeleter(location)
-    if location.driver == "s3":
-        from dredge.storage.s3.deleting import S3Deleter
-
-        return S3Deleter(location, options)
-    if location.driver == "memory":
-        from dredge.storage.memory import MemoryDeleter
-
-        return MemoryDeleter(location)
-    from dredge.storage.remote import RemoteDeleter
-
-    return RemoteDeleter(location)
+    return driver_of(location).deleter(location, options)
 
 
 def open_copier(source: str, target: str, options: StorageOptions | None = None) -> ObjectCopier:
@@ -103,32 +60,17 @@ def open_copier(source: str, target: str, options: StorageOptions | None = None)
     """
     options = options or StorageOptions.from_env()
     from_, to = parse_uri(source, options), parse_uri(target, options)
-    if from_.driver != to.driver or (from_.driver == "remote" and from_.bucket != to.bucket):
+    copier = driver_of(from_).copier(from_, to, options) if from_.driver == to.driver else None
+    if copier is None:
         raise ConfigError(f"nothing can be copied from {from_.uri} to {to.uri} inside a store")
-    if from_.driver == "s3":
-        from dredge.storage.s3.copying import S3Copier
-
-        return S3Copier(from_, to, options)
-    if from_.driver == "remote":
-        from dredge.storage.remote import RemoteCopier
-
-        return RemoteCopier(from_, to)
-    return StreamedCopier(open_reader(source, options), open_writer(target, options))
+    return copier
 
 
 def open_versions(uri: str, options: StorageOptions | None = None) -> VersionReader:
     """Open a store for looking at the versions that it keeps; arguments as for `open_reader`."""
     options = options or StorageOptions.from_env()
     location = parse_uri(uri, options)
-    if location.driver == "s3":
-        from dredge.storage.s3.versions import S3Versions
-
-        return S3Versions(location, options)
-    if location.driver == "memory":
-        from dredge.storage.memory import MemoryVersions
-
-        return MemoryVersions(location)
-    return NoVersions()
+    return driver_of(location).versions(location, options)
 
 
 def open_marker_remover(uri: str, options: StorageOptions | None = None) -> MarkerRemover:
@@ -164,13 +106,8 @@ def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) 
 
 def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter:
     options = options or StorageOptions.from_env()
-    location: Location = parse_uri(uri, options)
-    if location.driver == "s3":
-        from dredge.storage.s3.versions import S3VersionDeleter
-
-        return S3VersionDeleter(location, options)
-    if location.driver == "memory":
-        from dredge.storage.memory import MemoryVersionDeleter
-
-        return MemoryVersionDeleter(location)
-    raise ConfigError(f"{location.uri} keeps no versions that Dredge could delete")
+    location = parse_uri(uri, options)
+    deleter = driver_of(location).version_deleter(location, options)
+    if deleter is None:
+        raise ConfigError(f"{location.uri} keeps no versions that Dredge could delete")
+    return deleter

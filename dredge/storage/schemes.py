@@ -1,7 +1,7 @@
 """The kinds of object stores, by the scheme of their URIs: one line each.
 
 Parsing URIs, comparing storage namespaces and resolving lakeFS's physical addresses all go by this table. A new kind
-of store is a line here, a driver in `dredge.storage.opening`, and a line in `tests/contract/test_object_store.py`.
+of store is a line here, a line in `dredge.storage.opening`, and a line in `tests/contract/test_object_store.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-type Driver = Literal["local", "s3", "memory", "remote"]
+type Driver = Literal["local", "s3", "memory", "azure", "gcs"]
 
 #: Schemes that mean the same place, by the one they are compared as. Treating two places as one can only keep more.
 SAME_PLACE: Mapping[str, str] = {
@@ -22,7 +22,7 @@ SAME_PLACE: Mapping[str, str] = {
     "http": "https",
 }
 
-#: The driver of each scheme; `remote` is the client for every store that has none of its own.
+#: The driver of each scheme.
 DRIVERS: Mapping[str, Driver] = {
     "file": "local",
     "local": "local",
@@ -30,14 +30,14 @@ DRIVERS: Mapping[str, Driver] = {
     "s3a": "s3",
     "s3n": "s3",
     "memory": "memory",
-    "gs": "remote",
-    "gcs": "remote",
-    "az": "remote",
-    "azure": "remote",
-    "adl": "remote",
-    "abfs": "remote",
-    "abfss": "remote",
-    "https": "remote",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "az": "azure",
+    "azure": "azure",
+    "adl": "azure",
+    "abfs": "azure",
+    "abfss": "azure",
+    "https": "azure",
 }
 
 

@@ -12,7 +12,9 @@ from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.many import ManyConfig
 from dredge.settings import setting, settings_of
 
 ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
@@ -48,6 +50,22 @@ RUN_DEFAULTS: dict[str, Any] = {
     "mode": "{{ params.collect_mode }}",
     "spark_engine": "{{ params.spark_engine }}",
 }
+
+#: What the forms of a restore and of a purge ask for.
+RESTORE_FORM = tuple(settings_of(IcechunkRestoreConfig))
+PURGE_FORM = tuple(settings_of(IcechunkPurgeConfig))
+
+#: For the task of a restore or a purge, which is a whole run of its own, and for those about many repositories.
+UNDO_DEFAULTS: dict[str, Any] = {
+    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
+}
+
+#: What the form of many repositories asks for: which ones, and for each what the form of one asks for.
+FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name != "storage")
+ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
+
+#: Which repositories, read from the Params.
+WHICH: dict[str, str] = templates(settings_of(ManyConfig))
 
 #: The `config` of the step that plans the expiration, read from the Params.
 EXPIRATION: dict[str, str] = templates(settings_of(ExpireConfig))

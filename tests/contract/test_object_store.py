@@ -75,7 +75,7 @@ class Stores:
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     options = StorageOptions()
     if request.param == "remote":  # its code on the client's memory store; GCS and Azure are not at hand
-        at = Location("remote", "memory:///", "lake/repo", "memory:///lake/repo")
+        at = Location("gcs", "memory:///", "lake/repo", "memory:///lake/repo")
         yield Stores("remote", at.uri, RemoteReader(at), RemoteWriter(at), RemoteDeleter(at))
         remote._stores.clear()
         return
@@ -189,7 +189,7 @@ def test_prefix_is_text_and_not_a_folder(stores: Stores) -> None:
 def test_listing_never_shows_a_neighbour_of_the_root(stores: Stores) -> None:
     stores.writer.put("x", b"")
     if stores.kind == "remote":
-        neighbour = RemoteWriter(Location("remote", stores.writer._location.bucket, "lake/repo2", ""))  # type: ignore[attr-defined]
+        neighbour = RemoteWriter(Location("gcs", stores.writer._location.bucket, "lake/repo2", ""))  # type: ignore[attr-defined]
         neighbour.put("y", b"")
     elif stores.kind == "s3":
         open_writer(stores.uri + "2", stores.writer._options).put("y", b"")  # type: ignore[attr-defined]

@@ -56,8 +56,8 @@ class Places:
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     options = StorageOptions()
     if request.param == "remote":
-        source = Location("remote", "memory:///", "lake", "memory:///lake")
-        target = Location("remote", "memory:///", "lake/run/quarantine", "memory:///lake/run/quarantine")
+        source = Location("gcs", "memory:///", "lake", "memory:///lake")
+        target = Location("gcs", "memory:///", "lake/run/quarantine", "memory:///lake/run/quarantine")
         yield Places(RemoteWriter(source), RemoteWriter(target), RemoteCopier(source, target))
         remote._stores.clear()
         return

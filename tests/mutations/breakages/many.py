@@ -20,6 +20,13 @@ MANY = (
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
     Breakage(
+        "a run that is there is done again with the settings of then",
+        "operators/lakefs/choose_repositories.py",
+        "__{settings[:8]}",
+        "",
+        ("test_a_run_that_is_there_is_not_done_again_when_the_variable_says_something_else_by_now",),
+    ),
+    Breakage(
         "one of two settings is taken where schedules differ",
         "operators/lakefs/schedules.py",
         "if found.setdefault(repository, settings) != settings:",
@@ -42,7 +49,7 @@ MANY = (
     ),
     Breakage(
         "a run that failed is told of as a good one",
-        f"{GC}/many/summary.py",
+        "dredge/runs/many.py",
         "return self.outcome in ENDED or self.outcome == LEFT_OUT",
         "return True",
         ("test_a_run_whose_report_cannot_be_read_is_never_taken_for_a_good_one",),

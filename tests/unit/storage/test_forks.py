@@ -52,7 +52,7 @@ import os, signal, warnings
 from dredge.errors import ConfigError
 from dredge.storage.location import Location
 from dredge.storage.remote import RemoteWriter
-writer = RemoteWriter(Location("remote", "memory:///", "", "memory:///"))
+writer = RemoteWriter(Location("gcs", "memory:///", "", "memory:///"))
 writer.put("k", b"1")
 warnings.simplefilter("ignore")
 pid = os.fork()

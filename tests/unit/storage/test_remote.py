@@ -14,7 +14,7 @@ from dredge.storage import remote
 from dredge.storage.location import Location
 from dredge.storage.remote import RemoteDeleter, RemoteReader
 
-AT = Location("remote", "gs://bkt", "lake", "gs://bkt/lake")
+AT = Location("gcs", "gs://bkt", "lake", "gs://bkt/lake")
 WHEN = datetime(2026, 11, 20, tzinfo=UTC)
 
 
@@ -101,6 +101,6 @@ def test_every_key_has_its_own_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_client_that_cannot_be_built_is_an_error_of_the_configuration() -> None:
-    at = Location("remote", "az://container-without-account", "", "az://container-without-account")
+    at = Location("gcs", "az://container-without-account", "", "az://container-without-account")
     with pytest.raises(ConfigError):
         RemoteReader(at).stat("k")

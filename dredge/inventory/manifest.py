@@ -1,0 +1,215 @@
+"""Finds an inventory, and checks that it is whole, recent, and of the bucket that is collected.
+
+    <folder>/2026-01-04T01-00Z/manifest.json        what S3 Inventory wrote, and the MD5 of each file
+                               manifest.checksum    the MD5 of the manifest; written last
+    <folder>/data/….csv.gz | ….orc | ….parquet
+
+A table of anybody's has no manifest: a parquet, ORC or CSV file with a header, or a folder of such files, with the
+columns `key` (whole, from the root of the bucket), `size`, `last_modified`, and if wanted `etag` and `bucket`.
+
+Source: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
+from dredge.inventory.source import Inventory
+from dredge.storage import ObjectInfo, StorageOptions, open_reader
+
+type FileFormat = Literal["csv", "orc", "parquet"]
+
+MANIFEST, CHECKSUM = "manifest.json", "manifest.checksum"
+_VERSION = "2016-11-30"
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}Z/$")
+_KINDS: dict[str, FileFormat] = {".csv": "csv", ".csv.gz": "csv", ".orc": "orc", ".parquet": "parquet"}
+_MD5 = re.compile(r"[0-9a-f]{32}")
+_CLOCKS = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryFile:
+    """A file of an inventory; a payload.
+
+    Attributes:
+        uri: of the file.
+        size: its length in bytes, as the manifest or the store says.
+        md5: of its bytes, in hexadecimal digits; "" where there is no manifest.
+    """
+
+    uri: str
+    size: int
+    md5: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the files of an inventory are read; a payload.
+
+    Attributes:
+        kind: of file.
+        columns: names of the columns of CSV files without a header; none where files name theirs.
+        quoted: whether keys are URL-encoded.
+        bucket: that the rows must be of; "" where the store has none.
+        prefix: what keys of the namespace begin with, "/" at the end.
+    """
+
+    kind: FileFormat
+    bucket: str
+    prefix: str
+    columns: list[str] = field(default_factory=list)
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """An inventory that was found and checked, but for the bytes of its files."""
+
+    source: Inventory
+    layout: Layout
+    files: list[InventoryFile]
+
+
+def find_inventory(
+    uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None = None
+) -> Contents:
+    """Find the inventory that a URI names.
+
+    Args:
+        uri: of a manifest.json, of the folder in which S3 puts those of all dates (the newest complete one counts), of
+            a table, or of a folder of tables.
+        namespace: storage namespace of the repository.
+        now: the store's time.
+        age_max: an older inventory is refused.
+        options: how stores are reached; None reads the environment.
+
+    Raises:
+        RefusedError: it is of another bucket, too old, from the future, or not complete.
+        FormatError: it is damaged.
+        ConfigError: the URI names nothing of that kind.
+    """
+    if uri.endswith(f"/{MANIFEST}"):
+        return _by_manifest(uri, namespace, now, age_max, options)
+    if (kind := _kind(uri)) is not None:
+        folder, _, name = uri.rpartition("/")
+        return _tables(uri, [(folder, open_reader(folder, options).stat(name))], kind, namespace)
+    folder = uri.rstrip("/")
+    level = open_reader(folder, options).list_level("")
+    for dated in sorted((name for name in level.folders if _DATED.fullmatch(name)), reverse=True):
+        found = {info.key for info in open_reader(f"{folder}/{dated}", options).list_level("").objects}
+        if {MANIFEST, CHECKSUM} <= found:  # the checksum is written last
+            return _by_manifest(f"{folder}/{dated}{MANIFEST}", namespace, now, age_max, options)
+    kinds = {kind for info in level.objects if (kind := _kind(info.key)) is not None}
+    if len(kinds) != 1:
+        raise ConfigError(
+            f"inventory {uri} is neither a {MANIFEST}, nor a folder with those of several dates, nor tables of one kind"
+            f" ({', '.join(_KINDS)})"
+        )
+    (kind,) = kinds
+    return _tables(
+        folder, [(folder, info) for info in level.objects if _kind(info.key) == kind], kind, namespace
+    )
+
+
+def _kind(name: str) -> FileFormat | None:
+    return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
+
+
+def _place(namespace: str) -> tuple[str, str]:
+    """Bucket and prefix of a namespace."""
+    bucket, _, path = namespace.partition("://")[2].partition("/")
+    prefix = path.removesuffix("/")
+    return bucket, f"{prefix}/" if prefix else ""
+
+
+def _by_manifest(
+    uri: str, namespace: str, now: datetime, age_max: timedelta, options: StorageOptions | None
+) -> Contents:
+    reader = open_reader(uri.removesuffix(f"/{MANIFEST}"), options)
+    try:
+        data, checksum = reader.get(MANIFEST), reader.get(CHECKSUM).decode("ascii", "replace").strip()
+    except NotFoundError as error:
+        raise RefusedError(
+            f"inventory {uri} is not complete: {error}. S3 writes {CHECKSUM} last. Nothing was deleted. Name one that"
+            " is complete, or none."
+        ) from None
+    if hashlib.md5(data, usedforsecurity=False).hexdigest() != checksum:
+        raise FormatError(
+            f"inventory {uri} does not have the checksum that {CHECKSUM} says. Nothing was deleted."
+        )
+    try:
+        return _read_manifest(uri, data, namespace, now, age_max)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise FormatError(
+            f"inventory {uri} is not a manifest of S3 Inventory: {type(error).__name__} {error}. Nothing was deleted."
+        ) from None
+
+
+def _read_manifest(uri: str, data: bytes, namespace: str, now: datetime, age_max: timedelta) -> Contents:
+    value: Mapping[str, Any] = json.loads(data)
+    bucket, prefix = _place(namespace)
+    source = str(value["sourceBucket"]).rpartition(":::")[2]
+    if source != bucket:
+        raise RefusedError(
+            f"inventory {uri} is of bucket {source}, and the repository is in {bucket}. Nothing was deleted."
+        )
+    if value["version"] != _VERSION:
+        raise FormatError(
+            f"inventory {uri} is of version {value['version']!r}; {_VERSION} is known. Nothing was deleted."
+        )
+    created = datetime.fromtimestamp(int(value["creationTimestamp"]) / 1000, UTC)
+    _check_age(uri, created, now, age_max)
+    kind = str(value["fileFormat"]).lower()
+    if kind not in ("csv", "orc", "parquet"):
+        raise FormatError(f"inventory {uri} has files of format {kind!r}. Nothing was deleted.")
+    columns = [name.strip() for name in value["fileSchema"].split(",")] if kind == "csv" else []
+    scheme, _, place = uri.partition("://")
+    home = f"{scheme}://{place.partition('/')[0]}"
+    files = [_file(home, item) for item in value["files"]]
+    if not files:
+        raise RefusedError(f"inventory {uri} names no files. Nothing was deleted.")
+    layout = Layout(kind=kind, bucket=bucket, prefix=prefix, columns=columns, quoted=kind == "csv")  # type: ignore[arg-type]
+    return Contents(
+        Inventory(uri=uri, created_at=created, digest=hashlib.sha256(data).hexdigest()), layout, files
+    )
+
+
+def _file(home: str, item: Mapping[str, Any]) -> InventoryFile:
+    md5 = str(item["MD5checksum"]).lower()
+    if not _MD5.fullmatch(md5):
+        raise ValueError(f"MD5checksum {md5!r} of {item['key']!r}")
+    return InventoryFile(uri=f"{home}/{item['key']}", size=int(item["size"]), md5=md5)
+
+
+def _check_age(uri: str, created: datetime, now: datetime, age_max: timedelta) -> None:
+    if created > now + _CLOCKS:
+        raise RefusedError(
+            f"inventory {uri} says that it was begun at {created:%Y-%m-%d %H:%M} UTC, which is not over by the store's"
+            " clock. Nothing was deleted."
+        )
+    if now - created > age_max:
+        raise RefusedError(
+            f"inventory {uri} was begun at {created:%Y-%m-%d %H:%M} UTC; older ones than {age_max.days} days are not"
+            " taken. Nothing was deleted. Name a newer one, or none: then the store is listed."
+        )
+
+
+def _tables(uri: str, found: Sequence[tuple[str, ObjectInfo]], kind: FileFormat, namespace: str) -> Contents:
+    names = [[info.key, info.size, info.etag] for _, info in found]
+    digest = hashlib.sha256(json.dumps(sorted(names, key=str)).encode()).hexdigest()
+    files = [InventoryFile(uri=f"{folder}/{info.key}", size=info.size, md5="") for folder, info in found]
+    bucket, prefix = _place(namespace)
+    return Contents(
+        Inventory(uri=uri, created_at=None, digest=digest),
+        Layout(kind=kind, bucket=bucket, prefix=prefix),
+        files,
+    )

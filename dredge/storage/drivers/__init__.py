@@ -1,0 +1,41 @@
+"""The kinds of stores behind `dredge.storage.opening`: one module each, loaded when a URI of its kind is opened.
+
+A module has the functions of `Driver`, so that an installation loads the clients of the stores that it uses only.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Protocol, cast
+
+from dredge.storage.location import Location
+from dredge.storage.model import ObjectDeleter, ObjectReader, ObjectWriter
+from dredge.storage.options import StorageOptions
+from dredge.storage.undo import ObjectCopier, VersionDeleter, VersionReader
+
+
+class Driver(Protocol):
+    """Opens the places of one kind of store; nothing is connected until the first call."""
+
+    def reader(self, location: Location, options: StorageOptions) -> ObjectReader:
+        """Open for reading."""
+
+    def writer(self, location: Location, options: StorageOptions) -> ObjectWriter:
+        """Open for reading and writing."""
+
+    def deleter(self, location: Location, options: StorageOptions) -> ObjectDeleter:
+        """Open for deleting."""
+
+    def copier(self, source: Location, target: Location, options: StorageOptions) -> ObjectCopier | None:
+        """Open a way from one folder into another; None when no copy leads there inside the store."""
+
+    def versions(self, location: Location, options: StorageOptions) -> VersionReader:
+        """Open for looking at versions."""
+
+    def version_deleter(self, location: Location, options: StorageOptions) -> VersionDeleter | None:
+        """Open for deleting versions; None when this kind of store keeps none."""
+
+
+def driver_of(location: Location) -> Driver:
+    """Load the driver of a place."""
+    return cast("Driver", import_module(f"{__name__}.{location.driver}"))

@@ -1,0 +1,44 @@
+"""Stores in memory, for tests and demonstrations."""
+
+from __future__ import annotations
+
+from dredge.storage.location import Location
+from dredge.storage.memory import (
+    MemoryDeleter,
+    MemoryReader,
+    MemoryVersionDeleter,
+    MemoryVersions,
+    MemoryWriter,
+)
+from dredge.storage.options import StorageOptions
+from dredge.storage.streamed_copy import StreamedCopier
+
+
+def reader(location: Location, options: StorageOptions) -> MemoryReader:
+    """Open for reading."""
+    return MemoryReader(location)
+
+
+def writer(location: Location, options: StorageOptions) -> MemoryWriter:
+    """Open for reading and writing."""
+    return MemoryWriter(location)
+
+
+def deleter(location: Location, options: StorageOptions) -> MemoryDeleter:
+    """Open for deleting."""
+    return MemoryDeleter(location)
+
+
+def copier(source: Location, target: Location, options: StorageOptions) -> StreamedCopier:
+    """Open a way from one folder into another."""
+    return StreamedCopier(MemoryReader(source), MemoryWriter(target))
+
+
+def versions(location: Location, options: StorageOptions) -> MemoryVersions:
+    """Open for looking at versions."""
+    return MemoryVersions(location)
+
+
+def version_deleter(location: Location, options: StorageOptions) -> MemoryVersionDeleter:
+    """Open for deleting versions."""
+    return MemoryVersionDeleter(location)

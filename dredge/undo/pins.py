@@ -1,0 +1,210 @@
+"""Pins: what was brought back is held from the next runs until an end that the user gives.
+
+    <state>/pins/<id>/hashes-….u64    hashes of the addresses, written before anything is brought back
+    <state>/pins/<id>.json            the record; with it the pin is in force
+
+A pin that cannot be read stops a run: nobody could tell what it holds. Two addresses with the same hash hold each
+other, which keeps garbage. The end of a complete run removes pins that ended a week ago (`save_report.lifetimes`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
+from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.coverage import BEGINNING, END, Coverage
+from dredge.runs.folder import RunFolder, read_json
+from dredge.sets.live import LocatedSet, in_any
+from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
+
+PINS = "pins"
+PINNED = "pinned"
+EVERY_SLICE = Coverage(((BEGINNING, END),))
+"""Of a pin that an earlier version wrote, which did not note its slices."""
+_CHANGES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """Objects that are held until an end.
+
+    Attributes:
+        pin_id: its id, which is that of the restore.
+        run_id: the run whose deletions were taken back.
+        reason: in the words of whoever asked for it.
+        created_at: by the store's clock.
+        until: when it ends, by the store's clock.
+        objects: how many.
+        size_bytes: their sizes together.
+        sets: hashes of their addresses.
+        slices: those that the objects lie in, and perhaps more (`came_back`).
+        finished_at: after everything was brought back, by the store's clock; None when nobody knows.
+    """
+
+    pin_id: str
+    run_id: str
+    reason: str
+    created_at: datetime
+    until: datetime
+    objects: int
+    size_bytes: int
+    sets: tuple[LocatedSet, ...]
+    slices: Coverage = field(default=EVERY_SLICE)
+    finished_at: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        """In words: "500 objects of run … until 2026-12-31 00:00 UTC: …"."""
+        return (
+            f"{self.objects:,} objects that run {self.run_id} deleted, until {self.until:%Y-%m-%d %H:%M} UTC:"
+            f" {self.reason}"
+        )
+
+    def has(self, hashed: int) -> bool:
+        """Whether it holds an address, by its hash."""
+        (found,) = in_any(self.sets, [np.array([hashed], np.uint64)])
+        return bool(found[0])
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "pin_id": self.pin_id,
+            "run_id": self.run_id,
+            "reason": self.reason,
+            "created_at": self.created_at.isoformat(),
+            "until": self.until.isoformat(),
+            "objects": self.objects,
+            "bytes": self.size_bytes,
+            "sets": [item.to_json() for item in self.sets],
+            "slices": self.slices.to_json(),
+            "finished_at": None if self.finished_at is None else self.finished_at.isoformat(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Pin:
+        """From the object that `to_json` made."""
+        return cls(
+            pin_id=value["pin_id"],
+            run_id=value["run_id"],
+            reason=value["reason"],
+            created_at=datetime.fromisoformat(value["created_at"]),
+            until=datetime.fromisoformat(value["until"]),
+            objects=value["objects"],
+            size_bytes=value["bytes"],
+            sets=tuple(LocatedSet.from_json(item) for item in value["sets"]),
+            slices=Coverage.from_json(value["slices"]) if "slices" in value else EVERY_SLICE,
+            finished_at=datetime.fromisoformat(finished) if (finished := value.get("finished_at")) else None,
+        )
+
+
+def pin_folder(state_uri: str, pin_id: str, options: StorageOptions | None = None) -> RunFolder:
+    """The folder with the hashes of a pin.
+
+    Args:
+        state_uri: URI of the folder of lease and index.
+        pin_id: its id.
+        options: None reads the environment.
+    """
+    return RunFolder(open_writer(f"{state_uri}/{PINS}/{pin_id}", options), pin_id)
+
+
+def write_pin(state: ObjectWriter, pin: Pin) -> None:
+    """Put a pin in force; its hashes are written."""
+    RunFolder(state, pin.pin_id).write_json(f"{PINS}/{pin.pin_id}.json", pin.to_json())
+
+
+def read_pins(state: ObjectReader) -> list[Pin]:
+    """Read every pin of a repository, also those that have ended.
+
+    Args:
+        state: on the folder of lease and index.
+
+    Raises:
+        FormatError: one cannot be read, so nobody can tell what it holds.
+    """
+    found = []
+    for name in _records(state):
+        try:
+            found.append(Pin.from_json(read_json(state, name)))
+        except NotFoundError as error:
+            # The end of a run removes what ended long ago, also between two looks.
+            if name in _records(state):
+                raise FormatError(f"{state.uri}/{name} is listed, and not there: {error}") from None
+        except (KeyError, TypeError, ValueError, LookupError) as error:
+            raise FormatError(
+                f"{state.uri}/{name} is no pin ({error}), so nobody can tell what it holds. Nothing was deleted."
+                " Restore the objects again, then remove this file."
+            ) from None
+    return found
+
+
+def _records(state: ObjectReader) -> list[str]:
+    return [item.key for item in state.list_level(f"{PINS}/").objects if item.key.endswith(".json")]
+
+
+def active_pins(state: ObjectReader, now: datetime) -> list[Pin]:
+    """Read the pins that have not ended.
+
+    Args:
+        state: on the folder of lease and index.
+        now: the store's time.
+
+    Raises:
+        FormatError: one cannot be read.
+    """
+    return [pin for pin in read_pins(state) if pin.until > now]
+
+
+def sets_of(pins: Sequence[Pin]) -> tuple[LocatedSet, ...]:
+    """What some pins hold."""
+    return tuple(item for pin in pins for item in pin.sets)
+
+
+def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
+    """End a pin: the next runs may delete what it holds.
+
+    Args:
+        state: on the folder of lease and index.
+        pin_id: its id.
+        now: the store's time.
+
+    Raises:
+        ConfigError: there is no such pin.
+        ConflictError: others change it all the time.
+    """
+    if not _change(state, pin_id, lambda pin: replace(pin, until=now)):
+        raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
+
+
+def finish_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
+    """Note that nothing more comes back under a pin.
+
+    Args:
+        state: on the folder of lease and index.
+        pin_id: its id.
+        now: the store's time, asked after the last answer of the store.
+
+    Raises:
+        ConflictError: others change it all the time.
+    """
+    _change(state, pin_id, lambda pin: replace(pin, finished_at=now))
+
+
+def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> bool:
+    """Change a pin as it is now; False when there is none."""
+    key = f"{PINS}/{pin_id}.json"
+    for _ in range(_CHANGES_MAX):
+        tagged = read_tagged(state, key)
+        if tagged is None:
+            return False
+        pin = change(Pin.from_json(json.loads(tagged[1])))
+        if replace_tagged(state, key, json.dumps(pin.to_json(), sort_keys=True).encode(), tagged[0]):
+            return True
+    raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")

@@ -1,0 +1,122 @@
+"""What of one run's leftovers may go for good.
+
+Only what the run's own ledger names:
+
+    quarantine   the copy under a key that the ledger calls deleted, as long as the object was, older than the cutoff
+    versions     the version right below the delete marker that the ledger names, not the current one, with the tag that
+                 the run listed, its marker older than the cutoff; then the marker, when nothing is left below it
+
+Whatever somebody pinned stays, and so does everything that is not exactly as described.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dredge.errors import DredgeError, NotFoundError
+from dredge.storage import ObjectVersion, open_reader, open_versions
+from dredge.undo.purge.output import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG
+from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What a deletion left, and whether it may go.
+
+    Attributes:
+        row: of the run's ledger.
+        outcome: `WOULD_GO`, or why it stays.
+        way: "versions" or "quarantine".
+        version: that goes.
+        marker: that goes after it; None when something else is below it, too.
+        message: the store's words.
+    """
+
+    row: Mapping[str, Any]
+    outcome: str
+    way: str
+    version: ObjectVersion | None = None
+    marker: ObjectVersion | None = None
+    message: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in the store; a marker alone takes nothing."""
+        return 0 if self.way == VERSIONS and self.version is None else int(self.row["size"])
+
+
+class Choosing:
+    """Looks at what one run's deletions left.
+
+    Args:
+        namespace: URI of what was collected.
+        run_uri: URI of the folder of the run that deleted.
+        way: that its plan took.
+        cutoff: by the store's clock; only what is older goes.
+    """
+
+    def __init__(self, namespace: str, run_uri: str, way: str, cutoff: datetime) -> None:
+        self._has_copies = way == QUARANTINE
+        self._copies = open_reader(quarantine_uri(run_uri))
+        self._versions = open_versions(namespace)
+        self._cutoff = cutoff
+
+    def look(self, row: Mapping[str, Any]) -> list[Leftover]:
+        """Look at what the deletion of one object left. Never raises for the object.
+
+        Args:
+            row: of `swept_rows`, with an outcome.
+        """
+        looks = {QUARANTINE: self._copy} if self._has_copies else {}
+        if row["version_id"]:
+            looks[VERSIONS] = self._version
+        found: list[Leftover] = []
+        for way, look in looks.items():
+            try:
+                left = look(row)
+            except DredgeError as error:
+                left = Leftover(row, FAILED, way, message=str(error))
+            found += [] if left is None else [left]
+        return found
+
+    def _copy(self, row: Mapping[str, Any]) -> Leftover | None:
+        try:
+            found = self._copies.stat(row["address"])
+        except NotFoundError:
+            return None
+        if found.size != row["size"]:
+            return Leftover(row, OTHER, QUARANTINE, message=f"the copy has {found.size} bytes")
+        return Leftover(row, WOULD_GO if found.last_modified < self._cutoff else YOUNG, QUARANTINE)
+
+    def _version(self, row: Mapping[str, Any]) -> Leftover | None:
+        found = self._versions.versions(row["address"])
+        at = next((i for i, item in enumerate(found) if item.version_id == row["version_id"]), None)
+        if at is None:
+            return self._without_marker(row, found)
+        marker, below = found[at], found[at + 1 :]
+        if not marker.is_marker:
+            return Leftover(row, OTHER, VERSIONS, message="the ledger's version is no delete marker")
+        if marker.last_modified >= self._cutoff:
+            return Leftover(row, YOUNG, VERSIONS)
+        version = next((item for item in below if not item.is_marker), None)
+        if version is None:
+            # The version is gone, and the purge before died in between.
+            only_markers = all(item.is_marker for item in found)
+            return Leftover(row, WOULD_GO, VERSIONS, marker=marker) if only_markers else None
+        if version.is_latest:
+            return Leftover(row, CURRENT, VERSIONS)
+        if version.size != row["size"] or row["etag"] not in (None, version.etag):
+            return Leftover(
+                row, OTHER, VERSIONS, message=f"version {version.version_id} is of another object"
+            )
+        alone = sum(not item.is_marker for item in found) == 1
+        return Leftover(row, WOULD_GO, VERSIONS, version, marker if alone else None)
+
+    def _without_marker(self, row: Mapping[str, Any], found: list[ObjectVersion]) -> Leftover | None:
+        """Somebody took the marker away, as a restore does."""
+        if any(item.is_latest and not item.is_marker for item in found):
+            return Leftover(row, CURRENT, VERSIONS)
+        return Leftover(row, OTHER, VERSIONS, message="its delete marker is gone") if found else None

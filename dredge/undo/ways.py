@@ -1,0 +1,109 @@
+"""Which way a run's deletions can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dredge.errors import ConfigError, NotFoundError
+from dredge.storage import StorageOptions, open_copier, open_reader, open_versions
+
+OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
+AUTO = "auto"
+"""Versions where the bucket keeps them, else off."""
+QUARANTINE_FOLDER = "quarantine"
+"""Below the folder of a run."""
+_NOT_YET = "runs of that time could not be undone"
+WORDS = {
+    OFF: "what is deleted is gone for good",
+    VERSIONS: "the bucket keeps what is deleted as an older version",
+    QUARANTINE: "what is deleted is copied below the run's folder first",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoWay:
+    """How a run's deletions can be taken back.
+
+    Attributes:
+        way: "off", "versions" or "quarantine"; never "auto", which the user may ask for.
+        why: half a sentence.
+    """
+
+    way: str = OFF
+    why: str = _NOT_YET
+
+    @property
+    def way_was_chosen(self) -> bool:
+        """Whether the run was planned by a version that could choose a way."""
+        return self.why != _NOT_YET
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | None) -> UndoWay:
+        """From the object in a plan; plans of earlier versions have none."""
+        return cls() if value is None else cls(way=value["way"], why=value["why"])
+
+    def to_json(self) -> dict[str, str]:
+        """As a JSON object."""
+        return {"way": self.way, "why": self.why}
+
+
+def quarantine_uri(run_uri: str) -> str:
+    """URI of the folder with the copies of what a run deleted; below it keys are those of the namespace."""
+    return f"{run_uri.rstrip('/')}/{QUARANTINE_FOLDER}"
+
+
+def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions | None = None) -> UndoWay:
+    """Choose the way of a run.
+
+    Args:
+        asked: "auto", "off", "versions" or "quarantine".
+        namespace: URI of what is collected.
+        run_uri: URI of the run folder.
+        options: None reads the environment.
+
+    Raises:
+        ConfigError: the store cannot do what was asked for.
+    """
+    if asked == OFF:
+        return UndoWay(way=OFF, why="asked for")
+    if asked == QUARANTINE:
+        open_copier(namespace, quarantine_uri(run_uri), options)
+        return UndoWay(way=QUARANTINE, why="asked for")
+    found = open_versions(namespace, options).versioning()
+    if found == "enabled":
+        return UndoWay(way=VERSIONS, why="asked for" if asked == VERSIONS else "the bucket keeps versions")
+    problem = {
+        "off": "the store keeps no versions",
+        "suspended": "the versioning of the bucket is suspended",
+        "unknown": "the credentials may not ask whether the bucket keeps versions (s3:GetBucketVersioning)",
+    }[found]
+    if asked == AUTO:
+        return UndoWay(way=OFF, why=problem)
+    raise ConfigError(
+        f"undo is {asked!r}, but {problem}: {namespace}. Nothing was deleted. Turn versioning on, or set undo to"
+        " quarantine."
+    )
+
+
+def way_back(
+    namespace: str, run_uri: str, address: str, marker_id: str, options: StorageOptions | None = None
+) -> str:
+    """Tell by which way an object that a run deleted can be brought back; "" by none.
+
+    Args:
+        namespace: URI of what was collected.
+        run_uri: URI of the folder of the run that deleted.
+        address: of the object.
+        marker_id: of the delete marker that the ledger names; "" for none.
+        options: None reads the environment.
+    """
+    try:
+        open_reader(quarantine_uri(run_uri), options).stat(address)
+    except NotFoundError:
+        if not marker_id:
+            return ""
+        found = open_versions(namespace, options).versions(address)
+        return VERSIONS if any(not version.is_marker for version in found) else ""
+    return QUARANTINE

@@ -1,0 +1,149 @@
+"""Pins are told of wherever somebody asks why an object stays, and end when somebody says so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+from dredge.errors import ConfigError, FormatError
+from dredge.gc.explain.answer import KEPT
+from dredge.gc.explain.target import Target
+from dredge.gc.explain.why import why
+from dredge.gc.explain.words import answer_lines
+from dredge.gc.steps import release_lease
+from dredge.hashing import hash64
+from dredge.storage import ObjectReader, open_deleter
+from dredge.undo import pins
+from dredge.undo.pins import active_pins, end_pin, read_pins
+from tests.support.gc import World
+from tests.support.undo import WAYS, moments, purge, restore, store_of, undo_world
+
+
+def asked(world: World, address: str) -> tuple[str, str]:
+    """The verdict on an object, and all that is said about it."""
+    target = Target(world.lake.repository, world.lake.namespace, address)
+    answer = why(world.client, target, world.lake.clock())
+    return answer.verdict, "\n".join(answer_lines(answer))
+
+
+PINS = "_lakefs/retention/gc/dredge/pins/"
+
+
+def pin_files(world: World) -> set[str]:
+    """Pins of which a file is left."""
+    return {key.removeprefix(PINS).partition("/")[0].removesuffix(".json") for key in world.lake.keys(PINS)}
+
+
+def test_pins_go_a_week_after_their_end_and_no_other_ones_do() -> None:
+    world, kept, gone = undo_world("quarantine", keep_runs_days=1000)
+    run = world.plan()
+    world.run(run)
+    one, other, third = sorted(gone)[:3]
+    for address, days in ((one, 2), (other, 6), (third, 100)):
+        restore(world, run, address=address, keep_days=days)
+    assert len(read_pins(run.state)) == 3
+    died, young = f"{PINS}died/hashes-00000-00000-0.u64", f"{PINS}at-work/hashes-00000-00000-0.u64"
+    world.lake.objects.put(died, b"")
+    world.age(days=11)
+    world.lake.objects.put(young, b"")
+    world.collect()
+    left = {pin.until - pin.created_at for pin in read_pins(run.state)}
+    assert left == {timedelta(days=6), timedelta(days=100)}, (
+        "the one that ended five days ago may still be asked about"
+    )
+    assert pin_files(world) == {pin.pin_id for pin in read_pins(run.state)} | {"at-work"}
+    world.age(days=9)
+    world.collect()
+    (pin,) = read_pins(run.state)
+    assert pin_files(world) == {pin.pin_id}
+    assert world.data() == kept | {third}
+    assert pin.has(int(hash64(pa.array([third]))[0]))
+
+
+def test_a_run_that_is_killed_while_it_removes_pins_stops_no_later_one() -> None:
+    world, kept, gone = undo_world("quarantine", keep_runs_days=1000)
+    run = world.plan()
+    world.run(run)
+    one, other = sorted(gone)[:2]
+    restore(world, run, address=one, keep_days=1)
+    restore(world, run, address=other, keep_days=1000)
+    world.age(days=10)
+    store = store_of(world)
+    last = world.plan()
+    with moments(store) as states:
+        world.run(last)
+    removing = [state for state in states if any("/pins/" in key for key in state.objects)]
+    seen = {tuple(sorted(key for key in state.objects if "/pins/" in key)) for state in removing}
+    assert len(seen) == 3, "both, without the record, without its hashes"
+    for keys in seen:
+        state = next(
+            state
+            for state in reversed(states)
+            if tuple(sorted(k for k in state.objects if "/pins/" in k)) == keys
+        )
+        state.put_back(store)
+        release_lease(last)
+        world.collect()
+        assert len(pin_files(world)) == 1
+        assert world.data() == kept | {other}
+
+
+def test_a_pin_that_goes_between_two_looks_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _, _ = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    restore(world, run, all=True)
+    (pin,) = read_pins(run.state)
+    key, read = f"pins/{pin.pin_id}.json", pins.read_json
+
+    def gone(reader: ObjectReader, name: str) -> object:
+        open_deleter(run.state.uri).delete([key])
+        return read(reader, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pins, "read_json", lambda *_: read(run.state, "nothing"))
+        with pytest.raises(FormatError, match="is listed, and not there"):
+            read_pins(run.state)
+    monkeypatch.setattr(pins, "read_json", gone)
+    assert read_pins(run.state) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_why_tells_what_can_be_brought_back_and_what_was(way: str) -> None:
+    world, _, gone = undo_world(way)
+    run = world.plan()
+    world.run(run)
+    one, other = sorted(gone)[:2]
+    verdict, text = asked(world, one)
+    assert verdict == "deleted"
+    assert "`dredge gc restore` brings it back" in text
+    restore(world, run, address=one, keep_days=50, because="needed by an audit")
+    world.age(days=40)
+    verdict, text = asked(world, one)
+    assert verdict == KEPT
+    assert "needed by an audit" in text
+    purge(world)
+    verdict, text = asked(world, other)
+    assert verdict == "deleted"
+    assert "brings it back" not in text
+
+
+def test_a_pin_ends_when_somebody_ends_it() -> None:
+    world, kept, gone = undo_world("quarantine")
+    run = world.plan()
+    world.run(run)
+    restore(world, run, all=True)
+    now = world.lake.clock()
+    (pin,) = active_pins(run.state, now)
+    assert pin.until == now + timedelta(days=30)
+    with pytest.raises(ConfigError, match="no pin nothing"):
+        end_pin(run.state, "nothing", now)
+    world.age(days=2)
+    world.collect()
+    assert world.data() == kept | gone
+    end_pin(run.state, pin.pin_id, world.lake.clock())
+    assert active_pins(run.state, world.lake.clock()) == []
+    world.collect()
+    assert world.data() == kept
