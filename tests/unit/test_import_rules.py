@@ -91,7 +91,8 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "OwnFilesDeleter" in path.read_text()
     }
-    assert users == {"dredge/gc/save_report/own_files.py", "dredge/gc/save_report/lifetimes.py"}
+    ends = ("dredge/gc/save_report", "dredge/icechunk/collection/save_report")
+    assert users == {f"{end}/{name}.py" for end in ends for name in ("own_files", "lifetimes")}
 
 
 def test_operators_see_the_collector_through_its_steps_its_config_and_its_many_runs_only() -> None:
