@@ -21,6 +21,7 @@ from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutp
 from dredge.icechunk.collection.list_candidates.overwritten import find_old_copies
 from dredge.icechunk.collection.list_candidates.ranges import bounds_for
 from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -41,12 +42,11 @@ def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
 def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     tasks = list(_tasks(run, mark))
-    results = run.spread(
-        runner, ListCandidatesOutput.STEP, listing.list_range, _config(run, mark), tasks, "objects"
-    )
+    config = _config(run, mark)
+    results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
     _record(record, tasks, results)
     if run.base is not None:
-        find_chunks(run, runner, record, results)
+        find_chunks(run, runner, record, results, config.pinned)
     elif (drift := find_drift(run, runner, record)) is not None:
         record.details["drift"] = drift
     _refuse_absent(run, record)
@@ -63,7 +63,7 @@ def _config(run: Run, mark: MarkOutput) -> ListConfig:
         chunk_bits=mark.chunk_bits if run.base is None else 0,
         chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
-        pinned=run.pinned(),
+        pinned=pinned_with_needs(run, ListCandidatesOutput.STEP),
         new_manifests=None if run.base is None else mark.new_manifests,
     )
 
