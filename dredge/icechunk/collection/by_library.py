@@ -55,7 +55,7 @@ def collect_by_library(
 
     Raises:
         ConfigError: kinds of objects are to be kept, or deletions to be taken back, which the library cannot.
-        RefusedError: a limit stops the run, or the library refused.
+        RefusedError: a limit stops the run, something is pinned, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
     if config.kept_kinds:
@@ -71,6 +71,7 @@ def collect_by_library(
     config = replace(config, undo=OFF, inventory=None)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
+        _refuse_pins(run)
         read_history(run.reader).check_links()
         call = collect or _library(config.uri, options)
         summary = run.step(LibraryOutput, lambda record: _collect(run, call, record))
@@ -85,6 +86,14 @@ def collect_by_library(
         "counts": dict(summary.counts),
         "warnings": list(summary.warnings),
     }
+
+
+def _refuse_pins(run: Run) -> None:
+    if not run.plan.config.dry_run and run.pinned():
+        raise RefusedError(
+            f"{run.plan.uri}: objects that were brought back are to stay for now, and the library knows nothing of"
+            " that. Nothing was deleted. Let Dredge collect, or end their pins."
+        )
 
 
 def _library(uri: str, options: StorageOptions | None) -> Collect:

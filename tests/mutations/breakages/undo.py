@@ -10,6 +10,20 @@ REPLACES = "test_a_restore_never_replaces_what_is_there"
 
 UNDO = (
     Breakage(
+        "what a snapshot that came back shared with others goes",
+        "dredge/icechunk/collection/pinned.py",
+        "    return (*pins, LocatedSet(run.folder.uri, ShardedSet(0, {0: part})))",
+        "    return pins",
+        ("test_what_a_snapshot_that_came_back_needs_stays_with_it",),
+    ),
+    Breakage(
+        "the library may delete what is pinned",
+        "dredge/icechunk/collection/by_library.py",
+        "        _refuse_pins(run)\n",
+        "",
+        ("test_library_is_not_let_loose_where_something_is_pinned",),
+    ),
+    Breakage(
         "an object goes before it was copied",
         "dredge/runs/sweep.py",
         "group = candidates if self._protect is None else",

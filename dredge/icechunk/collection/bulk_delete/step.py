@@ -29,6 +29,7 @@ from dredge.icechunk.collection.check_limits import CheckLimitsOutput
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput, needed_copies
 from dredge.icechunk.collection.mark import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.state.pending import note_pending
@@ -120,7 +121,7 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
         ),
         delete_keys=run.plan.config.tuning.delete_keys,
         alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
-        pinned=run.pinned(),
+        pinned=pinned_with_needs(run, STEP),
         undo=run.plan.undo.way,
     )
 

@@ -34,13 +34,20 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, in_chunks, round_robin
 from dredge.runs.versions import CLEAN
+from dredge.sets.live import LocatedSet
 
 _MANIFESTS_PER_TASK = 500
 _ROWS_PER_TASK = 100_000
 _EXAMPLES_MAX = 20
 
 
-def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Sequence[ListResult]) -> None:
+def find_chunks(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    results: Sequence[ListResult],
+    pinned: tuple[LocatedSet, ...],
+) -> None:
     """Find the chunks that may be deleted, and see that what new manifests name is there.
 
     Args:
@@ -48,6 +55,7 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
         runner: spreads the work.
         record: of the step; has the dead manifests, gets the candidates.
         results: of the listing.
+        pinned: what is kept for now.
 
     Raises:
         FormatError: the earlier run's counts are not as they were.
@@ -78,7 +86,7 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
         cutoff=run.plan.cutoff,
         candidate_rows=settings.candidate_rows,
         threads=settings.threads,
-        pinned=run.pinned(),
+        pinned=pinned,
     )
     rows = sum(part.rows for parts in shards.values() for part in parts)
     selected = run.spread(runner, ListCandidatesOutput.STEP, named.select_dead, config, tasks, "chunks", rows)

@@ -38,6 +38,7 @@ from dredge.icechunk.collection.list_candidates.named import (
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX, AskResult
 from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
@@ -359,7 +360,7 @@ def _select(
         cutoff=run.plan.cutoff,
         candidate_rows=settings.candidate_rows,
         threads=settings.threads,
-        pinned=run.pinned(),
+        pinned=pinned_with_needs(run, ListCandidatesOutput.STEP),
         keep_all="chunks" in run.plan.config.kept_kinds,
     )
     results: list[SelectResult] = run.spread(

@@ -22,6 +22,7 @@ from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutp
 from dredge.icechunk.collection.list_candidates.overwritten import find_old_copies
 from dredge.icechunk.collection.list_candidates.ranges import bounds_for
 from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.pinned import pinned_with_needs
 from dredge.icechunk.collection.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
@@ -42,12 +43,11 @@ def list_candidates(run: Run, runner: TaskRunner) -> StepSummary:
 def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     mark = record.input(MarkOutput)
     tasks = list(_tasks(run, mark))
-    results = run.spread(
-        runner, ListCandidatesOutput.STEP, listing.list_range, _config(run, mark), tasks, "objects"
-    )
+    config = _config(run, mark)
+    results = run.spread(runner, ListCandidatesOutput.STEP, listing.list_range, config, tasks, "objects")
     _record(record, tasks, results)
     if run.base is not None:
-        find_chunks(run, runner, record, results)
+        find_chunks(run, runner, record, results, config.pinned)
     elif run.plan.inventory is not None:
         find_in_inventory(run, runner, record, of_dead(run, runner, record, mark.chunk_bits))
     if run.base is None and (drift := find_drift(run, runner, record)) is not None:
@@ -66,7 +66,7 @@ def _config(run: Run, mark: MarkOutput) -> ListConfig:
         chunk_bits=mark.chunk_bits if run.base is None else 0,
         chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
-        pinned=run.pinned(),
+        pinned=pinned_with_needs(run, ListCandidatesOutput.STEP),
         new_manifests=None if run.base is None else mark.new_manifests,
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dredge.errors import ConfigError, FormatError, LeaseHeldError
+from dredge.errors import ConfigError, FormatError, LeaseHeldError, RefusedError
 from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.run import Run
@@ -25,6 +25,7 @@ from dredge.icechunk.collection.undo import purge, restore
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
+from dredge.icechunk.library import LibraryCollection
 from dredge.icechunk.maintenance import open_state
 from dredge.icechunk.repository import read_history
 from dredge.runs.clock import utc_now
@@ -134,6 +135,20 @@ def test_what_came_back_stays_until_its_pin_ends(kept_v1: Kept) -> None:
     end_pin(state, done.run_id, utc_now())
     assert not active_pins(state, utc_now())
     assert kept_v1.run(mode="auto")["deleted"]["objects"] == done.counts["restored_objects"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "clean"])
+def test_what_a_snapshot_that_came_back_needs_stays_with_it(kept_v1: Kept, tmp_path: Path, mode: str) -> None:
+    """It shared chunks with snapshots that were live then: nobody deleted these, and the pin does not name them."""
+    first = kept_v1.run()
+    kept_v1.restore(first["run_id"])
+    grow(kept_v1, tmp_path)
+    kept_v1.run(mode=mode)
+    library = kept_v1.library(tmp_path / "after")
+    for name in ("1", "2", "4", "6", "7"):
+        library.create_branch(f"back-{name}", kept_v1.ids[name])
+        assert contents(library, branch=f"back-{name}")[0] > 0
+    assert contents(library, branch="main")[0] > 0
 
 
 def test_sweep_leaves_what_was_pinned_since_the_mark(kept_v1: Kept) -> None:
@@ -254,6 +269,24 @@ def test_library_is_not_let_loose_where_deletions_are_to_be_taken_back(v1: Repo)
         with pytest.raises(ConfigError, match="could be brought back"):
             collect_by_library(v1.config(undo=way))
     assert objects(v1.folder) == before
+
+
+def test_library_is_not_let_loose_where_something_is_pinned(kept_v1: Kept) -> None:
+    first = kept_v1.run()
+    done = kept_v1.restore(first["run_id"])
+    before, called = kept_v1.objects(), []
+
+    def library(_cutoff: datetime, is_dry_run: bool) -> LibraryCollection:
+        called.append(is_dry_run)
+        return LibraryCollection(0, 0, 0, 0, 0)
+
+    with pytest.raises(RefusedError, match="brought back are to stay"):
+        collect_by_library(kept_v1.config(undo="auto"), collect=library)
+    assert (called, kept_v1.objects()) == ([], before)
+    collect_by_library(kept_v1.config(undo="auto", dry_run=True), collect=library)
+    end_pin(open_state(kept_v1.uri), done.run_id, utc_now())
+    collect_by_library(kept_v1.config(undo="auto"), collect=library)
+    assert called == [True, True, False]
 
 
 def test_restore_beside_a_collection_is_refused_and_pins_nothing(kept_v1: Kept) -> None:

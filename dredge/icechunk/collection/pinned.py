@@ -1,0 +1,99 @@
+"""What was brought back and is kept for now, with what it needs.
+
+A pin names what a run had deleted. A snapshot that came back needs more: manifests and chunks that it shared with
+snapshots which were live then, and which may have been released since.
+
+    snapshots with a pin → their ancestors, logs, manifests ─┐
+    manifests with a pin ────────────────────────────────────┴→ chunks
+
+What of all that is not there, or cannot be read, is passed over: it makes nothing live, so nothing must be there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError, NotFoundError
+from dredge.hashing import hash64
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.format.snapshots import parse_snapshot
+from dredge.icechunk.ids import ID_BYTES, encode_ids
+from dredge.sets.files import write_hashes
+from dredge.sets.hashes import NONE, Hashes, to_bytes, unite
+from dredge.sets.live import LocatedSet, in_any
+from dredge.sets.sharded import ShardedSet
+from dredge.storage import ObjectReader
+from dredge.storage.parallel import ordered_map
+
+_SNAPSHOTS, _LOGS, _MANIFESTS, _CHUNKS = (
+    OBJECT_FOLDERS[kind] for kind in ("snapshots", "transactions", "manifests", "chunks")
+)
+
+
+def pinned_with_needs(run: Run, step: str) -> tuple[LocatedSet, ...]:
+    """Give hashes of the keys of what is kept for now, as of now.
+
+    Args:
+        run: its folder gets a file when there is a pin.
+        step: at work.
+
+    Raises:
+        FormatError: a pin cannot be read, so nobody can tell what it holds.
+    """
+    pins = run.pinned()
+    if not pins:
+        return ()
+    needed = _needed(run, pins)
+    name = hashlib.sha256(to_bytes(needed)).hexdigest()[:16]
+    part = write_hashes(run.folder, f"{step}/_needed_by_pinned-{name}.u64", needed)
+    return (*pins, LocatedSet(run.folder.uri, ShardedSet(0, {0: part})))
+
+
+def _needed(run: Run, pins: Sequence[LocatedSet]) -> Hashes:
+    reader, threads = run.reader, run.plan.config.tuning.threads
+    keys = set(_held(reader, _SNAPSHOTS, pins))
+    manifests, waiting = set(_held(reader, _MANIFESTS, pins)), set(keys)
+    while waiting:
+        found = [item for item in ordered_map(partial(_named_by, reader), sorted(waiting), threads) if item]
+        manifests |= {_MANIFESTS + manifest for _, named in found for manifest in named}
+        waiting = {_SNAPSHOTS + parent for parent, _ in found if parent is not None} - keys
+        keys |= waiting
+    logs = {_LOGS + key.removeprefix(_SNAPSHOTS) for key in keys}
+    found_chunks = ordered_map(partial(_chunks_of, reader), sorted(manifests), threads)
+    return unite([hash64(pa.array(sorted(keys | logs | manifests), pa.string())), *found_chunks])
+
+
+def _held(reader: ObjectReader, prefix: str, pins: Sequence[LocatedSet]) -> Iterator[str]:
+    """Keys of a folder that have a pin."""
+    for batch in reader.list(prefix):
+        (held,) = in_any(pins, [hash64(batch["key"])], its_shards_only=True)
+        yield from batch["key"].filter(pa.array(held)).to_pylist()
+
+
+def _named_by(reader: ObjectReader, key: str) -> tuple[str | None, list[str]] | None:
+    """Parent and manifests of a snapshot."""
+    try:
+        found = parse_snapshot(reader.get(key), key)
+    except (NotFoundError, FormatError):
+        return None
+    return found.parent_id, [info.id for info in found.manifests]
+
+
+def _chunks_of(reader: ObjectReader, key: str) -> Hashes:
+    """Hashes of the keys of a manifest's chunks."""
+    try:
+        arrays = parse_manifest(reader.get(key), key).arrays
+    except (NotFoundError, FormatError):
+        return NONE
+    ids = np.concatenate(
+        [np.empty((0, ID_BYTES), np.uint8), *(item.ids[item.kind == NATIVE] for item in arrays)]
+    )
+    return unite([hash64(pc.binary_join_element_wise(_CHUNKS, encode_ids(ids), ""))])
