@@ -12,7 +12,7 @@ import pytest
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import codes, questions
-from dredge.gc.check_limits.asker import Answers, Asker
+from dredge.gc.check_limits.asker import Answers, Asker, just_before
 from dredge.gc.check_limits.questions import BranchQuestions, Question
 from dredge.gc.steps import (
     bulk_delete,
@@ -399,3 +399,10 @@ def test_answers_in_between_show_that_the_server_is_there(monkeypatch: pytest.Mo
     server, answers = answered_by(lambda _: False)
     assert len(server.singly) == 16
     assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)
+
+
+def test_a_page_begins_right_before_its_path_with_a_text_that_can_be_sent() -> None:
+    after = {"ab": "aa\U0010ffff", "a\0": "a", "a\1": "a\0\U0010ffff", "\ue000": "\ud7ff\U0010ffff"}
+    assert {path: just_before(path) for path in after} == after
+    assert just_before("\ue001") == "\ue000\U0010ffff"
+    assert all(found < path and found.encode() for path, found in after.items())
