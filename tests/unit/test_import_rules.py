@@ -112,6 +112,19 @@ def test_operators_see_the_collector_through_its_steps_its_config_and_its_many_r
     assert "dredge.gc.steps" in found
 
 
+def test_operators_load_the_steps_of_a_collection_when_they_do_one() -> None:
+    """Every task of every DAG, and every look at the DAG files, reads the files of all operators."""
+    steps = ("dredge.icechunk.collection.", "dredge.trash.steps", "dredge.gc.metadata")
+    found = {
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for folder in ("operators", "dags", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(steps)
+    }
+    assert {line for line in found if not line.endswith("config")} == set()
+
+
 def test_only_the_compiler_imports_kernels() -> None:
     importers = {
         name
