@@ -39,7 +39,7 @@ def in_a_worker(run: Run) -> WorkerRun:
 def config(run: Run, alive: dict[str, PartInfo]) -> DeleteConfig:
     watch = "bulk_delete/_watch/001.json"
     gate = GateConfig(lease=run.plan.lease, watch=watch, trusted_seconds=0, silence_seconds_max=60)
-    return DeleteConfig(gate=gate, delete_keys=10, alive=alive)
+    return DeleteConfig(gate=gate, delete_keys=10, alive=alive, pinned=(), undo="off")
 
 
 def test_candidates_outside_their_folder_are_never_deleted(repo: Repo) -> None:
