@@ -30,6 +30,7 @@ from dredge.storage import (
 )
 from dredge.storage.location import Location
 from dredge.storage.remote import RemoteDeleter, RemoteReader, RemoteWriter
+from tests.support.gcs import make_gcs_bucket
 from tests.support.objectstore import make_bucket
 
 ODD_NAMES = [
@@ -71,7 +72,7 @@ class Stores:
         return [key for batch in self.reader.list(prefix, **bounds) for key in batch.column(0).to_pylist()]
 
 
-@pytest.fixture(params=["local", "memory", "s3", "remote"])
+@pytest.fixture(params=["local", "memory", "s3", "gcs", "gcs_emulator", "remote"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     options = StorageOptions()
     if request.param == "remote":  # its code on the client's memory store; GCS and Azure are not at hand
@@ -83,6 +84,12 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
         uri = f"file://{tmp_path}/lake/repo"
     elif request.param == "memory":
         uri = f"memory://{uuid.uuid4().hex}/lake/repo"
+    elif request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        options, uri = server.options, f"{server.bucket()}/lake/repo"
+    elif request.param == "gcs_emulator":
+        options = request.getfixturevalue("fake_gcs_options")
+        uri = f"{make_gcs_bucket(options)}/lake/repo"
     else:
         options = request.getfixturevalue("moto_options")
         uri = f"{make_bucket(options).uri}/lake/repo"
@@ -124,9 +131,9 @@ def test_what_is_put_is_read_listed_and_looked_up(stores: Stores) -> None:
     )
 
 
-def test_etags_of_s3_and_memory_are_the_contents(stores: Stores) -> None:
+def test_etags_of_s3_gcs_and_memory_are_the_contents(stores: Stores) -> None:
     one, two = stores.writer.put("one", b"same"), stores.writer.put("two", b"same")
-    if stores.kind in ("s3", "memory"):
+    if stores.kind in ("s3", "memory", "gcs", "gcs_emulator"):
         assert one == two
         assert stores.writer.put("three", b"else") != one
 
@@ -191,7 +198,7 @@ def test_listing_never_shows_a_neighbour_of_the_root(stores: Stores) -> None:
     if stores.kind == "remote":
         neighbour = RemoteWriter(Location("gcs", stores.writer._location.bucket, "lake/repo2", ""))  # type: ignore[attr-defined]
         neighbour.put("y", b"")
-    elif stores.kind == "s3":
+    elif stores.kind in ("s3", "gcs", "gcs_emulator"):
         open_writer(stores.uri + "2", stores.writer._options).put("y", b"")  # type: ignore[attr-defined]
     else:
         open_writer(stores.uri + "2", StorageOptions()).put("y", b"")

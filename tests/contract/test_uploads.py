@@ -20,7 +20,7 @@ from tests.support.objectstore import make_bucket
 LARGE = b"x" * (5 << 20)
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "s3", "gcs"])
 def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWriter]:
     if request.param == "local":
         yield open_writer(f"file://{tmp_path}/space")
@@ -28,6 +28,9 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWri
         name = uuid.uuid4().hex
         yield open_writer(f"memory://{name}/space")
         forget_memory_store(name)
+    elif request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        yield open_writer(f"{server.bucket()}/space", server.options)
     else:
         options: StorageOptions = request.getfixturevalue("moto_options")
         yield open_writer(f"{make_bucket(options).uri}/space", options)

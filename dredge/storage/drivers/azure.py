@@ -35,3 +35,6 @@ def versions(location: Location, options: StorageOptions) -> NoVersions:
 
 def version_deleter(location: Location, options: StorageOptions) -> None:
     """The client shows no versions."""
+
+
+marker_deleter = version_deleter
