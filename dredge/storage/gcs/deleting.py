@@ -2,7 +2,7 @@
 
 Each part of a batch has an answer of its own. What the service was too busy for is asked again at half the rate; a part
 whose answer is missing is asked again too: deleting twice is harmless, guessing is not. Where the bucket keeps
-versions, the generation is looked at first, in a batch as well, and the deletion is under the condition that it is still
+versions, the generation is looked at first, in a batch as well, and the deletion is on condition that it is still
 that one: so the ledger can say which version a deletion left, and what is written meanwhile stays.
 """
 
