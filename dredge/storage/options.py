@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError
+from dredge.storage.azure.options import AzureOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class StorageOptions:
         path_style: bucket in the path instead of the host name; None means "when endpoint_url is set".
         local_base: folder for `local://name` URIs.
         delete_requests: bulk delete requests in flight at once.
+        azure: how Azure Blob Storage is reached.
     """
 
     endpoint_url: str | None = None
@@ -35,6 +37,7 @@ class StorageOptions:
     path_style: bool | None = None
     local_base: str | None = None
     delete_requests: int = 16
+    azure: AzureOptions = field(default_factory=AzureOptions)
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
@@ -57,7 +60,7 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
-        """Read the usual AWS variables (and DREDGE_LOCAL_BASE) from an environment.
+        """Read the usual variables of AWS and Azure (and DREDGE_LOCAL_BASE) from an environment.
 
         Args:
             environ: defaults to this process's.
@@ -75,6 +78,7 @@ class StorageOptions:
             session_token=first("AWS_SESSION_TOKEN"),
             ca_bundle=first("AWS_CA_BUNDLE"),
             local_base=first("DREDGE_LOCAL_BASE"),
+            azure=AzureOptions.from_env(env),
         )
 
     def to_env(self) -> dict[str, str]:
@@ -90,4 +94,5 @@ class StorageOptions:
             "AWS_CA_BUNDLE": self.ca_bundle,
             "DREDGE_LOCAL_BASE": self.local_base,
         }
-        return {name: value for name, value in values.items() if value is not None}
+        said = {name: value for name, value in values.items() if value is not None}
+        return said | self.azure.to_env()

@@ -38,6 +38,7 @@ from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.remote import RemoteCopier, RemoteWriter
 from dredge.storage.s3 import copying
 from dredge.storage.s3.copying import S3Copier
+from tests.support.azure import make_container
 from tests.support.objectstore import TestBucket, make_bucket
 
 ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/emoji😀", "data/'\"&<>"]
@@ -52,7 +53,7 @@ class Places:
     copier: ObjectCopier
 
 
-@pytest.fixture(params=["local", "memory", "s3", "remote"])
+@pytest.fixture(params=["local", "memory", "s3", "remote", pytest.param("azure", marks=pytest.mark.stores)])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     options = StorageOptions()
     if request.param == "remote":
@@ -66,6 +67,9 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     if request.param == "s3":
         options = request.getfixturevalue("moto_options")
         uri = f"{make_bucket(options).uri}/lake"
+    if request.param == "azure":
+        options = request.getfixturevalue("azure_options")
+        uri = f"{make_container(options).uri}/lake"
     below = f"{uri}/run/quarantine"
     yield Places(open_writer(uri, options), open_writer(below, options), open_copier(uri, below, options))
     forget_memory_store(name)
