@@ -76,12 +76,13 @@ def mark(references: int, manifests: int, processes: int) -> None:
 @main.command()
 @click.option("--snapshots", default=2_000, show_default=True)
 @click.option("--references", default=50, show_default=True, help="Of each snapshot's own manifest.")
+@click.option("--own", default=5, show_default=True, help="Of these, to chunks that are new.")
 @click.option("--changed", default=20, show_default=True, help="Commits that come, and as many that expire.")
-def change(snapshots: int, references: int, changed: int) -> None:
+def change(snapshots: int, references: int, own: int, changed: int) -> None:
     """Collect what a change left, three ways."""
     from benchmarks.icechunk_change import compare
 
-    compare(snapshots, references, changed, show)
+    compare(snapshots, references, own, changed, show)
 
 
 def show(name: str, figures: Figures) -> None:

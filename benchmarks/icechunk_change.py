@@ -3,7 +3,8 @@
     a chain of commits, each with a manifest of its own → clean run → commits come, as many expire
         → the library (dry run) → a clean run (dry run) → an optimized run
 
-The three must find the same garbage. Files are made from arrays, not by commits.
+The three must find the same garbage. Files are made from arrays, not by commits: the library would take hours. A
+manifest names what the one before it named, but for the oldest chunks, in whose place new ones come.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.s3_store import LOG, Requests, put, s3_store
+from benchmarks.s3_store import LOG, Requests, S3Store, put, s3_store
 
 BUCKET = "icechunk"
 
@@ -31,14 +32,17 @@ class Chain:
 
     Attributes:
         folder: of the repository.
-        references: of each manifest; each to a chunk of its own.
+        references: of each manifest.
+        own: of these, chunks that are new in each manifest.
         tip: id of the newest snapshot.
         flushed_at: of the newest snapshot, microseconds since 1970.
         times: of all snapshots but the root, oldest first.
+        chunks: in the repository, without those of the first manifest.
     """
 
     folder: Path
     references: int
+    own: int
 
     def __post_init__(self) -> None:
         from benchmarks.icechunk import create
@@ -59,6 +63,8 @@ class Chain:
         flushed = self._places[2]
         self.flushed_at = int.from_bytes(opened.body[flushed : flushed + 8], "little")
         self.times = [self.flushed_at]
+        self.chunks = 1
+        self._ids: Any = None
         shutil.rmtree(self.folder, ignore_errors=True)
         for source in [path for path in scratch.rglob("*") if path.is_file()]:
             target = self.folder / source.relative_to(scratch)
@@ -78,16 +84,16 @@ class Chain:
         rng = np.random.default_rng(len(self.times))
         own, parent, flushed = self._places
         old = _entry(self._info.id, self._info.size_bytes, self._info.refs)
+        ids = self._ids
         for _ in range(commits):
-            ids, manifest, snapshot = (
-                rng.integers(0, 256, (self.references, 12), dtype=np.uint8),
-                secrets.token_bytes(12),
-                secrets.token_bytes(12),
-            )
+            manifest, snapshot = secrets.token_bytes(12), secrets.token_bytes(12)
+            new = rng.integers(0, 256, (self.references if ids is None else self.own, 12), dtype=np.uint8)
+            ids = new if ids is None else np.concatenate([ids[len(new) :], new])
             key, data = manifest_file(ids, manifest)
             put(self.folder / key, data)
-            for chunk in ids:
+            for chunk in new:
                 put(self.folder / "chunks" / encode_id(chunk.tobytes()), b"")
+            self.chunks += len(new)
             body = bytearray(self._body.replace(old, _entry(encode_id(manifest), len(data), self.references)))
             body = bytearray(bytes(body).replace(decode_id(self._info.id), manifest))
             self.flushed_at += 1_000_000
@@ -97,6 +103,7 @@ class Chain:
             self.tip = encode_id(snapshot)
             put(self.folder / "snapshots" / self.tip, close_file(self._header, bytes(body)))
             put(self.folder / "transactions" / self.tip, self._log)
+        self._ids = ids
         put(self.folder / ref_key("branch", "main"), f'{{"snapshot":"{self.tip}"}}'.encode())
 
 
@@ -117,48 +124,75 @@ def _entry(manifest: str, size_bytes: int, references: int) -> bytes:
     )
 
 
-def compare(snapshots: int, references: int, changed: int, show: Callable[[str, Figures], None]) -> None:
+def compare(
+    snapshots: int, references: int, own: int, changed: int, show: Callable[[str, Figures], None]
+) -> None:
     """Measure a repository before and after a change.
 
     Args:
         snapshots: commits of the chain.
         references: of each commit's manifest.
+        own: of these, to chunks that are new.
         changed: commits that come, and as many that expire.
         show: prints the figures of a job.
     """
-    from benchmarks.icechunk import measured
-    from dredge.icechunk.expiration.apply import expire
     from dredge.icechunk.format.snapshots import instant
 
     with s3_store() as store:
         uri = f"s3://{BUCKET}/repo"
         os.environ |= store.environ
-        chain = Chain(store.bucket(BUCKET) / "repo", references)
+        chain = Chain(store.bucket(BUCKET) / "repo", references, own)
         begun = time.perf_counter()
         chain.grow(snapshots - 1)
-        show("made", {"chunks": snapshots * references, "seconds": round(time.perf_counter() - begun, 1)})
+        made = {"references": snapshots * references, "chunks": chain.chunks}
+        show("made", {**made, "seconds": round(time.perf_counter() - begun, 1)})
 
-        def job(name: str, work: Callable[..., Figures], *arguments: Any) -> int:
+        def job(name: str, work: Callable[..., Figures], *arguments: Any) -> Figures:
             time.sleep(3)  # whole seconds count as one later
-            counted = Requests(Path(os.environ[LOG]))
-            before = counted.counts()
-            figures = measured(work, uri, *arguments)
-            time.sleep(0.5)
-            requests = counted.counts() - before
-            figures |= {"requests": sum(requests.values()), **dict(sorted(requests.items()))}
+            figures = _counted(store, work, uri, *arguments)
             show(name, figures)
-            return int(figures["chunks"])
+            return figures
 
         job("dredge, first clean run", ours, "clean", False)
         chain.grow(changed)
-        expire(uri, instant(chain.times[changed]))
+        job("expiration", expires, instant(chain.times[changed]))
         found = [
-            job("library", theirs),
-            job("dredge, clean", ours, "clean", True),
-            job("dredge, optimized", ours, "optimized", False),
+            job("library", theirs)["chunks"],
+            job("dredge, clean", ours, "clean", True)["chunks"],
+            job("dredge, optimized", ours, "optimized", False)["chunks"],
         ]
         if len(set(found)) != 1 or not found[0]:
             raise SystemExit(f"they found {found} chunks")
+        job("dredge, optimized, nothing changed", ours, "optimized", False)
+
+
+def _counted(store: S3Store, work: Callable[..., Figures], *arguments: Any) -> Figures:
+    """Do a job in a process of its own; adds its requests by kind, and what the store sent."""
+    from benchmarks.icechunk import measured
+
+    log = Path(os.environ[LOG])
+    counted = Requests(log)
+    before, sent = counted.counts(), _sent(store, log)
+    figures = measured(work, *arguments)
+    time.sleep(0.5)
+    requests = counted.counts() - before
+    figures |= {"requests": sum(requests.values()), **dict(sorted(requests.items()))}
+    return figures | {"sent_mb": round((_sent(store, log) - sent) / 1e6, 1)}
+
+
+def _sent(store: S3Store, log: Path) -> int:
+    """Bytes that the store has written, to sockets and to files, but for its log."""
+    lines = (Path("/proc") / str(store.pid) / "io").read_text().splitlines()
+    written = next(line for line in lines if line.startswith("wchar:"))
+    return int(written.split()[1]) - log.stat().st_size
+
+
+def expires(uri: str, threshold: datetime) -> Figures:
+    """Expire what is older."""
+    from dredge.icechunk.expiration.apply import expire
+
+    done = expire(uri, threshold)
+    return {"released": len(done.plan.released), "edited": len(done.edited)}
 
 
 def theirs(uri: str) -> Figures:

@@ -44,19 +44,29 @@ class AirflowPlaces:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: list[Place] = []
+        self._of_server: dict[str, list[Place]] = {}
+        self._problems: list[str] = []
         self._until = 0.0
 
     def all(self) -> Sequence[Place]:
         """Return every place; looks again after half a minute.
 
+        A lakeFS server that does not answer hides nothing but its own repositories, and those only that nobody has
+        seen before it went away.
+
         :raises ConfigError: a Variable does not say what it should
-        :raises UnavailableError: the lakeFS server does not answer
         """
         with self._lock:
             if time.monotonic() >= self._until:
+                self._problems = []
                 self._found = [*self._of_servers(), *_named()]
                 self._until = time.monotonic() + _REMEMBERED_SECONDS
             return self._found
+
+    def problems(self) -> Sequence[str]:
+        """Return which servers did not answer."""
+        with self._lock:
+            return list(self._problems)
 
     def client(self, place: Place | None) -> LakeFS:
         """Return the lakeFS server that knows a place, else the default one."""
@@ -76,9 +86,16 @@ class AirflowPlaces:
         }
         for server, aws in _servers():
             options = storage_options(aws)
-            for repository in LakeFSHook(server).client.repositories():
-                root = roots.get(repository.name)
-                yield of_repository(repository.name, repository.namespace, root, options)
+            try:
+                self._of_server[server] = [
+                    of_repository(item.name, item.namespace, roots.get(item.name), options)
+                    for item in LakeFSHook(server).client.repositories()
+                ]
+            except DredgeError as error:
+                self._problems.append(
+                    f"The lakeFS server of connection {server} does not say which repositories it has: {error}"
+                )
+            yield from self._of_server.get(server, ())
 
 
 def _servers() -> list[tuple[str, str]]:
@@ -138,8 +155,8 @@ class LazyPages:
 def make_pages(core: FastAPI) -> FastAPI:
     """Make the application.
 
-    Each of its pages asks whether the user may read the runs of ``lakefs_gc``; the one that starts a restore asks
-    besides whether the user may start runs of ``lakefs_gc_restore``.
+    Each of its pages asks whether the user may read the runs of ``lakefs_gc``; those that start runs of a DAG ask
+    besides whether the user may.
 
     :param core: Airflow's own application
     """
@@ -148,13 +165,12 @@ def make_pages(core: FastAPI) -> FastAPI:
 
     from airflow_dredge.operators.pages_airflow import AirflowSurroundings
     from dredge.pages.questions import ServerAsker
-    from dredge.pages.restoring import DAG
-    from dredge.pages.web import Pages, make_app
+    from dredge.pages.web import CHANGING, Pages, make_app
 
     places = AirflowPlaces()
     return make_app(
         Pages(places, ServerAsker(places.client)),
         [requires_access_dag("GET", param_dag_id=READERS_OF)],
         AirflowSurroundings(core),
-        [requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=DAG)],
+        {name: [requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=name)] for name in CHANGING},
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dredge.errors import ConfigError, UnavailableError
-from dredge.pages.restoring import DAG
+from dredge.pages import restoring, row_restoring
 from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule, Waiting
 
 if TYPE_CHECKING:
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
 TAG = "dredge"
+#: DAGs that pages start runs of, for who may.
+STARTED = (restoring.DAG, row_restoring.DAG)
 #: How far back windows without a run are looked for.
 GAPS_SINCE = timedelta(days=30)
 #: Params that say what a DAG collects, and how.
-_SETTINGS = ("repository", "storage", "state_uri", "mode", "clean_every_days")
+_SETTINGS = ("repository", "storage", "state_uri", "mode", "clean_every_days", "kv_conn_id")
 _REMEMBERED_SECONDS = 60.0
 _ENDED = ("success", "failed", "skipped", "upstream_failed", "removed")
 _DAGS_MAX = 100
@@ -62,7 +64,7 @@ class AirflowSurroundings:
                 [await self._schedule(request, item) for item in dags.values() if _has_schedule(item)]
             ),
             waiting=tuple(await self._waiting(request, dags)),
-            may_restore=DAG in dags and _may_start(user, DAG),
+            may_start=frozenset(name for name in STARTED if name in dags and _may_start(user, name)),
             form_token=self._form_token(user),
         )
 

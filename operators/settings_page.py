@@ -59,9 +59,23 @@ Beside the settings above but `repository`, which are those of each run:
 
 {icechunk}
 
+### Taking deletions of Icechunk collections back (`icechunk_restore`, `dredge icechunk restore`)
+
+{icechunk_restore}
+
+### Making them final (`icechunk_purge`, `dredge icechunk purge`)
+
+`dredge icechunk purge` has `--apply` instead of `dry_run`.
+
+{icechunk_purge}
+
 ## Trash of lakeFS's key-value store (`kv_trash_cleaner`)
 
 {kv}
+
+### Putting rows back (`kv_trash_restore`, `dredge trash restore`)
+
+{kv_restore}
 """
 
 
@@ -74,7 +88,10 @@ def page() -> str:
         purge=table_of(lakefs.PURGE_FORM),
         metadata=table_of(lakefs.METADATA_FORM),
         icechunk=table_of(icechunk.FORM),
+        icechunk_restore=table_of(icechunk.RESTORE_FORM),
+        icechunk_purge=table_of(icechunk.PURGE_FORM),
         kv=table_of(kv.FORM),
+        kv_restore=table_of(kv.RESTORE_FORM),
     )
 
 

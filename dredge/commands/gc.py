@@ -290,8 +290,8 @@ def _show_verified(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _runs(uri: str, limit: int) -> list[dict[str, Any]]:
-    from dredge.gc.history import run_ids
     from dredge.gc.plan import RUNS
+    from dredge.runs.lifetimes import run_ids
     from dredge.storage import open_reader
 
     root = uri.rstrip("/")

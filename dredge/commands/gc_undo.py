@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from dredge.commands.options import setting_options
 from dredge.commands.terminal import show_progress
+from dredge.commands.undo_answers import show_outcomes, show_pins
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.restore.config import RestoreConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dredge.runs.summary import StepSummary
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 _PROCESSES = click.option(
@@ -53,10 +48,10 @@ def restore_command(
                 5 a file cannot be trusted · 6 no such repository
     """
     from dredge.errors import ConfigError
-    from dredge.gc.restore.output import OUTCOMES
     from dredge.gc.restore.step import restore
     from dredge.gc.run import read_plan
     from dredge.runs.tasks import LocalRunner
+    from dredge.undo.restore.output import OUTCOMES
 
     if repository is None:
         if "://" not in run:
@@ -64,9 +59,9 @@ def restore_command(
         repository = read_plan(run).repository
     given = {name: value for name, value in settings.items() if value is not None}
     config = RestoreConfig.from_params({**given, "repository": repository, "run": run, "all": everything})
-    _log()
+    show_progress(quiet=False)
     with LocalRunner(processes) as runner:
-        _show(restore(config, runner), OUTCOMES, as_json)
+        show_outcomes(restore(config, runner), OUTCOMES, as_json)
 
 
 @click.command("purge")
@@ -90,15 +85,15 @@ def purge_command(repository: str, apply: bool, processes: int, as_json: bool, *
                 4 the server or the store is not available, or something could not be deleted: purge again
                 5 a file cannot be trusted: nothing was deleted · 6 no such repository
     """
-    from dredge.gc.purge.output import OUTCOMES
     from dredge.gc.purge.step import purge
     from dredge.runs.tasks import LocalRunner
+    from dredge.undo.purge.output import OUTCOMES
 
     given = {name: value for name, value in settings.items() if value is not None}
     config = PurgeConfig.from_params({**given, "repository": repository, "dry_run": not apply})
-    _log()
+    show_progress(quiet=False)
     with LocalRunner(processes) as runner:
-        _show(purge(config, runner), OUTCOMES, as_json)
+        show_outcomes(purge(config, runner), OUTCOMES, as_json)
 
 
 @click.command("pins")
@@ -117,38 +112,7 @@ def pins_command(repository: str, end: str | None, as_json: bool) -> None:
                 5 a pin cannot be read · 6 no such repository
     """
     from dredge.gc.run import open_state
-    from dredge.gc.undo.pins import active_pins, end_pin
     from dredge.lakefs import LakeFSClient
-    from dredge.storage import store_clock
 
     state = open_state(LakeFSClient.from_env().repository(repository).namespace)
-    now = store_clock(state, "")
-    if end is not None:
-        end_pin(state, end, now)
-    found = active_pins(state, now)
-    if as_json:
-        click.echo(json.dumps({"repository": repository, "pins": [pin.to_json() for pin in found]}))
-        return
-    for pin in found:
-        click.echo(f"{pin.pin_id}  {pin.text}")
-    if not found:
-        click.echo(f"nothing of {repository} is pinned")
-
-
-def _log() -> None:
-    show_progress(quiet=False)
-
-
-def _show(summary: StepSummary, outcomes: Mapping[str, str], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"run_id": summary.run_id, "status": summary.status, **summary.counts}))
-        return
-    for outcome, words in outcomes.items():
-        if objects := summary.counts[f"{outcome}_objects"]:
-            click.echo(f"{objects:>12,}  {words}")
-    if not any(summary.counts[f"{outcome}_objects"] for outcome in outcomes):
-        click.echo("nothing is left to do")
-    if pin := summary.details.get("pin"):
-        click.echo(f"pinned: {pin}")
-    for warning in summary.warnings:
-        click.secho(f"* {warning}", fg="yellow")
+    show_pins(state, repository, end, as_json)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dredge.commands.icechunk_undo import pins_command, purge_command, restore_command
 from dredge.commands.options import FiniteRange
 from dredge.commands.terminal import show_progress
+from dredge.runs.versions import KEEP_DAYS_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,10 @@ def command() -> None:
     URI is the repository: s3://bucket/prefix, gs://bucket/prefix, file:///folder or an absolute path. Stores
     are reached by the usual AWS_… variables. Nothing is changed or deleted without --apply.
     """
+
+
+for subcommand in (restore_command, purge_command, pins_command):
+    command.add_command(subcommand)
 
 
 def _expiration_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,6 +180,20 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
     "--keep-chunks", is_flag=True, help="Delete no chunk: where live ones are missing, which stops a run."
 )
 @click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
+@click.option(
+    "--undo",
+    type=click.Choice(["auto", "off", "versions", "quarantine"]),
+    default="auto",
+    show_default=True,
+    help="How deletions can be taken back: by versions of the bucket, or by copies that are made first.",
+)
+@click.option(
+    "--keep-runs-days",
+    type=FiniteRange(min=KEEP_DAYS_MIN),
+    default=90.0,
+    show_default=True,
+    help="Older run folders are removed at the end of a complete run.",
+)
 @click.option("--max-objects", type=int, help="Hold the run when more objects than this would go.")
 @click.option("--max-bytes", type=int, help="Hold the run when more bytes than this would go.")
 @click.option(
@@ -225,6 +245,8 @@ def collect(
         else _seconds(asked["overwritten"]) / 3600,
         keep_chunks=asked["keep_chunks"],
         keep_transactions=asked["keep_transactions"],
+        undo=asked["undo"],
+        keep_runs_days=asked["keep_runs_days"],
         max_delete_objects=asked["max_objects"],
         max_delete_bytes=asked["max_bytes"],
         max_delete_percent=asked["max_percent"],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import json
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
 HIDDEN = "hidden (--show-secrets shows it)"
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
-_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 _url = click.argument("url")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -88,8 +85,10 @@ def scan_command(
     Examples:
       dredge kv scan postgresql://lakefs@db/lakefs graveler --json
     """
-    name, begin = name_bytes(partition), name_bytes(prefix)
-    first = max(begin, name_bytes(start))
+    from dredge.kv.rows import name_of
+
+    name, begin = name_of(partition), name_of(prefix)
+    first = max(begin, name_of(start))
     with _Reader(url) as store, store.view() as view:
         rows = (entry for entry in view.scan(name, first))
         for entry in islice(rows, limit):
@@ -113,8 +112,9 @@ def get_command(url: str, partition: str, key: str, raw: bool, show_secrets: boo
       dredge kv get postgresql://lakefs@db/lakefs graveler repos/shop
     """
     from dredge.kv import KeyNotFoundError
+    from dredge.kv.rows import name_of
 
-    name, wanted = name_bytes(partition), name_bytes(key)
+    name, wanted = name_of(partition), name_of(key)
     with _Reader(url) as store, store.view() as view:
         entry = next(iter(view.scan(name, wanted)), None)
     if entry is None or entry.key != wanted:
@@ -273,12 +273,3 @@ class _Reader:
 
     def __exit__(self, *exc: object) -> None:
         self._store.close()
-
-
-def name_bytes(text: str) -> bytes:
-    r"""Read a name as it is shown: text, with `\xNN` for bytes that are not UTF-8."""
-
-    def byte(found: re.Match[bytes]) -> bytes:
-        return codecs.decode(found[1], "hex")
-
-    return _ESCAPE.sub(byte, text.encode("utf-8", "surrogateescape"))

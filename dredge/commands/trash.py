@@ -236,11 +236,11 @@ def restore_command(
     Exit codes: 0 done, or a dry run; 2 bad input, no such run; 3 another run, another store's state; 4 the
     store does not answer; 5 an undo file is damaged.
     """
-    from dredge.commands.kv import name_bytes
     from dredge.kv.row_opening import open_row_cleaner
+    from dredge.kv.rows import name_of
     from dredge.trash.steps import restore
 
-    names = [name_bytes(name) for name in partitions] or None
+    names = [name_of(name) for name in partitions] or None
     store = open_row_cleaner(url)
     try:
         done = restore(store, _open_state(state_uri), run_id, partitions=names, dry_run=dry_run)

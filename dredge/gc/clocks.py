@@ -21,12 +21,12 @@ from dredge.gc.namespaces import canonical_namespace
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.graveler.xid import descending_time
+from dredge.runs.clock import NTP
 from dredge.runs.folder import SUCCESS
 from dredge.runs.limits import Finding
 
 SERVER_LOOKS = 8
 """How often the server's clock is read. Behind a balancer that takes turns, so many servers are all read."""
-_NTP = "Nothing was deleted. Set the clocks right (NTP) and start again."
 
 
 class TellsTime(Protocol):
@@ -34,25 +34,6 @@ class TellsTime(Protocol):
 
     def clock(self) -> datetime | None:
         """The server's time, in whole seconds, rounded down; None when an answer does not tell it."""
-
-
-def check_clocks(store_ahead_seconds: float, seconds_max: float) -> None:
-    """Refuse to work when this machine's clock and the store's differ too much: one of them is wrong, and nothing
-    tells which.
-
-    Args:
-        store_ahead_seconds: the store's clock minus this machine's.
-        seconds_max: largest difference, either way.
-
-    Raises:
-        RefusedError: they differ by more.
-    """
-    if abs(store_ahead_seconds) > seconds_max:
-        side = "ahead of" if store_ahead_seconds > 0 else "behind"
-        raise RefusedError(
-            f"the object store's clock is {abs(store_ahead_seconds):.0f} s {side} this machine's, more than"
-            f" {seconds_max:.0f} s. Ages of objects cannot be trusted. {_NTP}"
-        )
 
 
 def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds_max: float) -> float | None:
@@ -90,7 +71,7 @@ def compare_server(server: TellsTime, store_now: Callable[[], datetime], seconds
     intervals = [_ahead(found, before, after) for found in seen]
     worst = max((_certain(interval) for interval in intervals), key=abs)
     if abs(worst) > seconds_max:
-        raise RefusedError(f"{_difference(worst, seconds_max)} {_NTP}")
+        raise RefusedError(f"{_difference(worst, seconds_max)} {NTP}")
     if max(abs(bound) for interval in intervals for bound in interval) > 2 * seconds_max:
         raise UnavailableError(
             f"comparing the lakeFS server's clock with the object store's took"

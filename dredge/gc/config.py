@@ -22,6 +22,7 @@ from dredge.settings import (
     setting,
 )
 from dredge.storage import StorageOptions
+from dredge.undo import ways
 
 LINK_HOURS = 24.0
 """lakeFS lets an uploader link an address for as long after it handed it out, by the servers' clocks."""
@@ -31,8 +32,7 @@ SLICE_OPEN_HOURS = 25.0
 """A slice is written to for an hour, and an address that was handed out in it may be linked for a day."""
 SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 """Long multipart uploads, and addresses handed out early and uploaded late."""
-KEEP_DAYS_MIN = 7
-"""Superseded files of the collector's own are kept for as long, for runs that began before they were superseded."""
+KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
 NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
@@ -41,7 +41,6 @@ MARK_AGE_HOURS = 12.0
 _LIMIT = (
     "than this wait for a person's approval; where `approval` is `never`, they stop the run. Empty: no limit."
 )
-UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE = "off", "versions", "quarantine"
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
 
@@ -198,7 +197,7 @@ class GCConfig:
         " says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at, before the"
         " object goes; that takes three more requests for each. `auto`: versions where the bucket has them, else off.",
         default=AUTO,
-        choices=(AUTO, UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE),
+        choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
     )
     clean_every_days: float = setting(
         "Days between clean runs",

@@ -14,9 +14,10 @@ from dredge.gc.run import Run
 from dredge.gc.state.base import open_base
 from dredge.graveler.xid import descending_time
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.lifetimes import is_run_id, run_ids
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import StepSummary
-from dredge.storage import ObjectReader, open_writer
+from dredge.storage import open_writer
 from dredge.storage.parallel import ordered_map
 
 log = logging.getLogger("dredge")
@@ -24,16 +25,6 @@ log = logging.getLogger("dredge")
 _FIRST, _AT_ONCE = 3, 16
 _OLDER_STEPS = {"mark_uncommitted": "staged"}
 """What steps were called in runs of earlier versions whose results are still read."""
-
-
-def run_ids(reader: ObjectReader) -> list[str]:
-    """Ids of the runs below a run root, newest first.
-
-    Args:
-        reader: on the run root.
-    """
-    names = [folder.rstrip("/") for folder in reader.list_level("").folders]
-    return sorted(name for name in names if _is_run_id(name))
 
 
 def previous[O: StepOutput](run: Run, output: type[O]) -> O | None:
@@ -136,16 +127,8 @@ def foreign_runs(run: Run) -> list[str]:
     found = []
     for folder in run.reader.list_level(f"{RUNS}/").folders:
         run_id = folder.rstrip("/").rpartition("/")[2]
-        if not _is_run_id(run_id) or descending_time(run_id) < run.plan.created_at.replace(microsecond=0):
+        if not is_run_id(run_id) or descending_time(run_id) < run.plan.created_at.replace(microsecond=0):
             continue
         if f"{folder}{PLAN}" not in {info.key for info in run.reader.list_level(folder).objects}:
             found.append(run_id)
     return sorted(found)
-
-
-def _is_run_id(name: str) -> bool:
-    try:
-        descending_time(name)
-    except FormatError:
-        return False
-    return True

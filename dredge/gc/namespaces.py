@@ -99,6 +99,28 @@ def _is_same_way(one: Sequence[str], other: Sequence[str]) -> bool:
     return one[:shared] == other[:shared]
 
 
+def refuse_sharing(repository: str, namespace: str, namespaces: Mapping[str, str]) -> None:
+    """Refuse to go on with a namespace that another repository shares by now, or that is another repository's.
+
+    lakeFS makes a bare or a read-only repository on any namespace (L16), such as to restore its refs beside those of an
+    existing one: at once its commits name what was garbage.
+
+    Args:
+        repository: that is worked on.
+        namespace: of it, when the work was planned.
+        namespaces: URI by repository, all of the server, as of now.
+
+    Raises:
+        RefusedError: it overlaps with another one, or is not this repository's any more.
+    """
+    check_namespaces(repository, namespaces)
+    if namespaces[repository] != namespace:
+        raise RefusedError(
+            f"the storage namespace of {repository} is {namespaces[repository]} by now, and was {namespace} when the"
+            " run was planned: it is another repository. Nothing (more) was deleted. Start a new run."
+        )
+
+
 def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str]:
     """Refuse a run when its repository's namespace overlaps with another one's.
 
@@ -130,7 +152,7 @@ def check_namespaces(repository: str, namespaces: Mapping[str, str]) -> list[str
     if own:
         raise RefusedError(
             f"the storage namespace of {repository} overlaps with others: {'; '.join(own)}. What one of them"
-            " does not use may be another one's data. Nothing was deleted. Move the data of all but one of"
+            " does not use may be another one's data. Nothing (more) was deleted. Move the data of all but one of"
             " these repositories to a new repository with a namespace of its own, delete the old one in"
             " lakeFS, and start again."
         )

@@ -10,10 +10,10 @@ from typing import Any
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
 from dredge.gc.inventory.source import Inventory
-from dredge.gc.state.coverage import BEGINNING, END, Coverage
-from dredge.gc.undo.ways import UndoWay
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import Version
+from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
 FORMAT = 3
@@ -49,6 +49,7 @@ class Plan:
             it. None when there is none.
         state_etag: ETag of the pointer to it; None when there is none.
         covered: intervals of slices that are not listed.
+        again: intervals of slices that are listed nevertheless, because a restore has brought objects back into them.
         namespaces: storage namespace of every repository of the server, by name, when the plan was made.
         inventory: what is read instead of a listing; None lists the store.
         undo: how what it deletes can be taken back.
@@ -70,6 +71,7 @@ class Plan:
     state: Version | None = None
     state_etag: str | None = None
     covered: Coverage = field(default_factory=Coverage)
+    again: Coverage = field(default_factory=Coverage)
     namespaces: Mapping[str, str] = field(default_factory=dict)
     inventory: Inventory | None = None
     undo: UndoWay = field(default_factory=UndoWay)
@@ -116,6 +118,7 @@ class Plan:
             "state": None if self.state is None else self.state.to_json(),
             "state_etag": self.state_etag,
             "covered": self.covered.to_json(),
+            "again": self.again.to_json(),
             "dry_run": self.dry_run,
             "created_at": self.created_at.isoformat(),
             "cutoff": self.cutoff.isoformat(),
@@ -166,6 +169,7 @@ class Plan:
             state=None if value["state"] is None else Version(**value["state"]),
             state_etag=value["state_etag"],
             covered=Coverage.from_json(value["covered"]),
+            again=Coverage.from_json(value.get("again", [])),
             namespaces=value["namespaces"],
             inventory=None if value.get("inventory") is None else Inventory.from_json(value["inventory"]),
             undo=UndoWay.from_json(value.get("undo")),

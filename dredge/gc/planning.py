@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundError, RefusedError
-from dredge.gc.clocks import check_clocks, compare_server
+from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.foresee.run_cost import expected_lines, forecast
 from dredge.gc.inventory.manifest import find_inventory
@@ -18,17 +18,19 @@ from dredge.gc.inventory.source import Inventory
 from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
-from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import StateStore
-from dredge.gc.undo import choose_way
 from dredge.graveler.xid import new_descending_xid
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
-from dredge.runs.clock import Clock, utc_now
+from dredge.runs.clock import Clock, check_clocks, utc_now
+from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
+from dredge.undo import choose_way
+from dredge.undo.came_back import slices_to_list
+from dredge.undo.pins import read_pins
 
 log = logging.getLogger("dredge")
 
@@ -112,6 +114,7 @@ def plan_run(
         NotFoundError: there is no such repository.
         RefusedError: clocks differ too much, or namespaces overlap.
         LeaseHeldError: another run works on the repository.
+        FormatError: a pin cannot be read, so nobody can tell what came back, and where.
     """
     server = client or LakeFSClient.from_env()
     repository = server.repository(config.repository)
@@ -134,6 +137,7 @@ def plan_run(
     mode, why = choose_mode(config.mode, config.clean_every_days, current, now)
     if current.problem:
         log.error("the state of %s is unusable, so everything is read: %s", repository.name, current.problem)
+    again = Coverage() if current.state is None else slices_to_list(read_pins(state), current.state.cutoff)
     inventory = _inventory(config, repository, mode, now, options)
     log.info("run %s of %s is %s: %s", run_id, repository.name, mode, why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
@@ -155,6 +159,7 @@ def plan_run(
         state=None if current.state is None else current.version,
         state_etag=current.etag,
         covered=current.state.covered if mode == OPTIMIZED and current.state is not None else Coverage(),
+        again=again,
         namespaces=namespaces,
         inventory=inventory,
         undo=undo,

@@ -169,15 +169,29 @@ def read_refs(reader: ObjectReader) -> dict[tuple[str, str], str]:
 
     Raises:
         FormatError: a file below `refs/` that is not a ref, or a ref that holds no id.
-        RefusedError: main is missing.
+        RefusedError: main is missing, or there is a repo info by now.
     """
     keys = [key for key in _keys(reader, REFS_FOLDER, _refuse_name) if not key.endswith("/")]
     live = live_refs(keys)
     names = {key: ref for ref, key in live.items()}
     tips = {names[key]: parse_ref(data, key) for key, data in reader.get_many(list(live.values()))}
+    _refuse_upgraded(reader)
     branches = [name for kind, name in tips if kind == "branch"]
     _require_main(reader, branches, f"{ref_key('branch', MAIN)} is missing")
     return tips
+
+
+def _refuse_upgraded(reader: ObjectReader) -> None:
+    """Refuse refs that were read while somebody upgraded. An upgrade writes the repo info and then removes refs, one by
+    one or not at all: as long as there is no repo info, what was read before is whole."""
+    try:
+        reader.stat(REPO_KEY)
+    except NotFoundError:
+        return
+    raise RefusedError(
+        f"{reader.uri} has {REPO_KEY}: it was upgraded to spec 2 meanwhile, and its refs of spec 1 count no more."
+        " Nothing more was changed or deleted. Start again."
+    )
 
 
 def _require_main(reader: ObjectReader, branches: Collection[str], what: str) -> None:

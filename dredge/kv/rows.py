@@ -9,6 +9,8 @@ Every driver has both; `dredge.kv.row_opening` opens them by URL.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from typing import NamedTuple, Protocol
 
 from dredge.errors import ConflictError
 from dredge.kv.model import Entry
+
+_ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 class Row(NamedTuple):
@@ -131,3 +135,12 @@ def show(name: bytes) -> str:
 def show_key(partition: bytes, key: bytes) -> str:
     """Format the name of a row as text."""
     return f"{show(partition)} · {show(key)}"
+
+
+def name_of(text: str) -> bytes:
+    r"""Read a partition or key as `show` formats it."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        return codecs.decode(found[1], "hex")
+
+    return _ESCAPE.sub(byte, text.encode("utf-8", "surrogateescape"))

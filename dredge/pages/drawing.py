@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError, UnavailableError
 from dredge.gc.subtract import REASONS
-from dredge.pages import downloads, restoring
+from dredge.pages import downloads, restoring, row_restoring
 from dredge.pages.expirations import PICTURE_HEADERS, expiration_of, expirations_of, picture_of
 from dredge.pages.figures import AT_WORK, CHART_DAYS, RECENT, Standing, by_day, run_bars, standing
 from dredge.pages.history import ENDED, lease_of, plan_of, report_of, run_of_holder, uri_of
@@ -79,6 +79,7 @@ class Pages:
             request,
             "overview",
             stands=[_overview_row(item, now, known) for item in stands],
+            problems=self._places.problems(),
             known=known,
             total=size_text(total),
             days=CHART_DAYS,
@@ -143,16 +144,28 @@ class Pages:
             restores=restoring.restores_of(found, run_id),
         )
 
-    def trash(self, request: Request, key: str, run_id: str, wanted: WantedFindings, start: str) -> Response:
+    def trash(
+        self,
+        request: Request,
+        key: str,
+        run_id: str,
+        wanted: WantedFindings,
+        start: str,
+        known: Facts,
+        started: str,
+    ) -> Response:
         """A run of the cleaner of trash."""
         found = find(self._places, key)
         uri_of(found, run_id)
         report = report_of(found, run_id)
         try:
             values = trash_page(report, wanted, int(start) if start.isdecimal() else 0)
+            values["removed"] = row_restoring.removed_by(report)
         except (KeyError, TypeError, AttributeError) as error:
             raise FormatError(f"the report of run {run_id} is not one: {error!r}") from None
-        return self._page(request, "trash", place=found, run_id=run_id, **values)
+        return self._page(
+            request, "trash", place=found, run_id=run_id, known=known, started=started, **values
+        )
 
     def state(self, key: str, run_id: str) -> dict[str, Any]:
         """What a page asks for again and again while a run works."""
@@ -261,6 +274,10 @@ class Pages:
         if not restoring.choice_of(found, config).objects:
             raise ConfigError("the run deleted nothing that fits. Nothing was restored.")
         return restoring.params_of(config)
+
+    def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
+        """What a restore of rows is started with that a form asks for; raises as `row_restoring.settings_of` does."""
+        return row_restoring.settings_of(find(self._places, key), run_id, partition, known)
 
     def expiration(self, request: Request, key: str, plan_id: str) -> Response:
         """The plan of an expiration, as its picture."""

@@ -15,7 +15,6 @@ from typing import Any
 
 from dredge.errors import DredgeError, FormatError, NotFoundError
 from dredge.gc.config import CLEAN
-from dredge.gc.history import run_ids
 from dredge.gc.plan import PLAN
 from dredge.gc.save_report.reading import read_report
 from dredge.graveler.xid import descending_time
@@ -25,6 +24,7 @@ from dredge.pages.places import KV, LAKEFS, Place
 from dredge.pages.trash import figures_of, is_run_of, report_of_trash
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LEASE
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
 

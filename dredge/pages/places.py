@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.history import run_ids
+from dredge.errors import ConfigError, NotFoundError, UnavailableError
 from dredge.gc.plan import PLAN, RUNS, STATE
 from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.icechunk.maintenance import STATE as ICECHUNK_STATE
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import ObjectReader, StorageOptions, open_reader
 from dredge.trash.state import STORE as TRASH_STORE
 
@@ -58,7 +58,10 @@ class Places(Protocol):
     """Who knows the places."""
 
     def all(self) -> Sequence[Place]:
-        """Give every place."""
+        """Give every place that can be found now."""
+
+    def problems(self) -> Sequence[str]:
+        """Say why places may be missing from the last answer; empty when none is."""
 
 
 def of_repository(
@@ -82,10 +85,13 @@ def find(places: Places, key: str) -> Place:
 
     Raises:
         NotFoundError: there is none (any more).
+        UnavailableError: it is not known whether there is one.
     """
     for place in places.all():
         if place.key == key:
             return place
+    if problems := places.problems():
+        raise UnavailableError(" ".join(problems))
     raise NotFoundError("there is no such repository here, or no longer")
 
 
@@ -121,6 +127,10 @@ class FolderPlaces:
                 " of the trash cleaner, of a run root, or of a folder of some of these"
             )
         return found
+
+    def problems(self) -> Sequence[str]:
+        """A folder has all or none."""
+        return ()
 
     def _at(self, uri: str, reader: ObjectReader, below: str = "") -> list[Place]:
         """The places at a URI that `reader` reaches under `below`."""

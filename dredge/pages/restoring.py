@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import shlex
+import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.gc.history import run_ids
 from dredge.gc.plan import PLAN
-from dredge.gc.restore.choosing import Choice, foresee_restore
 from dredge.gc.restore.config import REASONS, RestoreConfig
-from dredge.gc.restore.output import OUTCOMES, RestoreOutput
-from dredge.gc.restore.step import FOLDER
+from dredge.gc.restore.step import foresee_restore
 from dredge.gc.subtract import REASONS as REASON_WORDS
 from dredge.graveler.xid import descending_time
 from dredge.pages.history import plan_of, uri_of
 from dredge.pages.places import LAKEFS, Place
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader, open_writer
+from dredge.undo.restore.choosing import Choice
+from dredge.undo.restore.output import OUTCOMES, RestoreOutput
+from dredge.undo.restore.step import FOLDER
 
 DAG = "lakefs_gc_restore"
 """Its runs bring back what a run deleted."""
@@ -29,6 +32,8 @@ REASONS_TO_CHOOSE = {name: REASON_WORDS[name] for name in REASONS}
 CHOOSING = ("prefix", "address", "reason", "all")
 """Fields of which one must be given."""
 _ASKED = (*CHOOSING, "keep_days", "because")
+KEPT_SECONDS = 20.0
+_COUNTED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,19 @@ class EarlierRestore:
     asked: str
     text: str
     failed: bool
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted, when, and the lock that lets one of those who ask at once count."""
+
+    at: float = 0.0
+    choice: Choice | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_counted: dict[RestoreConfig, _Counted] = {}
+_lock = threading.Lock()
 
 
 def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreConfig:
@@ -91,8 +109,19 @@ def command_of(run_uri: str, asked: Mapping[str, str]) -> str:
 
 
 def choice_of(place: Place, config: RestoreConfig) -> Choice:
-    """Say what would come back: the dry run of a restore. Raises as `foresee_restore` does."""
-    return foresee_restore(config, config.run, place.options)
+    """Say what would come back: the dry run of a restore. Raises as `foresee_restore` does.
+
+    It is counted once in `KEPT_SECONDS`, however many people ask; the restore itself looks anew.
+    """
+    with _lock:
+        counted = _counted.setdefault(config, _Counted())
+        while len(_counted) > _COUNTED_MAX:
+            del _counted[next(iter(_counted))]
+    with counted.lock:
+        if counted.choice is None or time.monotonic() - counted.at >= KEPT_SECONDS:
+            counted.choice = foresee_restore(config, config.run, place.options)
+            counted.at = time.monotonic()
+        return counted.choice
 
 
 def restores_of(place: Place, run_id: str) -> list[EarlierRestore]:

@@ -76,7 +76,7 @@ class Facts:
         is_airflow: whether links may lead into Airflow.
         schedules: collections that run by themselves.
         waiting: what waits for a person.
-        may_restore: whether deletions may be taken back from here.
+        may_start: DAGs whose runs the user may start from here.
         form_token: what a form of this user must carry that changes something.
         problem: why something is missing; "" when nothing is.
     """
@@ -84,7 +84,7 @@ class Facts:
     is_airflow: bool = False
     schedules: tuple[Schedule, ...] = ()
     waiting: tuple[Waiting, ...] = ()
-    may_restore: bool = False
+    may_start: frozenset[str] = frozenset()
     form_token: str = ""
     problem: str = ""
 

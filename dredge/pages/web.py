@@ -9,15 +9,16 @@
     /run?dag=…&run=…                            leads from a DAG run to its page
     /why                                        what keeps an object
 
-Every one is a GET and only reads, but one: a POST to a run's …/restore starts a run of the DAG that brings back.
-It is there only where somebody asks who may. Links are relative, so that the pages work below any path.
+Every one is a GET and only reads, but two: a POST to a run's …/restore or …/restore-rows starts a run of the DAG that
+brings back. They are there only where somebody asks who may. Links are relative, so that the pages work below any path.
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -27,15 +28,15 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from dredge.errors import DredgeError, NotFoundError
+from dredge.pages import restoring, row_restoring
 from dredge.pages.drawing import HEADERS, Pages
 from dredge.pages.objects import Filter
 from dredge.pages.places import KV
-from dredge.pages.restoring import DAG
 from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings
 from dredge.runs.defects import defect
 
-__all__ = ["STATIC", "Pages", "make_app", "make_router"]
+__all__ = ["CHANGING", "STATIC", "Pages", "make_app", "make_router"]
 
 log = logging.getLogger("dredge")
 
@@ -128,11 +129,17 @@ def make_router(pages: Pages) -> APIRouter:
 
     @router.get("/place/{key}/run/{run_id}")
     def run(
-        request: Request, key: str, run_id: str, known: Known, wanted: Findings, start: Asked = ""
+        request: Request,
+        key: str,
+        run_id: str,
+        known: Known,
+        wanted: Findings,
+        start: Asked = "",
+        started: Asked = "",
     ) -> Response:
         def draw() -> Response:
             if pages.place_of(key).kind == KV:
-                return pages.trash(request, key, run_id, wanted, start)
+                return pages.trash(request, key, run_id, wanted, start, known, started)
             return pages.run(request, key, run_id, known)
 
         return _drawn(pages, request, draw)
@@ -184,8 +191,7 @@ def make_router(pages: Pages) -> APIRouter:
     return router
 
 
-def make_changing_router(pages: Pages) -> APIRouter:
-    """Make the routes that change something, to be included where somebody asks who may."""
+def _restore_router(pages: Pages) -> APIRouter:
     router = APIRouter(default_response_class=HTMLResponse)
 
     @router.post("/place/{key}/run/{run_id}/restore")
@@ -193,29 +199,60 @@ def make_changing_router(pages: Pages) -> APIRouter:
         request: Request, key: str, run_id: str, known: Known, asked: FilledIn, form_token: Filled = ""
     ) -> Response:
         async def change() -> Response:
-            _check_form(known, form_token)
+            _check_form(known, restoring.DAG, form_token)
             settings = await run_in_threadpool(pages.restore_settings, key, run_id, asked)
-            around: Surroundings = request.app.state.surroundings
-            started = await around.start(request, DAG, settings)
-            return RedirectResponse(f"restore?{urlencode({'started': started})}", 303, headers=HEADERS)
+            return await _start(request, restoring.DAG, settings, "restore")
 
         return await _drawn_async(pages, request, change())
 
     return router
 
 
-def _check_form(known: Facts, token: str) -> None:
+def _row_restore_router(pages: Pages) -> APIRouter:
+    router = APIRouter(default_response_class=HTMLResponse)
+
+    @router.post("/place/{key}/run/{run_id}/restore-rows")
+    async def restore_rows(
+        request: Request, key: str, run_id: str, known: Known, partition: Filled = "", form_token: Filled = ""
+    ) -> Response:
+        async def change() -> Response:
+            _check_form(known, row_restoring.DAG, form_token)
+            settings = await run_in_threadpool(pages.row_restore_settings, key, run_id, partition, known)
+            return await _start(request, row_restoring.DAG, settings, f"../{run_id}")
+
+        return await _drawn_async(pages, request, change())
+
+    return router
+
+
+#: The routes that change something, by the DAG whose runs they start.
+CHANGING: Mapping[str, Callable[[Pages], APIRouter]] = {
+    restoring.DAG: _restore_router,
+    row_restoring.DAG: _row_restore_router,
+}
+
+
+async def _start(request: Request, dag_id: str, settings: Mapping[str, Any], back_to: str) -> Response:
+    around: Surroundings = request.app.state.surroundings
+    started = await around.start(request, dag_id, settings)
+    return RedirectResponse(f"{back_to}?{urlencode({'started': started})}", 303, headers=HEADERS)
+
+
+def _check_form(known: Facts, dag_id: str, token: str) -> None:
     """A form must be of a page that its own user was given: another site cannot read one, and so sends none."""
     # Compared as bytes: text beyond ASCII would be an error of its own.
     is_own = hmac.compare_digest(token.encode(), known.form_token.encode())
-    if not (known.may_restore and known.form_token and is_own):
+    if not (dag_id in known.may_start and known.form_token and is_own):
         raise NotAllowedError(
             "you may not do this, or the form is not of one of your own pages. Nothing was done."
         )
 
 
 def make_app(
-    pages: Pages, guards: Guards = (), surroundings: Surroundings | None = None, changers: Guards = ()
+    pages: Pages,
+    guards: Guards = (),
+    surroundings: Surroundings | None = None,
+    changers: Mapping[str, Guards] | None = None,
 ) -> FastAPI:
     """Make the application.
 
@@ -223,16 +260,27 @@ def make_app(
         pages: that it serves.
         guards: every page asks them, as FastAPI's dependencies, before it reads anything.
         surroundings: who knows more than runs left; None is nobody.
-        changers: asked besides before anything changes; without any nothing can be changed.
+        changers: asked besides before a run is started, by DAG of `CHANGING`; what is not named cannot be started.
     """
+    threading.Thread(target=_warm, daemon=True).start()
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.surroundings = surroundings or Alone()
     asked = [Depends(guard) for guard in guards]
     app.include_router(make_router(pages), dependencies=asked)
-    if changers:
-        more = [*asked, *(Depends(guard) for guard in changers)]
-        app.include_router(make_changing_router(pages), dependencies=more)
+    for dag_id, more in (changers or {}).items():
+        app.include_router(
+            CHANGING[dag_id](pages), dependencies=[*asked, *(Depends(guard) for guard in more)]
+        )
     return app
+
+
+def _warm() -> None:
+    """Load what the first page with rows needs, while nobody waits for one."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    pa.array(np.arange(1))  # looks for pandas, which takes longest
 
 
 def _drawn(pages: Pages, request: Request, draw: Callable[[], Response]) -> Response:

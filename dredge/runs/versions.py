@@ -29,6 +29,8 @@ POINTER = "state/current.json"
 VERSIONS = "state/versions"
 DISTRUSTED = "state/distrusted"
 CLEAN, OPTIMIZED, AUTO = "clean", "optimized", "auto"
+KEEP_DAYS_MIN = 7
+"""What newer files of a collector's own superseded stays so long, for runs that began before."""
 _VERIFY_BYTES_MAX = 64 << 20
 
 

@@ -12,6 +12,7 @@ from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.settings import setting, settings_of
 
@@ -47,6 +48,15 @@ RUN_DEFAULTS: dict[str, Any] = {
     "collect": "{{ params.collect }}",
     "mode": "{{ params.collect_mode }}",
     "spark_engine": "{{ params.spark_engine }}",
+}
+
+#: What the forms of a restore and of a purge ask for.
+RESTORE_FORM = tuple(settings_of(IcechunkRestoreConfig))
+PURGE_FORM = tuple(settings_of(IcechunkPurgeConfig))
+
+#: For the task of a restore or a purge, which is a whole run of its own.
+UNDO_DEFAULTS: dict[str, Any] = {
+    name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
 
 #: The `config` of the step that plans the expiration, read from the Params.

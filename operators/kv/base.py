@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeFSKVTrashOperator(BaseOperator):
-    """Work on the trash of a lakeFS installation's key-value store.
+class LakeFSKVOperator(BaseOperator):
+    """Work on a lakeFS installation's key-value store, beside the state folder of the trash cleaner.
 
     :param config: settings by name, such as ``{"state_uri": "s3://ops/trash"}``; docs/settings.md lists them. Values
         may be given as they are or as rendered text; an unknown name or a value that does not fit fails the task
@@ -32,7 +33,6 @@ class LakeFSKVTrashOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("config", "kv_conn_id")
-    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class LakeFSKVTrashOperator(BaseOperator):
         self.kv_conn_id = kv_conn_id
         self.aws_conn_id = aws_conn_id
 
-    @cached_property
-    def checked(self) -> TrashConfig:
-        """The rendered settings as the cleaner's own type."""
-        return TrashConfig.from_params(self.config)
+    @property
+    @abstractmethod
+    def state_uri(self) -> str:
+        """URI of the state folder."""
 
     @cached_property
     def connection(self) -> LakeFSKVConnection:
@@ -62,7 +62,23 @@ class LakeFSKVTrashOperator(BaseOperator):
     @cached_property
     def state(self) -> TrashState:
         """What earlier runs left."""
-        return TrashState(open_writer(self.checked.state_uri, storage_options(self.aws_conn_id)))
+        return TrashState(open_writer(self.state_uri, storage_options(self.aws_conn_id)))
+
+
+class LakeFSKVTrashOperator(LakeFSKVOperator):
+    """Work on the trash in a key-value store. Parameters: see :class:`LakeFSKVOperator`."""
+
+    operator_extra_links = (ReportLink(),)
+
+    @cached_property
+    def checked(self) -> TrashConfig:
+        """The rendered settings as the cleaner's own type."""
+        return TrashConfig.from_params(self.config)
+
+    @property
+    def state_uri(self) -> str:
+        """URI of the state folder."""
+        return self.checked.state_uri
 
     @property
     def rate(self) -> ReadRate:

@@ -1,4 +1,4 @@
-"""The Params of the trash cleaner's DAG, and how its tasks read them."""
+"""The Params of the trash cleaner's DAGs, and how their tasks read them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from airflow_dredge.operators.params import params_of, templates
 from airflow_dredge.operators.retry import RETRY_BY_FAMILY
 from dredge.settings import setting, settings_of
 from dredge.trash.config import TrashConfig
+from dredge.trash.restore_config import TrashRestoreConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +28,17 @@ class LakeFSKVTaskSettings:
 
 
 FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashConfig))
+RESTORE_FORM = (*settings_of(LakeFSKVTaskSettings), *settings_of(TrashRestoreConfig))
 
-#: For every task of the DAG.
-TRASH_DEFAULTS: dict[str, Any] = {
+_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(minutes=1),
     "retry_policy": RETRY_BY_FAMILY,
-    "config": templates(settings_of(TrashConfig)),
     **templates(settings_of(LakeFSKVTaskSettings)),
 }
+#: For every task of the cleaner's DAG, and of the one that puts rows back.
+TRASH_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashConfig))}
+RESTORE_DEFAULTS = {**_DEFAULTS, "config": templates(settings_of(TrashRestoreConfig))}
 
 
 def trash_params(**defaults: Any) -> dict[str, Param]:

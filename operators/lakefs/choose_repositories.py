@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +51,10 @@ class LakeFSChooseRepositoriesOperator(LakeFSOperator):
         }
         context["ti"].xcom_push(LEFT_OUT, left_out)
         context["ti"].xcom_push(SUMMARY_ROOT, chosen.summary_root)
-        return [
-            {"conf": conf_of(name, params, ours.get(name)), "trigger_run_id": run_id(context, name)}
-            for name in chosen.repositories
-            if name not in left_out
+        confs = [
+            conf_of(name, params, ours.get(name)) for name in chosen.repositories if name not in left_out
         ]
+        return [{"conf": conf, "trigger_run_id": run_id(context, conf)} for conf in confs]
 
 
 def conf_of(repository: str, params: Mapping[str, Any], own: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -68,10 +69,14 @@ def conf_of(repository: str, params: Mapping[str, Any], own: Mapping[str, Any] |
     return {**params, **(own or {}), "repository": repository, "dry_run": dry_run}
 
 
-def run_id(context: Context, repository: str) -> str:
+def run_id(context: Context, conf: Mapping[str, Any]) -> str:
     """Return the id of the run that a run of this DAG starts for a repository: the same in every try.
 
+    A run that is there is done again with the settings that it was started with, whatever it is given now (Airflow
+    clears it). So other settings, which the Variable may have by then, make another run.
+
     :param context: of a task of this DAG's run
-    :param repository: lakeFS repository
+    :param conf: what the run is started with
     """
-    return f"{context['dag_run'].dag_id}__{context['run_id']}__{repository}"
+    settings = hashlib.sha256(json.dumps(conf, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{context['dag_run'].dag_id}__{context['run_id']}__{conf['repository']}__{settings[:8]}"

@@ -16,7 +16,9 @@ import pytest
 
 from airflow_dredge.operators.pages import AirflowPlaces
 from dredge.errors import ConfigError
+from dredge.icechunk.maintenance import RUNS as ICECHUNK_RUNS
 from dredge.pages.places import Place
+from dredge.storage import open_writer
 from dredge.testing import run_lakefs
 from tests.support.airflow import FILTERS, ROOT, Airflow
 from tests.support.gc import busy_world
@@ -203,6 +205,17 @@ def test_repositories_are_those_of_the_connections(tmp_path: Any, monkeypatch: p
         assert found["lake"] == "file:///runs"
         assert found["other"].endswith("/_lakefs/retention/gc/unified")
         assert set(found) == {"lake", "other"}
+    # The server is down from here on.
+    monkeypatch.setattr(places, "_until", 0.0)
+    assert {place.name for place in places.all()} == {"lake", "other"}, (
+        "those that were seen before are shown"
+    )
+    assert "connection lakefs_default" in places.problems()[0]
+    monkeypatch.setenv("AIRFLOW_VAR_DREDGE_PAGES", json.dumps([{"uri": f"file://{tmp_path}/ice"}]))
+    open_writer(f"file://{tmp_path}/ice/{ICECHUNK_RUNS}/{'0' * 20}").put("plan.json", b"{}")
+    fresh = AirflowPlaces()
+    assert [place.kind for place in fresh.all()] == ["icechunk"]
+    assert fresh.problems()
 
 
 def test_a_variable_that_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import click
 from tests.mutations.breakages import BREAKAGES
 from tests.mutations.mutants.equivalent import EQUIVALENT, read_equivalents, stale_ones
 from tests.mutations.mutants.finding import find_edits
+from tests.mutations.mutants.judged import adopt_judged, save_judged
 from tests.mutations.mutants.judging import Judge
 from tests.mutations.mutants.mutant import Mutant, mutants_of
 from tests.mutations.mutants.results import Results, figures, table
@@ -42,6 +43,7 @@ WORLDS = {"dredge/gc": "gc", "dredge/runs": "gc", "dredge/trash": "trash", "dred
 @click.option("--limit", type=int, default=None, help="Break so many at most; the next call goes on.")
 @click.option("--survivors", is_flag=True, help="Only those that nobody noticed until now, again.")
 @click.option("--report", is_flag=True, help="Break nothing: figures, and who is left.")
+@click.option("--save", is_flag=True, help="As --report, and write it into tests/mutations, to be committed.")
 @click.option("--seconds", default=6.0, show_default=True, help="Of tests for each mutant, near ones first.")
 @click.option("--seeds", default=4, show_default=True, help="Of the simulator, where no test noticed.")
 @click.option("--tests", default=("tests/unit",), multiple=True, show_default=True, help="Folders of tests.")
@@ -55,6 +57,7 @@ def main(
     limit: int | None,
     survivors: bool,
     report: bool,
+    save: bool,
     seconds: float,
     seeds: int,
     tests: Sequence[str],
@@ -63,6 +66,8 @@ def main(
     listed: Path,
 ) -> None:
     """Break the lines of PATHS one at a time and run the tests that touch them."""
+    if save and paths:
+        raise click.UsageError("--save is of everything that is broken when nothing is named")
     os.nice(19)
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit("ended; the next call goes on")
@@ -72,12 +77,16 @@ def main(
     results, equivalents = Results(state / "results.jsonl", root), read_equivalents(listed)
     files = list(_files(root, paths or DANGEROUS))
     mutants = [mutant for file in files for mutant in mutants_of(root, file, find_edits)]
+    adopt_judged(listed.parent / "judged.tsv", mutants, results)
     wanted = [mutant for mutant in mutants if mutant.key not in equivalents]
     known = {mutant.key: results.get(mutant) for mutant in wanted}
     if survivors:
         todo = [mutant for mutant in wanted if (result := known[mutant.key]) is not None and not result.by]
     else:
         todo = [mutant for mutant in wanted if known[mutant.key] is None]
+
+    # What the import runs costs an import of the product each: last.
+    todo.sort(key=lambda mutant: mutant.outer is None)
 
     def work(judge: Judge) -> None:
         for breakage in BREAKAGES:
@@ -87,11 +96,13 @@ def main(
             results.put(mutant, result)
             _say(f"{number}/{len(todo[:limit])}  {result.seconds:5.1f} s  {_line(mutant, result.by)}")
 
-    if todo[:limit] and not report:
+    if todo[:limit] and not (report or save):
         lines = TestMap(state / "lines.json", root)
         judge = Judge(root, product, lines, work, _seeds(seeds), seconds, _say, results.found())
         if code := judge.run(tests, state / "scratch"):
             sys.exit(code)
+    if save:
+        save_judged(listed.parent, mutants, results, equivalents)
     stale = stale_ones(equivalents, mutants, files)
     left = [mutant for mutant in wanted if (result := results.get(mutant)) is not None and not result.by]
     for mutant in left:

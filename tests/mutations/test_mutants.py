@@ -16,8 +16,9 @@ import pytest
 from tests.mutations.mutants.children import in_child
 from tests.mutations.mutants.equivalent import read_equivalents, stale_ones
 from tests.mutations.mutants.finding import find_edits
+from tests.mutations.mutants.judged import adopt_judged, save_judged
 from tests.mutations.mutants.mutant import Key, mutants_of, mutated
-from tests.mutations.mutants.results import Result, Results, figures, table
+from tests.mutations.mutants.results import HEADS, Result, Results, figures, table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,6 +44,9 @@ BODY = [
     ("x = f(dry_run=True)", {"True -> False"}),
     ("for a in b:\n    if c:\n        continue\n    d += 1", {"c -> True", "c -> False", "d += 1 -> pass"}),
     ("log.info('%s', a and b)", set()),
+    ("if a and b:\n    text = f'{a} came'\n    text += ' and went' if c and d else f'{d}'", set()),
+    ("if a:\n    text = f'{a} came'\n    done()", {"a -> True", "a -> False", "done() -> pass"}),
+    ("if a:\n    key = f'{b}/{c}'", {"a -> True", "a -> False"}),
     ("raise ValueError(a or b)", {"raise ValueError(a or b) -> pass"}),
     ("x: int | None = f'{a or b}'", set()),
 ]  # fmt: skip
@@ -58,6 +62,7 @@ def test_answers_constants_and_tables_are_broken_too() -> None:
     assert edits("def is_old(a) -> bool:\n    return a.old\n") == {"a.old -> True", "a.old -> False"}
     assert edits("def find(a) -> str | None:\n    return a.name\n") == {"a.name -> None"}
     assert edits("AGE_MIN = timedelta(hours=25)\nNAME = 'x'\n") == {"25 -> 50", "25 -> 12"}
+    assert edits("EXAMPLES_MAX = 10\n") == set()
     assert edits("GUARDS = (a, b)\n") == {"(a, b) -> (b,)", "(a, b) -> (a,)"}
 
 
@@ -99,9 +104,36 @@ def test_figures_add_up(tmp_path: Path) -> None:
     results = Results(tmp_path / "results", tmp_path)
     for mutant, by in zip(mutants[:3], ("a test", "", "time"), strict=True):
         results.put(mutant, Result(by, 1, 0.1))
-    count = figures(mutants, results, {mutants[3].key})["."]
+    count = figures(mutants, results, {mutants[3].key})["guard.py"]
     assert count == {"broken": 4, "found": 2, "left": 1, "equivalent": 1, "not tried": len(mutants) - 4}
-    assert re.fullmatch(rf"all +4 +2 +1 +1 +{len(mutants) - 4}", table({".": count})[-1])
+    assert re.fullmatch(rf"all +4 +2 +1 +1 +{len(mutants) - 4}", table({"guard.py": count})[-1])
+
+
+def test_what_is_kept_with_the_code_counts_until_a_function_changes(tmp_path: Path) -> None:
+    source = tmp_path / "guard.py"
+    source.write_text(GUARD)
+    mutants = mutants_of(tmp_path, "guard.py", find_edits)
+    results, equivalent, untried = Results(tmp_path / "results", tmp_path), mutants[-1].key, mutants[0]
+    for number, mutant in enumerate(mutants[1:-1]):
+        results.put(mutant, Result("" if number == 1 else "a test", 1, 0.1))
+    save_judged(tmp_path, mutants, results, {equivalent})
+    before = figures(mutants, results, {equivalent})
+
+    def again() -> Results:
+        fresh = Results(tmp_path / "lost", tmp_path)
+        adopt_judged(tmp_path / "judged.tsv", mutants_of(tmp_path, "guard.py", find_edits), fresh)
+        return fresh
+
+    assert figures(mutants, again(), {equivalent}) == before
+    numbers = " | ".join(str(before["guard.py"][head]) for head in HEADS)
+    assert f"| guard.py | {numbers} |" in (tmp_path / "README.md").read_text()
+    assert again().get(untried) is None
+    assert again().get(mutants[-1]) is None, "who takes a sentence out of the list has it judged"
+    source.write_text(GUARD.replace("age > AGE_MAX", "age > AGE_MAX + 0"))
+    changed = again()
+    for mutant in mutants_of(tmp_path, "guard.py", find_edits):
+        known = changed.get(mutant) is not None
+        assert known == (mutant.key.function != "is_old" and mutant.key not in {equivalent, untried.key})
 
 
 def test_an_equivalent_mutant_says_why_once(tmp_path: Path) -> None:

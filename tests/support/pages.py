@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.questions import ServerAsker
 from dredge.pages.surroundings import Facts, Gaps, Schedule
-from dredge.pages.web import Pages, make_app
+from dredge.pages.web import CHANGING, Pages, make_app
 from tests.support.gc import World
 
 SCRIPT = "<script>alert('x')</script>"
@@ -38,6 +38,8 @@ ADDRESSES = (
     "/static/pages.css",
 )
 """One of each route that only reads."""
+CHANGES = ("/place/a/run/b/restore", "/place/a/run/b/restore-rows")
+"""One of each route that starts something."""
 
 
 @dataclass
@@ -123,14 +125,26 @@ class Around:
         return f"dags/{dag_id}/runs/manual__1"
 
 
+@dataclass
+class Fixed:
+    """Places that are known, and what is said of those that are not."""
+
+    places: Sequence[Place] = ()
+    said: Sequence[str] = ()
+
+    def all(self) -> Sequence[Place]:
+        return self.places
+
+    def problems(self) -> Sequence[str]:
+        return self.said
+
+
 def pages_of(*places: Place, around: Around | None = None, **more: Any) -> Browser:
     """A browser on the pages of places."""
-
-    class Fixed:
-        def all(self) -> Sequence[Place]:
-            return places
 
     def anybody() -> None:
         """Everybody may."""
 
-    return Browser(make_app(Pages(Fixed(), **more), [anybody], around, [anybody]))
+    return Browser(
+        make_app(Pages(Fixed(places), **more), [anybody], around, {key: [anybody] for key in CHANGING})
+    )

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
 from dredge.gc.config import CLEAN
-from dredge.gc.history import run_ids
 from dredge.gc.index.metaranges import Metaranges
 from dredge.gc.list_committed import HISTORY, Graph, ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -22,6 +21,7 @@ from dredge.gc.run import Run, open_state
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.lakefs import Commit, Ref, Rules
 from dredge.runs.folder import RunFolder, read_json
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
 _LOOK_BACK = 200

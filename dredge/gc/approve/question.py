@@ -14,8 +14,8 @@ from dredge.gc.approve.step import find_question
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.run import Run, make_lease
 from dredge.gc.subtract import EXAMPLES_MAX, REASONS
-from dredge.gc.undo.ways import WORDS
 from dredge.runs.words import size_text
+from dredge.undo.ways import WORDS
 
 _LARGEST = 10
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dredge.gc.check_limits import why_held
-from dredge.gc.undo.protecting import NOT_COPIED
+from dredge.undo.protecting import NOT_COPIED
 
 ALIVE_AGAIN = "alive_again"
 MULTIPART_SETTLING = "multipart_settling"

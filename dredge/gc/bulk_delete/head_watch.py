@@ -1,12 +1,13 @@
-"""What the driver looks at while workers delete: branch heads, which must stay at commits that were subtracted, and
-whether a person has forbidden to go on."""
+"""What the driver looks at while workers delete: branch heads, which must stay at commits that were subtracted, whether
+another repository came to share the namespace, and whether a person has forbidden to go on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
-from dredge.errors import UnavailableError
+from dredge.errors import RefusedError, UnavailableError
+from dredge.gc.namespaces import refuse_sharing
 from dredge.gc.run import Run
 from dredge.runs.watch import Watch, watching
 
@@ -23,7 +24,31 @@ def watching_heads(
         veto: looked at as well: says who forbids to go on, "" for nobody.
     """
     every_seconds = run.plan.config.safety.heads_every_seconds
-    return watching(run.folder, key, lambda: veto() or look_at_heads(run, commits), every_seconds)
+
+    def look() -> str | None:
+        return veto() or look_at_heads(run, commits) or look_at_namespaces(run)
+
+    return watching(run.folder, key, look, every_seconds)
+
+
+def check_sharing(run: Run) -> None:
+    """Refuse to delete in a namespace that another repository shares since the guards looked: what it needs is in none
+    of the commits that were read.
+
+    Raises:
+        RefusedError: one does.
+    """
+    namespaces = {found.name: found.namespace for found in run.client.repositories()}
+    refuse_sharing(run.plan.repository, run.plan.namespace, namespaces)
+
+
+def look_at_namespaces(run: Run) -> str | None:
+    """Tell why the sweep must stop, or None."""
+    try:
+        check_sharing(run)
+    except RefusedError as error:
+        return str(error)
+    return None
 
 
 def look_at_heads(run: Run, commits: Collection[str]) -> str | None:

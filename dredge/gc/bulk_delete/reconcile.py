@@ -13,7 +13,6 @@ from dredge.errors import DredgeError, FormatError
 from dredge.gc.bulk_delete.output import BulkDeleteOutput, Failure, Group
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo.protecting import NOT_COPIED
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.partial import not_deleted
@@ -22,6 +21,7 @@ from dredge.runs.payload import to_json
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.undo.protecting import NOT_COPIED
 
 _FAILURES_MAX = 20
 _FATE = ("reason", "outcome", "code")

@@ -19,7 +19,7 @@ from datetime import timedelta
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.approve import ApproveOutput, approval_inputs, approval_of, why_asked
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
-from dredge.gc.bulk_delete.head_watch import watching_heads
+from dredge.gc.bulk_delete.head_watch import check_sharing, watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.bulk_delete.reconcile import settle
@@ -29,7 +29,6 @@ from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.run import Run
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.runs.chain import check_chain, links_of
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
@@ -38,6 +37,7 @@ from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.sweep import refuse_old_mark, sweep_then_settle
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import Watch
+from dredge.undo.pins import active_pins, sets_of
 
 _STEP = BulkDeleteOutput.STEP
 
@@ -165,6 +165,7 @@ def _delete(
     )
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)
+    check_sharing(run)
     veto = approval_of(run, record)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False)

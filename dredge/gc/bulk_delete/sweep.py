@@ -20,9 +20,6 @@ from dredge.gc.bulk_delete.codes import ALIVE_AGAIN, HEAD_SINCE, MULTIPART_SETTL
 from dredge.gc.bulk_delete.settling import Appeared, Settling
 from dredge.gc.check_limits import HoldFiles, Holds
 from dredge.gc.namespaces import DATA
-from dredge.gc.undo import OFF, QUARANTINE
-from dredge.gc.undo.pins import PINNED
-from dredge.gc.undo.protecting import GROUP_KEYS, protection
 from dredge.runs import ledger
 from dredge.runs.clock import running_seconds
 from dredge.runs.gate import GateConfig
@@ -32,6 +29,9 @@ from dredge.runs.sweep import DeletingTask
 from dredge.sets.live import LocatedSet, in_any
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import open_deleter
+from dredge.undo import OFF, QUARANTINE
+from dredge.undo.pins import PINNED
+from dredge.undo.protecting import GROUP_KEYS, protection
 
 _FIRST_GROUP = 16_000
 """As many keys as a deleter has on the way at once by default."""

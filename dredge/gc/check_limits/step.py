@@ -20,12 +20,12 @@ from dredge.gc.config import NEVER
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
-from dredge.gc.undo.cost import cost_of_undo
 from dredge.runs.limits import Finding, Limits, worst
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner, TaskRunner
 from dredge.sets.files import write_hashes
+from dredge.undo.cost import cost_of_undo
 
 GUARD = "guard.json"
 _LET_IT = "Raise the limit, or let a person approve it (approval)"

@@ -19,12 +19,12 @@ from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds, why_h
 from dredge.gc.explain.answer import Judged
 from dredge.gc.explain.target import Target
 from dredge.gc.subtract import REASONS, SubtractOutput
-from dredge.gc.undo import VERSIONS, way_back
 from dredge.runs import ledger
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 from dredge.storage import StorageOptions
+from dredge.undo import VERSIONS, way_back
 
 
 def last_judged(

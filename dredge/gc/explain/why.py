@@ -34,11 +34,11 @@ from dredge.gc.retention.lines import FOREVER, Line, lines_of
 from dredge.gc.retention.policy.globs import compile_glob
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import open_state
-from dredge.gc.undo.pins import active_pins
 from dredge.hashing import hash64
 from dredge.lakefs import LakeFS, Ref, Rules
 from dredge.sets.files import read_hashes
 from dredge.storage import StorageOptions, open_reader
+from dredge.undo.pins import active_pins
 
 REQUESTS_MAX = 500
 """Requests made to the server to find out which branch has the object staged."""

@@ -25,12 +25,12 @@ from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.plan import Plan
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo.cost import cost_of_undo
 from dredge.gc.verify import VerifyOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
 from dredge.storage import StorageOptions
+from dredge.undo.cost import cost_of_undo
 
 log = logging.getLogger("dredge")
 

@@ -15,8 +15,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from dredge.errors import UnavailableError
-from dredge.gc.history import run_ids
+from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata.config import DELETE, MetadataConfig
 from dredge.gc.metadata.files import GARBAGE_METARANGES, Named, sort_files
@@ -37,17 +36,19 @@ from dredge.gc.metadata.taking import (
     put_back,
     versions_of,
 )
-from dredge.gc.namespaces import METADATA
-from dredge.gc.undo.side_run import LOOK_SECONDS, SideRun, side_run
+from dredge.gc.namespaces import METADATA, refuse_sharing
+from dredge.gc.undo import side_run
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.lakefs import LakeFS, LakeFSClient
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import Gate
+from dredge.runs.lifetimes import run_ids
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.watch import watching
 from dredge.storage import ObjectInfo, StorageOptions, open_reader, open_versions, open_writer
+from dredge.undo.side_run import LOOK_SECONDS, SideRun
 
 GARBAGE = pa.schema(
     [
@@ -160,6 +161,8 @@ class _Collection:
 
     def _why_not(self, found: Names) -> str:
         """Why nothing may go; "" when it may."""
+        if shared := self._shared():
+            return shared
         if found.standing.doubt:
             return f"the records of commits are not all there is: {found.standing.doubt}"
         if found.at_work:
@@ -172,6 +175,16 @@ class _Collection:
                 f"the bucket keeps no versions (versioning is {versioning}), so that a file which a commit writes right"
                 " before it is deleted would go"
             )
+        return ""
+
+    def _shared(self) -> str:
+        """Why other repositories may need the files, too: their commits are in none of these records. "" when not."""
+        plan = self.run.plan
+        namespaces = {item.name: item.namespace for item in self.names.asking.client.repositories()}
+        try:
+            refuse_sharing(plan.repository, plan.namespace, namespaces)
+        except RefusedError as error:
+            return str(error)
         return ""
 
     def _chosen(self, garbage: Sequence[File]) -> list[File]:

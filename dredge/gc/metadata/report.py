@@ -18,7 +18,7 @@ from dredge.gc.metadata.files import (
     sort_files,
 )
 from dredge.gc.metadata.history import History, read_history
-from dredge.gc.namespaces import METADATA
+from dredge.gc.namespaces import METADATA, check_namespaces
 from dredge.lakefs import LakeFS
 from dredge.runs.words import size_text
 from dredge.storage import StorageOptions, open_reader
@@ -77,10 +77,12 @@ def look_at_metadata(
 
     Raises:
         NotFoundError: there is no such repository.
-        RefusedError: history cannot be read to its root, or the key-value store is another installation's.
+        RefusedError: history cannot be read to its root, the key-value store is another installation's, or another
+            repository overlaps with the namespace, so that its commits may name the files.
         FormatError: a metarange of a commit is damaged.
     """
     namespace = client.repository(repository).namespace
+    check_namespaces(repository, {found.name: found.namespace for found in client.repositories()})
     reader = open_reader(namespace, options)
     # Files before commits: what is committed meanwhile is named when the commits are read.
     files = reader.list_level(METADATA).objects

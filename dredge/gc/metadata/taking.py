@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dredge.errors import ConflictError, DredgeError, RefusedError
-from dredge.gc.history import run_ids
 from dredge.gc.namespaces import METADATA
 from dredge.gc.plan import STATE
-from dredge.gc.undo.ways import quarantine_uri
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.graveler.xid import descending_time
+from dredge.runs.lifetimes import run_ids
 from dredge.storage import (
     NOT_SENT,
     StorageOptions,
@@ -28,6 +27,7 @@ from dredge.storage import (
 )
 from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import quarantine_uri
 
 FOLDER = f"{STATE}/metadata"
 """Of the runs, relative to the namespace."""

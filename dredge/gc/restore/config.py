@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from dredge.errors import ConfigError
-from dredge.settings import DAYS_MAX, check_settings, read_settings, setting
+from dredge.settings import setting
+from dredge.undo.restore.config import RestoreConfig as AnyRestoreConfig
 
-KEEP_DAYS = 30.0
 REASONS = ("expired", "never_linked", "unreferenced")
 """Those of `dredge.gc.subtract`, which a form must not load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreConfig:
+class RestoreConfig(AnyRestoreConfig):
     """Which of a run's deletions are taken back, and for how long what came back is kept."""
 
     repository: str = setting("Repository", "Its name in lakeFS.")
-    run: str = setting("Run", "Id of the run whose deletions are taken back, or the URI of its folder.")
     prefix: str | None = setting(
         "Prefix", "Objects whose address begins like this, such as `data/gd3q`. Empty: any.", default=None
     )
-    address: str | None = setting("Address", "This object alone, by its address. Empty: any.", default=None)
     reason: str | None = setting(
         "Reason",
         "Objects that were deleted for this reason. Empty: any.",
         default=None,
         choices=REASONS,
     )
-    everything: bool = setting(
-        "Everything",
-        "All that the run deleted. Must be said where nothing else is.",
-        default=False,
-        name="all",
-    )
-    keep_days: float = setting(
-        "Days to keep",
-        "For so long no run deletes what came back.",
-        default=KEEP_DAYS,
-        minimum=1,
-        maximum=DAYS_MAX,
-    )
-    because: str | None = setting(
-        "Because", "Why it is brought back, for reports. Empty: that it was.", default=None
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        named = [name for name in ("prefix", "address", "reason") if getattr(self, name) is not None]
-        if self.everything and named:
-            raise ConfigError(f"all and {' and '.join(named)} do not go together. Nothing was restored.")
-        if not self.everything and not named:
-            raise ConfigError(
-                "say what to restore: an address, a prefix, a reason, or all. Nothing was restored."
-            )
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> RestoreConfig:
-        """From what a user gave: Params of a DAG, an operator's `config`, options of a command.
-
-        Raises:
-            ConfigError: an unknown name, or a value that does not fit.
-        """
-        return cls(**read_settings(cls, params))
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return dataclasses.asdict(self)

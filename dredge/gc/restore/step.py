@@ -1,65 +1,16 @@
-"""Restore: choose what to bring back, pin it, put it back.
-
-    what the run deleted → chosen: hashes → pin in force → each object: there? else back → ledger, page by page
-
-The pin comes before the first byte, so whatever run sees an object that came back finds it pinned. A restore that died
-is done again: what is there already is only looked at.
-"""
+"""Restore: see `dredge.undo.restore.step`."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from dredge.errors import ConfigError
-from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.restore.choosing import fitting, prefix_of
 from dredge.gc.restore.config import RestoreConfig
-from dredge.gc.restore.output import FAILED, GONE, OUTCOMES, RESTORED, TAKEN, UNSENT, RestoreOutput
-from dredge.gc.restore.putting_back import PuttingBack, Restored
-from dredge.gc.run import read_plan
-from dredge.gc.undo.deleted import SweptRun, open_swept, run_uri_of, swept_rows
-from dredge.gc.undo.pins import Pin, pin_folder, write_pin
-from dredge.gc.undo.side_run import SideRun, side_run
-from dredge.gc.undo.work import Done, Tally, note_outcomes, shares_of, work_through
+from dredge.gc.undo import collected_of, open_swept
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
-from dredge.runs.folder import RunFolder
-from dredge.runs.gate import Gate, GateConfig
-from dredge.runs.partition import WorkerRun, partition_function
-from dredge.runs.perform import StepRecord
-from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import TaskRunner
-from dredge.sets.files import write_hashes
-from dredge.sets.hashes import unite
-from dredge.sets.live import LocatedSet
-from dredge.sets.sharded import ShardedSet
-from dredge.storage import StorageOptions, open_writer
-from dredge.storage.parallel import ordered_map
-
-log = logging.getLogger("dredge")
-
-FOLDER = "restores"
-"""Below the folder of the run whose deletions are taken back."""
-_PAGE_ROWS = 1000
-_AT_ONCE = 16
-SCHEMA = pa.schema(
-    [
-        pa.field("address", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("way", pa.string(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-    ]
-)
-"""Rows of the ledger of a restore."""
+from dredge.storage import StorageOptions
+from dredge.undo.restore import step
+from dredge.undo.restore.choosing import Choice, foresee
 
 
 def restore(
@@ -82,211 +33,24 @@ def restore(
 
     Raises:
         ConfigError: there is no such run, or it deleted nothing that fits.
+        NotFoundError: there is no such repository.
         LeaseHeldError: another run works on the repository.
         UnavailableError: some objects could not be brought back; the others were.
     """
-
-    def place(namespace: str) -> str:
-        uri = run_uri_of(config.run, namespace)
-        read_plan(uri, options)  # a restore makes no folder where no run is
-        return f"{uri}/{FOLDER}"
-
-    with side_run(
-        config.repository, place, "restore", config.to_json(), holder, client, options, clock
-    ) as run:
-        swept = open_swept(run_uri_of(config.run, run.plan.namespace), options)
-        _check_is_of(swept, run)
-        return run.step(RestoreOutput, lambda record: _restore(run, runner, record, config, swept))
+    collected = collected_of(config.repository, client, options)
+    return step.restore(collected, config, runner, holder, options, clock)
 
 
-def _check_is_of(swept: SweptRun, run: SideRun) -> None:
-    """A run of another repository, or of an earlier life of this name, deleted objects of another namespace."""
-    here = canonical_namespace(run.plan.namespace)
-    if canonical_namespace(swept.plan.namespace) != here or swept.plan.repository != run.plan.repository:
-        raise ConfigError(
-            f"run {swept.plan.run_id} is of {swept.plan.repository} ({swept.plan.namespace}), not of"
-            f" {run.plan.repository} ({run.plan.namespace}). Nothing was restored."
-        )
+def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
+    """Say what a restore would bring back. Only reads, and only the run's folder.
 
-
-def _restore(
-    run: SideRun, runner: TaskRunner, record: StepRecord, config: RestoreConfig, swept: SweptRun
-) -> None:
-    tasks = [
-        RestoreTask(name=name, candidates=share) for name, share in shares_of(run, runner, swept.candidates)
-    ]
-    chosen = Chosen(
-        run_uri=swept.folder.uri,
-        prefix=prefix_of(config),
-        is_address=config.address is not None,
-        reason=config.reason or "",
-        pin_uri=pin_folder(run.state.uri, run.plan.run_id, run.options).uri,
-    )
-    _pin(run, runner, record, config, chosen, tasks)
-
-    def put(gate: GateConfig) -> PutConfig:
-        return PutConfig(chosen=chosen, way=swept.plan.undo.way, gate=gate)
-
-    objects = record.counts["chosen_objects"]
-    tally = work_through(run, runner, record, RestoreOutput, put_back, put, tasks, "objects", objects)
-    _sum_up(run, record, tally)
-
-
-def _pin(
-    run: SideRun,
-    runner: TaskRunner,
-    record: StepRecord,
-    config: RestoreConfig,
-    chosen: Chosen,
-    tasks: Sequence[RestoreTask],
-) -> None:
-    """Put in force what holds everything that is about to come back."""
-    found = run.spread(runner, RestoreOutput.STEP, choose, chosen, tasks, "parts")
-    objects = sum(result.objects for result in found)
-    if not objects:
-        raise ConfigError(f"run {config.run} deleted nothing that fits. Nothing was restored.")
-    sets = tuple(
-        LocatedSet(chosen.pin_uri, ShardedSet(0, {0: part})) for result in found for part in result.hashes
-    )
-    pin = Pin(
-        pin_id=run.plan.run_id,
-        run_id=chosen.run_uri.rpartition("/")[2],
-        reason=config.because or "brought back",
-        created_at=run.plan.created_at,
-        until=run.plan.created_at + timedelta(days=config.keep_days),
-        objects=objects,
-        size_bytes=sum(result.size_bytes for result in found),
-        sets=sets,
-    )
-    write_pin(run.state, pin)
-    record.counts.update(chosen_objects=objects, chosen_bytes=pin.size_bytes)
-    record.details["pin"] = pin.text
-    log.info("restore %s: pinned %s", run.plan.run_id, pin.text)
-
-
-def _sum_up(run: SideRun, record: StepRecord, tally: Tally) -> None:
-    record.counts.update(restored_bytes=tally.size_bytes[RESTORED])
-    for outcome in (TAKEN, GONE):
-        if tally.objects[outcome]:
-            record.warn(
-                f"{tally.objects[outcome]:,} objects {OUTCOMES[outcome]}, such as {tally.examples[outcome]}"
-            )
-    text = (
-        f"restore {run.plan.run_id}: {{left}} objects did not come back{{example}}; {tally.objects[RESTORED]:,} did."
-        " Restore again: only what is not there is tried again."
-    )
-    note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Which of a run's deletions are taken back; a payload.
-
-    Attributes:
+    Args:
+        config: which deletions.
         run_uri: URI of the folder of the run that deleted.
-        prefix: of the addresses.
-        is_address: whether the prefix is a whole address.
-        reason: why they were deleted; "" for any.
-        pin_uri: URI of the folder of the pin.
+        options: None reads the environment.
+
+    Raises:
+        ConfigError: there is no such run, or it deleted nothing.
+        FormatError: its files are damaged.
     """
-
-    run_uri: str
-    prefix: str
-    is_address: bool
-    reason: str
-    pin_uri: str
-
-    def rows(self, part: PartInfo) -> pa.Table:
-        """The rows of a part that are chosen."""
-        folder = RunFolder(open_writer(self.run_uri), self.run_uri.rpartition("/")[2])
-        return fitting(swept_rows(folder, part), self.prefix, self.is_address, self.reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreTask:
-    """Some parts of the candidates; a payload.
-
-    Attributes:
-        name: of the files that the task writes.
-        candidates: parts.
-    """
-
-    name: str
-    candidates: list[PartInfo]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChooseResult:
-    """What a task chose; a payload.
-
-    Attributes:
-        hashes: files in the folder of the pin.
-        objects: how many.
-        size_bytes: their sizes together.
-    """
-
-    hashes: list[PartInfo]
-    objects: int
-    size_bytes: int
-
-
-@partition_function
-def choose(run: WorkerRun, config: Chosen, task: RestoreTask) -> ChooseResult:
-    """Write the hashes of what is chosen of some parts into the folder of the pin."""
-    folder = RunFolder(open_writer(config.pin_uri), run.folder.run_id)
-    hashes: list[PartInfo] = []
-    objects = size_bytes = 0
-    for index, part in enumerate(task.candidates):
-        rows = config.rows(part)
-        run.progress.add(1)
-        if not rows.num_rows:
-            continue
-        name = f"hashes-{task.name}-{index:05d}-0.u64"
-        hashes.append(write_hashes(folder, name, unite([rows["hash"].to_numpy()])))
-        objects += rows.num_rows
-        size_bytes += pc.sum(rows["size"]).as_py()
-    return ChooseResult(hashes=hashes, objects=objects, size_bytes=size_bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutConfig:
-    """What every task needs; a payload.
-
-    Attributes:
-        chosen: which objects.
-        way: that the run's plan took.
-        gate: what must hold while objects are put back.
-    """
-
-    chosen: Chosen
-    way: str
-    gate: GateConfig
-
-
-@partition_function
-def put_back(run: WorkerRun, config: PutConfig, task: RestoreTask) -> Done:
-    """Put back what is chosen of some parts."""
-    putting = PuttingBack(run.stores.store_uri, config.chosen.run_uri, config.way)
-    gate, tally = Gate.of_task(run, config.gate), Tally()
-
-    def put(row: Mapping[str, Any]) -> Restored:
-        return putting.put_back(row) if gate.lets_through() else Restored(UNSENT)
-
-    for part in task.candidates:
-        rows = config.chosen.rows(part)
-        for start in range(0, rows.num_rows, _PAGE_ROWS):
-            page = rows.slice(start, _PAGE_ROWS)
-            asked = page.to_pylist()
-            found = list(ordered_map(put, asked, _AT_ONCE))
-            name, index = f"part-{task.name}", len(tally.parts)
-            tally.parts.append(run.folder.write_table(RestoreOutput.STEP, index, _ledger(page, found), name))
-            for row, item in zip(asked, found, strict=True):
-                tally.count(item.outcome, row["size"], row["address"], item.message)
-            run.progress.add(page.num_rows)
-    return tally.done()
-
-
-def _ledger(page: pa.Table, found: Sequence[Restored]) -> pa.Table:
-    columns = [page["address"], page["size"], page["reason"]]
-    columns += [pa.array([getattr(item, name) for item in found]) for name in ("outcome", "way", "message")]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    return foresee(config, open_swept(run_uri, options=options))

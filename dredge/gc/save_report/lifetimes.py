@@ -30,12 +30,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import batched
 
-import pyarrow.compute as pc
-
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
-from dredge.gc.clocks import check_clocks
-from dredge.gc.config import KEEP_DAYS_MIN
-from dredge.gc.history import run_ids
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
 from dredge.gc.namespaces import canonical_namespace
@@ -47,14 +42,18 @@ from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
-from dredge.gc.undo.pins import PINS, read_pins
-from dredge.gc.undo.ways import QUARANTINE_FOLDER
 from dredge.gc.verify import VerifyOutput
 from dredge.graveler.xid import descending_time
+from dredge.runs.clock import check_clocks
 from dredge.runs.folder import read_json
+from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
 from dredge.runs.perform import StepRecord
+from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
 from dredge.storage.parallel import ordered_map
+from dredge.undo.came_back import is_seen
+from dredge.undo.pins import PINS, Pin, read_pins
+from dredge.undo.ways import QUARANTINE_FOLDER
 
 log = logging.getLogger("dredge")
 
@@ -140,8 +139,8 @@ def find_superseded(run: Run) -> Superseded:
     check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
     week_ago = now - timedelta(days=KEEP_DAYS_MIN)
     # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
-    files = _Files.of(reader, f"{OWN}/", week_ago)
-    versions = _versions(run, files)
+    files = ListedFiles.of(reader, f"{OWN}/", week_ago)
+    versions = counting_versions(StateStore(run.state, run.options), files, f"{OWN}/")
     found = Superseded()
     kept = {f"{OWN}/{name}" for name in versions}
     kept |= {f"{OWN}/{part.name}" for state in versions.values() for part in state.counted.parts}
@@ -156,64 +155,7 @@ def find_superseded(run: Run) -> Superseded:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """A listing.
-
-    Attributes:
-        sizes: of every file.
-        aged: those last modified more than a week ago.
-    """
-
-    sizes: dict[str, int]
-    aged: frozenset[str]
-
-    @classmethod
-    def of(cls, reader: ObjectReader, prefix: str, week_ago: datetime) -> _Files:
-        sizes: dict[str, int] = {}
-        aged: set[str] = set()
-        for batch in reader.list(prefix):
-            keys = batch["key"].to_pylist()
-            sizes.update(zip(keys, batch["size"].to_pylist(), strict=True))
-            is_old = pc.less(batch["last_modified"], week_ago).to_pylist()
-            aged.update(key for key, old in zip(keys, is_old, strict=True) if old)
-        return cls(sizes, frozenset(aged))
-
-    def below(self, prefix: str) -> list[str]:
-        return sorted(key for key in self.sizes if key.startswith(prefix))
-
-    def old(self, prefix: str) -> list[str]:
-        return [key for key in self.below(prefix) if key in self.aged]
-
-
-def _versions(run: Run, files: _Files) -> dict[str, RunState]:
-    """The versions of the state that were the newest at some time during the last week: those written since, and
-    the last one before. The newest of all must be readable; another one that is not, no run can build on."""
-    store = StateStore(run.state, run.options)
-    newest = store.newest()
-    names = [key.removeprefix(f"{OWN}/") for key in files.below(f"{OWN}/{VERSIONS}/")]
-    young = [name for name in names if f"{OWN}/{name}" not in files.aged]
-    # Run ids sort newest first.
-    wanted = dict.fromkeys([*young, *(name for name in names if name not in young)][: len(young) + 1])
-    found = {} if newest is None else {newest.name: _load(store, newest.name, newest.sha256)}
-    for name in wanted:
-        if name in found:
-            continue
-        try:
-            found[name] = _load(store, name, None)
-        except FormatError as error:
-            log.info("%s", error)
-    return found
-
-
-def _load(store: StateStore, name: str, sha256: str | None) -> RunState:
-    try:
-        return store.read(name, sha256)
-    except (NotFoundError, KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the version {name} of the state cannot be read: {error}") from None
-
-
-def _superseded_index(run: Run, files: _Files) -> Iterator[str]:
+def _superseded_index(run: Run, files: ListedFiles) -> Iterator[str]:
     """Files of the committed index that no run reads: parts none of whose ranges counts any more, manifests that
     the newest checkpoint stands for, and older checkpoints."""
     index = CommittedIndex.load(run.state, run.plan.namespace)
@@ -233,14 +175,19 @@ def _superseded_index(run: Run, files: _Files) -> Iterator[str]:
                 yield key
 
 
-def _ended_pins(run: Run, files: _Files, week_ago: datetime) -> Iterator[str]:
+def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:
     """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
     pins = {pin.pin_id: pin for pin in read_pins(run.state)}
     for key in files.old(f"{OWN}/{PINS}/"):
         name, _, is_hashes = key.removeprefix(f"{OWN}/{PINS}/").partition("/")
         pin = pins.get(name.removesuffix(".json"))
-        if bool(is_hashes) if pin is None else pin.until < week_ago:
+        if bool(is_hashes) if pin is None else _is_over(pin, run.plan, week_ago):
             yield key
+
+
+def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
+    """Whether nobody needs a pin any more: also the next run finds what came back under it."""
+    return pin.until < week_ago and is_seen(pin, plan.cutoff)
 
 
 def _find_runs(
@@ -271,7 +218,7 @@ def _find_runs(
     for run_id, is_ours in zip(chosen, ours, strict=True):
         if not is_ours or _has_copies(runs, run_id):
             continue
-        files = _Files.of(reader, f"{root}{run_id}/", oldest)
+        files = ListedFiles.of(reader, f"{root}{run_id}/", oldest)
         if len(files.aged) < len(files.sizes):
             continue  # somebody went on with it
         plan = f"{root}{run_id}/{PLAN}"

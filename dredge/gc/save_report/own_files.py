@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 from dredge.errors import RefusedError
 from dredge.gc.plan import RUNS, STATE
-from dredge.gc.undo.pins import PINS
 from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
+from dredge.undo.pins import PINS
 
 ROOT = "_lakefs/retention/gc"
 """Where the deleter is opened, relative to the namespace."""

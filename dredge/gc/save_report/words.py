@@ -13,11 +13,11 @@ from dredge.gc.plan import Plan
 from dredge.gc.save_report.results import ENDED, RunResults, StepResult
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
-from dredge.gc.undo import OFF
-from dredge.gc.undo.ways import WORDS as UNDO_WORDS
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
+from dredge.undo import OFF
+from dredge.undo.ways import WORDS as UNDO_WORDS
 
 OUTCOMES = {
     "success": "done",
@@ -134,7 +134,9 @@ def _slices(plan: Plan, listing: SliceListingOutput | None) -> Iterator[list[str
     counts = listing.counts
     listed = counts["slices"] - counts["young_slices"] - counts["covered_slices"] - counts["other_slices"]
     young = f"; {counts['young_slices']:,} are too young" if counts["young_slices"] else ""
-    yield ["Slices listed", f"{listed:,} of {counts['slices']:,}{young}"]
+    again = counts.get("again_slices", 0)
+    back = f", {again:,} of them again, because objects were brought back into them" if again else ""
+    yield ["Slices listed", f"{listed:,} of {counts['slices']:,}{back}{young}"]
 
 
 def _commits(committed: ListCommittedOutput) -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ that turns out to be large is cut by key range, for which nothing needs to be kn
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -88,12 +89,14 @@ class Chosen:
     Attributes:
         listed: folders, as keys.
         young: number of slices that can hold nothing older than the cutoff.
+        again: number of the listed ones that are listed only because objects were brought back into them.
         covered: number of slices that earlier runs have covered.
         other: number of slices outside the window.
     """
 
     listed: list[str]
     young: int
+    again: int
     covered: int
     other: int
 
@@ -102,23 +105,34 @@ def choose_slices(plan: Plan, folders: Iterable[str]) -> Chosen:
     """Choose the slices a run lists: all but those whose name proves that there is nothing to find.
 
     Args:
-        plan: gives cutoff, window, and the slices covered.
+        plan: gives cutoff, window, the slices covered, and those that objects came back into.
         folders: keys of the folders directly below `data/`.
     """
-    begin, end = plan.window
     listed: list[str] = []
-    young = covered = other = 0
+    counts: Counter[str] = Counter()
     for folder in folders:
-        opened = slice_time(folder)
-        if is_young(folder, plan.cutoff, plan.created_at):
-            young += 1
-        elif opened is not None and plan.covered.has(opened):
-            covered += 1
-        elif opened is not None and not begin <= opened < end:
-            other += 1
-        else:
+        why = _why(plan, folder)
+        counts[why] += 1
+        if why in (_NEW, _AGAIN):
             listed.append(folder)
-    return Chosen(listed, young, covered, other)
+    return Chosen(listed, counts[_YOUNG], counts[_AGAIN], counts[_COVERED], counts[_OTHER])
+
+
+_NEW, _YOUNG, _AGAIN, _COVERED, _OTHER = "new", "young", "again", "covered", "other"
+
+
+def _why(plan: Plan, folder: str) -> str:
+    """Why a slice is listed, or need not be."""
+    opened, (begin, end) = slice_time(folder), plan.window
+    if opened is None:
+        return _NEW
+    if is_young(folder, plan.cutoff, plan.created_at):
+        return _YOUNG
+    if begin <= opened < end and not plan.covered.has(opened):
+        return _NEW
+    if plan.again.has(opened):
+        return _AGAIN
+    return _COVERED if plan.covered.has(opened) else _OTHER
 
 
 def cut_rest(item: Item, first_key: str, last_key: str) -> list[Item]:

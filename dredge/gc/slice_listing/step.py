@@ -43,7 +43,8 @@ _COUNTS = (
 def slice_listing(run: Run, runner: TaskRunner) -> StepSummary:
     """List `data/`, all slices at once, and write every object older than the cutoff.
 
-    An optimized run lists the slices of its window that no run has covered. A clean one reads an inventory instead,
+    An optimized run lists the slices of its window that no run has covered, and those that objects were brought back
+    into. A clean one reads an inventory instead,
     where it was planned on one.
 
     Raises:
@@ -59,7 +60,9 @@ def _list(run: Run, runner: TaskRunner, record: StepRecord) -> None:
         rounds, results = _list_all(run, runner, _choose_items(run, level, record))
     else:
         rounds, results = 0, read_inventory(run, runner, record, level.folders)
-        record.counts.update(slices=len(level.folders), young_slices=0, covered_slices=0, other_slices=0)
+        record.counts.update(
+            slices=len(level.folders), young_slices=0, again_slices=0, covered_slices=0, other_slices=0
+        )
     totals: Counter[str] = Counter()
     for result in results:
         totals.update(result.counts)
@@ -79,6 +82,7 @@ def _choose_items(run: Run, level: Level, record: StepRecord) -> list[Item]:
     record.counts.update(
         slices=len(level.folders),
         young_slices=chosen.young,
+        again_slices=chosen.again,
         covered_slices=chosen.covered,
         other_slices=chosen.other,
     )

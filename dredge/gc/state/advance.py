@@ -25,13 +25,13 @@ from dredge.gc.plan import Plan
 from dredge.gc.run import Run
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.state.base import Base, base_of
-from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.model import RunState
 from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import StateStore
 from dredge.gc.subtract import SubtractOutput
 from dredge.runs import ledger
 from dredge.runs.chain import check_chain, links_of
+from dredge.runs.coverage import Coverage
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord

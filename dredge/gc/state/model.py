@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dredge.gc.state.coverage import Coverage
+from dredge.runs.coverage import Coverage
 from dredge.runs.summary import PartInfo
 from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import CountedSet

@@ -1,8 +1,8 @@
 """Drift: what a clean run finds that the optimized runs before it would have missed for ever.
 
-An optimized run looks at what was staged or named or carried before, and at slices that are not covered. Garbage
-beyond that can only be an object that came into its slice later than the margin allows; anything else is a
-mistake in the collector, and is said so.
+An optimized run looks at what was staged or named or carried before, and at slices that are not covered, or that
+objects were brought back into. Garbage beyond that can only be an object that came into its slice later than the margin
+allows; anything else is a mistake in the collector, and is said so.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _missed(run: Run, base: Base, parts: list[PartInfo], seen: Hashes) -> tuple[
         new = rows.filter(pa.array(~contains(seen, rows["hash"].to_numpy())))
         for row in new.to_pylist():
             opened = slice_time(row["address"].rpartition("/")[0])
-            if opened is None or not base.state.covered.has(opened):
+            if opened is None or not base.state.covered.has(opened) or run.plan.again.has(opened):
                 continue
             figures["objects"] += 1
             figures["bytes"] += row["size"]

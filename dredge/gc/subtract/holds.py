@@ -20,8 +20,8 @@ import pyarrow as pa
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.subtract.left_staging import unreadable_mark
-from dredge.gc.undo.pins import PINNED
 from dredge.sets.live import LocatedSet, in_any
+from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
@@ -94,7 +94,7 @@ def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
 
 
 def pinned(rows: pa.Table, evidence: Evidence) -> Mask:
-    """Objects that were brought back after a run deleted them, until the end that was given (`dredge.gc.undo.pins`)."""
+    """Objects that were brought back after a run deleted them, until the end that was given (`dredge.undo.pins`)."""
     (held,) = in_any(evidence.pinned, [rows["hash"].to_numpy()])
     return held
 

@@ -26,11 +26,11 @@ from dredge.gc.subtract.drift import find_drift
 from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
-from dredge.gc.undo.pins import active_pins, sets_of
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.undo.pins import active_pins, sets_of
 
 
 def subtract(run: Run, runner: TaskRunner) -> StepSummary:

@@ -7,6 +7,7 @@ repo info. It gives counts only: there is no ledger of names.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from dredge.runs.limits import worst
 from dredge.runs.output import StepOutput
 from dredge.runs.perform import StepRecord
 from dredge.storage import StorageOptions
+from dredge.undo.ways import OFF, QUARANTINE, VERSIONS
 
 type Collect = Callable[[datetime, bool], LibraryCollection]
 
@@ -52,7 +54,7 @@ def collect_by_library(
         Run id, cutoff, counts by kind, bytes.
 
     Raises:
-        ConfigError: kinds of objects are to be kept, which the library cannot.
+        ConfigError: kinds of objects are to be kept, or deletions to be taken back, which the library cannot.
         RefusedError: a limit stops the run, or the library refused.
         UnavailableError: some objects could not be deleted, or phases were skipped.
     """
@@ -61,6 +63,12 @@ def collect_by_library(
             f"the library deletes objects of every kind; {', '.join(config.kept_kinds)} can be kept only by Dredge's"
             " own collection"
         )
+    if config.undo in (QUARANTINE, VERSIONS):
+        raise ConfigError(
+            f"undo is {config.undo!r}, and the library deletes without a ledger, so nothing could be brought back. Let"
+            " Dredge collect, or set undo to off"
+        )
+    config = replace(config, undo=OFF)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
         read_history(run.reader).check_links()

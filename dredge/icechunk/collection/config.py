@@ -9,7 +9,7 @@ from typing import Any
 
 from dredge.errors import ConfigError
 from dredge.runs.limits import Limits
-from dredge.runs.versions import AUTO, CLEAN, OPTIMIZED
+from dredge.runs.versions import AUTO, CLEAN, KEEP_DAYS_MIN, OPTIMIZED
 from dredge.settings import (
     DAYS_MAX,
     HOURS_MAX,
@@ -20,6 +20,7 @@ from dredge.settings import (
     read_settings,
     setting,
 )
+from dredge.undo import ways
 
 MIN_AGE_HOURS = 24.0
 """A chunk is written before the commit that names it: the age must exceed the longest writing session."""
@@ -63,6 +64,7 @@ class Tuning:
         delete_keys: keys handed to the deleter at once; one ledger part is written for each such group.
         threads: requests in flight in one task.
         counted_layers_max: layers of counts that a run reads; more are united into one.
+        index_parts_max: small parts of the index that a run reads; more are united.
     """
 
     snapshots_per_task: int = 5_000
@@ -73,6 +75,7 @@ class Tuning:
     delete_keys: int = 32_000
     threads: int = 16
     counted_layers_max: int = 24
+    index_parts_max: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +171,24 @@ class CollectConfig:
         "Keep all transaction logs",
         "Delete no transaction log. For a repository that lacks logs which its repo info names.",
         default=False,
+    )
+    undo: str = setting(
+        "Undo",
+        "How deletions can be taken back (`dredge icechunk restore`). `versions`: the bucket keeps versions, and the"
+        " ledger says which. `quarantine`: each object is copied below the run's folder, and the copy is looked at,"
+        " before the object goes; that takes three more requests for each. `auto`: versions where the bucket has them,"
+        " else off. `library` as the way to collect can only do without.",
+        default=AUTO,
+        choices=(AUTO, ways.OFF, ways.VERSIONS, ways.QUARANTINE),
+    )
+    keep_runs_days: float | None = setting(
+        "Days that run folders are kept",
+        "Older ones are removed at the end of a complete run, but for what later runs build on or what could still be"
+        " brought back, and so are superseded counts, notes and parts of the index. Empty: they stay for ever.",
+        default=90.0,
+        minimum=KEEP_DAYS_MIN,
+        maximum=DAYS_MAX,
+        because="other runs may still read these folders",
     )
     max_delete_objects: int | None = setting(
         "Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0

@@ -2,7 +2,8 @@
 
     index/parts/<run>-snapshots-<n>.parquet     snapshot, its manifests, the references in each
     index/parts/<run>-manifests-<n>.ids         manifests, the first 64 bits of their native chunks' ids
-    index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests
+    index/heads/<run>-<step>-<sha256>.json      the parts of one step, with their digests; one of a compaction also
+                                                names the heads that it stands for (`upkeep`)
 
 Snapshots' contents and manifests never change and ids are never used again (an in-place expiration changes a
 snapshot's parent only, which is not kept here), so what is in the index stays true. A head that does not fit the
@@ -63,25 +64,47 @@ class ManifestIndex:
         snapshot_parts: parts with snapshots, oldest first.
         manifest_parts: parts with manifests by name.
         manifests_of: ids of the manifests in each part, by the part's name.
+        heads: that were read.
+        superseded: heads that a compaction stands for, whose parts are read no more: of each the heads that say so, and
+            the names of the parts (none where the head cannot be read).
+        unread_heads: heads that do not fit their names, or that another version wrote.
     """
 
     snapshot_parts: list[PartInfo] = field(default_factory=list)
     manifest_parts: dict[str, PartInfo] = field(default_factory=dict)
     manifests_of: dict[str, list[str]] = field(default_factory=dict)
+    heads: list[str] = field(default_factory=list)
+    superseded: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
+    unread_heads: set[str] = field(default_factory=set)
 
     @classmethod
     def load(cls, state: ObjectReader) -> ManifestIndex:
         """Read all heads; one that cannot be trusted is left out."""
         index = cls()
         names = sorted((info.key for info in state.list_level(f"{HEADS}/").objects), reverse=True)
+        values: dict[str, Mapping[str, Any]] = {}
         for name, data in state.get_many(names):  # run ids sort newest first
             if hashlib.sha256(data).hexdigest() != name.removesuffix(".json").rpartition("-")[2]:
                 log.warning("%s/%s does not fit its name and is left out", state.uri, name)
+                index.unread_heads.add(name)
                 continue
-            value = json.loads(data)
-            if value.get("format") == FORMAT:
+            values[name] = json.loads(data)
+            for replaced in values[name].get("replaces", ()):
+                index.superseded.setdefault(replaced, {})[name] = frozenset()
+        for name, value in values.items():
+            if name in index.superseded:
+                index.superseded[name] = dict.fromkeys(index.superseded[name], _names_in(value))
+            elif value.get("format") == FORMAT:
                 index._take(value)
+                index.heads.append(name)
+            else:
+                index.unread_heads.add(name)
         return index
+
+    @property
+    def part_names(self) -> set[str]:
+        """Names of the files of all parts that are read."""
+        return {part.name for part in self.snapshot_parts} | self.manifest_parts.keys()
 
     def add(
         self,
@@ -89,14 +112,24 @@ class ManifestIndex:
         label: str,
         snapshots: Sequence[PartInfo],
         manifests: Sequence[tuple[PartInfo, Sequence[str]]],
+        replaces: Sequence[str] = (),
     ) -> None:
-        """Record new parts in a head of their own; the same parts give the same head."""
-        if not snapshots and not manifests:
+        """Record new parts in a head of their own; the same parts give the same head.
+
+        Args:
+            state: the folder with the index.
+            label: begins the head's name.
+            snapshots: parts with snapshots.
+            manifests: parts with manifests, and the ids in each.
+            replaces: heads that this one stands for; nobody reads them any more.
+        """
+        if not snapshots and not manifests and not replaces:
             return
         value: dict[str, Any] = {
             "format": FORMAT,
             "snapshots": [part.to_json() for part in snapshots],
             "manifests": [{"part": part.to_json(), "ids": ids} for part, ids in manifests],
+            **({"replaces": sorted(replaces)} if replaces else {}),
         }
         data = json.dumps(value, sort_keys=True).encode()
         state.put(f"{HEADS}/{label}-{hashlib.sha256(data).hexdigest()}.json", data)
@@ -123,6 +156,12 @@ class ManifestIndex:
             except DredgeError as error:
                 log.warning("the index's part %s is left out: %s", part.name, error)
         return found
+
+
+def _names_in(value: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the parts that a head names."""
+    parts = [*value.get("snapshots", ()), *(item["part"] for item in value.get("manifests", ()))]
+    return frozenset(PartInfo.from_json(part).name for part in parts)
 
 
 def write_snapshot_rows(state: ObjectWriter, name: str, rows: Sequence[SnapshotRow]) -> PartInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from dredge.runs.folder import read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import CLEAN, Version
 from dredge.storage import StorageOptions, open_writer
+from dredge.undo.ways import UndoWay
 
 PLAN = "plan.json"
 
@@ -33,6 +34,7 @@ class CollectionPlan:
         state: what earlier runs left, when it can be used; an optimized run builds on it.
         state_etag: of the pointer to it; None when there was none.
         lease: the right to run.
+        undo: how what it deletes can be taken back.
         config: what the user asked for.
     """
 
@@ -48,6 +50,7 @@ class CollectionPlan:
     state_etag: str | None
     lease: LeaseGrant
     config: CollectConfig
+    undo: UndoWay = field(default_factory=UndoWay)
 
     @property
     def store_uri(self) -> str:
@@ -71,6 +74,7 @@ class CollectionPlan:
             "state": None if self.state is None else self.state.to_json(),
             "state_etag": self.state_etag,
             "lease": self.lease.to_json(),
+            "undo": self.undo.to_json(),
             "config": self.config.to_json(),
         }
 
@@ -90,6 +94,7 @@ class CollectionPlan:
             state_etag=value.get("state_etag"),
             lease=LeaseGrant.from_json(value["lease"]),
             config=CollectConfig.from_json(value["config"]),
+            undo=UndoWay.from_json(value.get("undo")),
         )
 
 

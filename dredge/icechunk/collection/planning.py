@@ -19,6 +19,7 @@ from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.undo.ways import choose_way
 
 log = logging.getLogger("dredge")
 
@@ -39,6 +40,7 @@ def plan_collection(
 
     Raises:
         NotFoundError: no repository.
+        ConfigError: the store cannot take deletions back as the config asks for.
         RefusedError: clocks differ too much.
         LeaseHeldError: another run works on the repository.
     """
@@ -51,14 +53,16 @@ def plan_collection(
     if current.problem:
         log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
+    run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
+    undo = choose_way(config.undo, config.uri, run_uri, options)
+    log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
     grant = repository_lease.acquire(f"run {run_id}") if lease is None else repository_lease.renew(lease)
-    root = config.run_root or f"{config.uri.rstrip('/')}/{RUNS}"
     plan = CollectionPlan(
         run_id=run_id,
         uri=config.uri,
         spec_version=version,
-        run_uri=f"{root.rstrip('/')}/{run_id}",
+        run_uri=run_uri,
         created_at=now,
         cutoff=now - timedelta(seconds=config.min_age_seconds),
         mode=mode,
@@ -67,6 +71,7 @@ def plan_collection(
         state_etag=current.etag,
         lease=grant,
         config=config,
+        undo=undo,
     )
     try:
         _write_plan(plan, options)

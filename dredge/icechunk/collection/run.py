@@ -16,7 +16,9 @@ from dredge.runs.clock import Clock, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.lease import Lease
 from dredge.runs.run import PlannedRun
+from dredge.sets.live import LocatedSet
 from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.undo.pins import active_pins, sets_of
 
 
 @dataclass
@@ -58,6 +60,14 @@ class Run(PlannedRun[CollectionPlan]):
             FormatError: the state that the plan names is not as it was.
         """
         return base_of(self.plan, self.state, self.options)
+
+    def pinned(self) -> tuple[LocatedSet, ...]:
+        """What was brought back and is kept for now, as of now.
+
+        Raises:
+            FormatError: a pin cannot be read, so nobody can tell what it holds.
+        """
+        return sets_of(active_pins(self.state, self.store_now()))
 
     def read_history(self, known: KnownSnapshots | None = None) -> History:
         """Read the history that this run works on: in a dry run perhaps the one after a planned expiration.

@@ -20,6 +20,13 @@ MANY = (
         ("test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run",),
     ),
     Breakage(
+        "a run that is there is done again with the settings of then",
+        "operators/lakefs/choose_repositories.py",
+        "__{settings[:8]}",
+        "",
+        ("test_a_run_that_is_there_is_not_done_again_when_the_variable_says_something_else_by_now",),
+    ),
+    Breakage(
         "one of two settings is taken where schedules differ",
         "operators/lakefs/schedules.py",
         "if found.setdefault(repository, settings) != settings:",

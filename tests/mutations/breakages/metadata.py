@@ -8,6 +8,13 @@ _COLLECTING = f"{GC}/metadata/collecting.py"
 
 METADATA = (
     Breakage(
+        "files go that another repository on the namespace may name",
+        _COLLECTING,
+        "if shared := self._shared():",
+        "if shared := '':",
+        ("test_what_another_repository_on_the_namespace_may_name_stays",),
+    ),
+    Breakage(
         "files of commits that nothing leads to are garbage",
         f"{GC}/metadata/report.py",
         "unreachable = {commit.metarange_id for commit in history.unreachable.values()}",

@@ -28,7 +28,7 @@ AGE_AND_PLACE = (
     ),
     Breakage(
         "clocks may differ",
-        f"{GC}/clocks.py",
+        "dredge/runs/clock.py",
         "if abs(store_ahead_seconds) > seconds_max:",
         "if False:",
         ("test_clocks_that_differ_stop_the_run",),

@@ -15,6 +15,20 @@ SWEEP = (
         ("test_a_dry_run_deletes_nothing_and_says_what_it_would",),
     ),
     Breakage(
+        "a repository that shares the namespace by now is not noticed",
+        f"{GC}/bulk_delete/step.py",
+        "    check_sharing(run)\n",
+        "",
+        ("test_a_repository_that_came_into_the_namespace_since_the_guards_looked_stops_the_sweep",),
+    ),
+    Breakage(
+        "nobody looks at namespaces while workers delete",
+        f"{GC}/bulk_delete/head_watch.py",
+        " or look_at_namespaces(run)",
+        "",
+        ("test_a_repository_that_comes_into_the_namespace_during_the_sweep_stops_it",),
+    ),
+    Breakage(
         "an old mark is swept",
         "dredge/runs/sweep.py",
         "if age > age_max:",
@@ -244,8 +258,8 @@ SWEEP = (
     Breakage(
         "a round of deleting does not look at the chain again",
         f"{GC}/bulk_delete/step.py",
-        "    _check_chain(run, record)\n    veto",
-        "    veto",
+        "    _check_chain(run, record)\n    check_sharing",
+        "    check_sharing",
         ("test_a_round_of_deleting_begins_with_an_unbroken_chain",),
     ),
     Breakage(

@@ -66,7 +66,7 @@ class _Walk:
 
     def inside(self, node: ast.AST) -> Iterator[Edit]:
         """What is below a node."""
-        if isinstance(
+        if is_words(node) or isinstance(
             node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.TypeAlias
         ):
             return
@@ -168,8 +168,26 @@ def _setter(node: ast.AST, name: str) -> Callable[[ast.AST], None]:
     return lambda new: setattr(node, name, new)
 
 
+def is_words(node: ast.AST) -> bool:
+    """Whether an expression is a piece of a sentence for people."""
+    match node:
+        case ast.JoinedStr(values=values):
+            return any(is_words(value) for value in values)
+        case ast.Constant(value=str(text)):
+            return " " in text
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return is_words(left) or is_words(right)
+        case ast.IfExp(body=body, orelse=orelse):
+            return is_words(body) or is_words(orelse)
+    return False
+
+
 def is_silent(statement: ast.AST) -> bool:
     """Whether a statement only says something, or nothing happens there when it is run."""
+    match statement:
+        case ast.Assign(targets=[ast.Name()], value=value) | ast.AugAssign(target=ast.Name(), value=value):
+            if is_words(value):
+                return True
     if isinstance(statement, ast.If):
         only_says = all(is_silent(inner) for inner in (*statement.body, *statement.orelse))
         return only_says or ast.unparse(statement.test) == "TYPE_CHECKING"

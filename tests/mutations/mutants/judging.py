@@ -6,9 +6,13 @@ collected. Each mutant lives and dies in a fork of it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import random
 import re
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +34,7 @@ QUIET = (
 )
 NEVER = 1e9
 """What a test takes that fails on the whole product: it is not asked."""
-QUICK_SECONDS = 0.1
+QUICK_SECONDS = 0.3
 
 type Seeds = Callable[[str], Iterator[tuple[str, Callable[[], bool]]]]
 """Gives, for a file, names of further checks that take longer, each of which tells whether something is wrong."""
@@ -79,8 +83,8 @@ class Judge:
         if session.testsfailed:
             raise session.Interrupted("the tests cannot be collected: run them without mutants first")
         self._items = {item.nodeid: item for item in session.items}
-        self._functions = Functions(self.root)
         self._measure()
+        self._functions = Functions(self.root)
         self.work(self)
         return True
 
@@ -94,22 +98,28 @@ class Judge:
         for test in self._items:
             files.setdefault(test.partition("::")[0], []).append(test)
         missing = self.tests.missing(files)
+        _import(_modules(self.root, self.folders))
+        _import(self.tests.imports(set(files).difference(missing)))
         for number, file in enumerate(missing, 1):
+            self._functions = Functions(self.root)
             ended = in_child(lambda file=file: self._watched(files[file]), 3600, 3600)  # type: ignore[misc]
-            self.tests.put(file, ended.value or {})
-            failing = [test for test, touched in (ended.value or {}).items() if touched.seconds >= NEVER]
+            seen, imports = ended.value or ({}, [])
+            self.tests.put(file, seen, imports)
+            _import(imports)
+            failing = [test for test, touched in seen.items() if touched.seconds >= NEVER]
             words = f"{len(failing)} fail: {failing[:3]}" if failing else ended.cause
             self.say(f"lines of tests {number}/{len(missing)}  {ended.seconds:6.1f} s  {file}  {words}")
 
-    def _watched(self, tests: Sequence[str]) -> dict[str, Touched]:
-        """Run tests one after the other, and see what each runs."""
+    def _watched(self, tests: Sequence[str]) -> tuple[dict[str, Touched], list[str]]:
+        """Run tests one after the other, and see what each runs, and what they import on their way."""
+        before = set(sys.modules)
         watcher, seen = Watcher(self.root, self._functions.codes(self.folders)), dict[str, Touched]()
         for index, test in enumerate(tests):
             began = watcher.start()
             found = self._fails(test, tests[index + 1] if index + 1 < len(tests) else None)
             touched = watcher.stop(began)
             seen[test] = touched._replace(seconds=NEVER) if found else touched
-        return seen
+        return seen, [name for name in sys.modules if name not in before]
 
     def _fails(self, test: str, after: str | None) -> bool:
         self._failed.clear()
@@ -217,6 +227,24 @@ def _distance(file: str, test: str) -> int:
     folders = tuple(part for part in path.parts[:-1] if part != "dredge")
     same_folder = tests.parts[:-1][-len(folders) :] == folders
     return 2 - same_folder - (same_folder and tests.stem.startswith(f"test_{path.stem}"))
+
+
+def _import(names: Iterable[str]) -> None:
+    """Import once what each mutant's tests would import again, in a process of their own."""
+    for name in names:
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(name)
+
+
+def _modules(root: Path, folders: Iterable[str]) -> Iterator[str]:
+    """The product's modules, of those packages that the tests use: lines of what is imported later are not seen."""
+    for folder in folders:
+        if folder in sys.modules:
+            for path in sorted((root / folder).rglob("*.py")):
+                if path.stem != "__main__":
+                    name = ".".join(path.relative_to(root).with_suffix("").parts)
+                    yield name.removesuffix(".__init__")
 
 
 class _Reports:

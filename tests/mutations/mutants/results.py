@@ -7,8 +7,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.mutations.mutants.mutant import Key, Mutant
 
@@ -46,7 +46,7 @@ class Results:
 
     def get(self, mutant: Mutant) -> Result | None:
         """What is known of a mutant of the function as it is now."""
-        return self._known.get((mutant.key, self._digest(mutant)))
+        return self._known.get((mutant.key, self.digest(mutant)))
 
     def found(self) -> dict[str, Counter[str]]:
         """What each test found in each file."""
@@ -56,19 +56,25 @@ class Results:
                 counts.setdefault(key.file, Counter())[result.by] += 1
         return counts
 
+    def adopt(self, mutant: Mutant, result: Result) -> None:
+        """Take what the tree itself says of one, where nothing newer is known."""
+        self._known.setdefault((mutant.key, self.digest(mutant)), result)
+
     def put(self, mutant: Mutant, result: Result) -> None:
         """Keep what became of one."""
-        digest = self._digest(mutant)
+        digest = self.digest(mutant)
         self._known[mutant.key, digest] = result
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
             print(json.dumps([mutant.key, digest, result]), file=file)
 
-    def _digest(self, mutant: Mutant) -> str:
+    def digest(self, mutant: Mutant) -> str:
+        """Of the function around it, or of what the import runs."""
         file = mutant.key.file
         if file not in self._digests:
             tree = ast.parse((self._root / file).read_text())
-            self._digests[file] = {"": _digest(tree), **dict(_functions(tree, ""))}
+            functions = dict(_functions(tree, ""))
+            self._digests[file] = {"": _digest(_without_bodies(tree)), **functions}
         return self._digests[file][mutant.outer[0] if mutant.outer else ""]
 
 
@@ -82,6 +88,14 @@ def _functions(tree: ast.AST, names: str) -> Iterable[tuple[str, str]]:
             yield from _functions(node, names)
 
 
+def _without_bodies(tree: ast.Module) -> ast.Module:
+    """What the import runs; a tree is not used any more afterwards."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [ast.Pass()]
+    return tree
+
+
 def _digest(node: ast.AST) -> str:
     return hashlib.sha256(ast.dump(node).encode()).hexdigest()[:16]
 
@@ -92,7 +106,7 @@ HEADS = ("broken", "found", "equivalent", "left", "not tried")
 def figures(
     mutants: Iterable[Mutant], results: Results, equivalents: Collection[Key]
 ) -> dict[str, Counter[str]]:
-    """Count what became of mutants, by folder.
+    """Count what became of mutants, by file.
 
     Args:
         mutants: which.
@@ -101,7 +115,7 @@ def figures(
     """
     counts: dict[str, Counter[str]] = {}
     for mutant in mutants:
-        count = counts.setdefault(str(PurePosixPath(mutant.key.file).parent), Counter())
+        count = counts.setdefault(mutant.key.file, Counter())
         result = results.get(mutant)
         if mutant.key in equivalents:
             count.update(("broken", "equivalent"))
@@ -114,11 +128,16 @@ def figures(
 
 def table(counts: dict[str, Counter[str]]) -> list[str]:
     """Draw the figures, with their sum."""
-    rows = [(folder, *(counts[folder][head] for head in HEADS)) for folder in sorted(counts)]
-    total = sum(counts.values(), Counter[str]())
-    rows.append(("all", *(total[head] for head in HEADS)))
+    rows = rows_of(counts)
     width = max(len(row[0]) for row in rows)
     lines = ["".join((" " * width, *(f"{head:>12}" for head in HEADS)))]
     return lines + [
-        "".join((f"{row[0]:<{width}}", *(f"{number:>12,}" for number in row[1:]))) for row in rows
+        "".join((f"{name:<{width}}", *(f"{number:>12,}" for number in numbers))) for name, *numbers in rows
     ]
+
+
+def rows_of(counts: dict[str, Counter[str]]) -> list[tuple[Any, ...]]:
+    """Give a row of figures for each file, and last their sum."""
+    total = sum(counts.values(), Counter[str]())
+    named = [*sorted(counts.items()), ("all", total)]
+    return [(name, *(count[head] for head in HEADS)) for name, count in named]

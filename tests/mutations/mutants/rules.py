@@ -51,6 +51,8 @@ RECEIVER = frozenset({"difference", "union", "intersection"})
 BOUNDS = re.compile(
     "AGE|HOUR|DAY|SECOND|MINUTE|MARGIN|LIMIT|_MAX|_MIN|MAX_|MIN_|ROUNDS|TTL|SILENCE|TRIES|SHARE|EVERY|OLDEST"
 )
+SHOWN = re.compile("EXAMPLES|SHOWN|NAMED|_IN_FLIGHT")
+"""How much is shown to people, or done at once: no bound of what may happen."""
 BOUND_ARGUMENTS = frozenset({"default", "minimum", "maximum", "above"})
 KEPT_KEYWORDS = frozenset(
     {"strict", "key", "exc_info", "default", "name", "daemon", "flush", "indent", "stacklevel", "sort_keys"}
@@ -240,7 +242,7 @@ def _is_bound(parent: ast.AST) -> bool:
         case ast.keyword(arg=name):
             return name in BOUND_ARGUMENTS
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return bool(BOUNDS.search(name.upper()))
+            return bool(BOUNDS.search(name.upper())) and not SHOWN.search(name.upper())
         case ast.BinOp(op=ast.Mult()):
             return True
     return False

@@ -12,7 +12,7 @@ import sys
 import time
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,9 +110,13 @@ class TestMap:
     def _digest(self, file: str) -> str:
         return hashlib.sha256((self._root / file).read_bytes()).hexdigest()[:16]
 
-    def put(self, file: str, tests: dict[str, Touched]) -> None:
-        """Keep what the tests of a file ran."""
-        self._tests[file] = {"digest": self._digest(file), "tests": tests}
+    def imports(self, files: Iterable[str]) -> dict[str, None]:
+        """Names of what the tests of some files import while they run, in that order."""
+        return {name: None for file in files for name in self._tests[file].get("imports", ())}
+
+    def put(self, file: str, tests: dict[str, Touched], imports: Sequence[str]) -> None:
+        """Keep what the tests of a file ran and imported."""
+        self._tests[file] = {"digest": self._digest(file), "tests": tests, "imports": imports}
         self._add(file, self._tests[file])
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")

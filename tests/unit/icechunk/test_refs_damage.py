@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from dredge import cli
 from dredge.errors import DredgeError, FormatError, NotFoundError, RefusedError
+from dredge.icechunk import repository
 from dredge.icechunk.collection.bulk_delete.recheck import look_again
 from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig
@@ -22,7 +23,7 @@ from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.expiration.in_place import expire_in_place
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.repository import read_history, read_refs
-from dredge.storage import open_reader, open_writer
+from dredge.storage import ObjectReader, open_reader, open_writer
 from tests.support.icechunk import build, graph_of, local_storage, objects, quiet, scenarios
 
 NOW = datetime.now(UTC)
@@ -103,6 +104,23 @@ def test_main_that_goes_during_the_sweep_stops_it(repo: Path) -> None:
     (repo / "refs" / "branch.main" / "ref.json").unlink()
     with pytest.raises(RefusedError, match="is missing"):
         look_again(reader, 1, known, set())
+
+
+def test_history_of_an_upgrade_that_is_under_way_is_not_read_from_refs(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = repository.spec_version
+
+    def then_upgraded(reader: ObjectReader) -> int:
+        found = version(reader)
+        library = quiet().Repository.open(local_storage(repo))
+        quiet().upgrade_icechunk_repository(library, dry_run=False, delete_unused_v1_files=False)
+        (repo / "refs" / "branch.qa" / "ref.json").unlink()
+        return found
+
+    monkeypatch.setattr(repository, "spec_version", then_upgraded)
+    with pytest.raises(RefusedError, match="upgraded to spec 2"):
+        read_history(open_reader(f"file://{repo}"))
 
 
 def test_ref_on_a_snapshot_that_is_not_there_stops_everything(repo: Path) -> None:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dredge.errors import UnavailableError
-from dredge.gc.state.coverage import Coverage
 from dredge.gc.state.store import POINTER
 from dredge.pages.keeping import Keeping, keeping_of, pieces
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.surroundings import Facts, Schedule
+from dredge.runs.coverage import Coverage
 from tests.support.gc import World, busy_world
 from tests.support.pages import Around, pages_of, site_of
 

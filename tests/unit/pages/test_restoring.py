@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from dredge.gc.restore.choosing import Choice, foresee_restore
+from dredge.pages import restoring
 from dredge.pages.places import FolderPlaces
 from dredge.pages.surroundings import Facts
 from tests.support.gc import World
 from tests.support.pages import HOSTILE, SCRIPT, Around, Browser, Site, pages_of, site_of
 from tests.support.undo import data_bytes, restore, undo_world
 
-MAY = Facts(is_airflow=True, may_restore=True, form_token="the user's own")
+MAY = Facts(is_airflow=True, may_start=frozenset({"lakefs_gc_restore"}), form_token="the user's own")
 FORM = {"prefix": "data/slice0/", "keep_days": "7", "form_token": "the user's own"}
 
 
@@ -68,7 +71,7 @@ def test_a_form_of_the_users_own_starts_the_dag_with_what_was_looked_at(swept: t
         (MAY, {**FORM, "form_token": "another user's"}, 403),
         (MAY, {**FORM, "form_token": "übel"}, 403),
         (MAY, {**FORM, "form_token": ""}, 403),
-        (replace(MAY, may_restore=False), FORM, 403),
+        (replace(MAY, may_start=frozenset({"kv_trash_restore"})), FORM, 403),
         (replace(MAY, form_token=""), {**FORM, "form_token": ""}, 403),
         (MAY, {"form_token": FORM["form_token"]}, 400),
         (MAY, {**FORM, "prefix": "data/nothing"}, 400),
@@ -119,3 +122,23 @@ def test_a_run_that_deleted_nothing_says_so() -> None:
     address = f"{pages.place}/run/{run.plan.run_id}"
     assert "Bring back" not in pages.text(address)
     assert "it was a dry run" in pages.text(f"{address}/restore?all=true", 400)
+
+
+def test_who_asks_the_same_again_is_told_what_was_counted_a_moment_ago(
+    swept: tuple[World, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, run = swept
+    client, _ = site(world)
+    asked: list[object] = []
+
+    def counted(*given: Any) -> Choice:
+        asked.append(given[0])
+        return foresee_restore(*given)
+
+    monkeypatch.setattr("dredge.pages.restoring.foresee_restore", counted)
+    for prefix in ("data/slice0", "data/slice0", "data/slice1"):
+        assert "would come back" in client.get(f"{run}/restore?prefix={prefix}").text
+    assert len(asked) == 2
+    monkeypatch.setattr(restoring, "KEPT_SECONDS", 0.0)
+    client.get(f"{run}/restore?prefix=data/slice0")
+    assert len(asked) == 3

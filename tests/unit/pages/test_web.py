@@ -16,9 +16,9 @@ from fastapi import HTTPException
 from dredge.gc.steps import slice_listing
 from dredge.pages.objects import SORTS
 from dredge.pages.places import FolderPlaces, Place
-from dredge.pages.web import STATIC, Pages, make_app
+from dredge.pages.web import CHANGING, STATIC, Pages, make_app
 from tests.support.gc import busy_world, make_world
-from tests.support.pages import ADDRESSES, HOSTILE, SCRIPT, Browser, Site, newest, site_of
+from tests.support.pages import ADDRESSES, CHANGES, HOSTILE, SCRIPT, Browser, Fixed, Site, newest, site_of
 
 
 @pytest.fixture(scope="module")
@@ -180,19 +180,20 @@ def test_every_route_asks_the_guard() -> None:
     def nobody() -> None:
         raise HTTPException(403)
 
-    class Untouched:
+    class Untouched(Fixed):
         def all(self) -> list[Place]:
             raise AssertionError("it was read before it was asked who reads")
 
     def somebody() -> None:
         """They may change things, but see none."""
 
-    app = make_app(Pages(Untouched()), [nobody], None, [somebody])
+    app = make_app(Pages(Untouched()), [nobody], None, {key: [somebody] for key in CHANGING})
     client = Browser(app)
     assert {client.get(address).status_code for address in ADDRESSES} == {403}
-    assert client.post("/place/a/run/b/restore", {"all": "true"}).status_code == 403
+    for address in CHANGES:
+        assert client.post(address, {"all": "true"}).status_code == 403
     routes = [route.path for route in app.routes]  # type: ignore[attr-defined]
-    assert len(routes) == len(ADDRESSES) + 1, "a new route is asked here, too"
+    assert len(routes) == len(ADDRESSES) + len(CHANGES), "a new route is asked here, too"
 
 
 def test_nothing_is_written(site: Site) -> None:
@@ -213,11 +214,7 @@ def test_the_static_files_are_those_that_are_named(site: Site) -> None:
 
 
 def test_an_empty_installation_says_what_to_do() -> None:
-    class Nothing:
-        def all(self) -> list[Place]:
-            return []
-
-    answer = Browser(make_app(Pages(Nothing()))).get("/")
+    answer = Browser(make_app(Pages(Fixed()))).get("/")
     assert "No repository was collected yet" in answer.text
 
 
@@ -226,13 +223,22 @@ def test_a_store_that_is_down_hides_its_own_repository_only() -> None:
     world.collect(dry_run=True)
     (good,) = FolderPlaces(world.lake.namespace).all()
     bad = Place("lakefs", "elsewhere", "https://example.invalid/x", "")
-
-    class Both:
-        def all(self) -> list[Place]:
-            return [bad, good]
-
-    client = Browser(make_app(Pages(Both())))
+    client = Browser(make_app(Pages(Fixed([bad, good]))))
     text = client.get("/").text
     assert "elsewhere" in text
     assert good.name in text
     assert client.get(f"/place/{good.key}").status_code == 200
+
+
+def test_what_is_not_known_of_other_places_is_said_and_hides_none() -> None:
+    world, _, _ = busy_world()
+    world.collect(dry_run=True)
+    (good,) = FolderPlaces(world.lake.namespace).all()
+    client = Browser(make_app(Pages(Fixed([good], [f"a server is down {SCRIPT}"]))))
+    text = client.get("/").text
+    assert "a server is down &lt;script&gt;" in text
+    assert good.name in text
+    assert client.get(f"/place/{good.key}").status_code == 200
+    assert client.get("/place/another").status_code == 503, "nobody knows whether it is gone"
+    alone = Browser(make_app(Pages(Fixed([], ["a server is down"])))).get("/").text
+    assert "No repository was collected yet" not in alone

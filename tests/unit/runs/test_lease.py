@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConflictError, FormatError, LeaseHeldError, UnavailableError
-from dredge.runs.lease import LEASE, Lease, LeaseGrant, check_lease
+from dredge.runs.lease import LEASE, Lease, LeaseGrant, check_lease, used_until
 from dredge.storage import ObjectWriter, forget_memory_store, open_reader, open_writer
 from tests.support.lakes import ManualClock
 
@@ -235,6 +235,19 @@ def test_a_right_ends_at_its_last_second_and_not_after_it(lease: Lease, clock: M
     lease.check(grant, grant.expires_at - timedelta(microseconds=1))
     with pytest.raises(LeaseHeldError, match="expired at"):
         lease.check(grant, grant.expires_at)
+
+
+def test_a_lease_was_in_use_until_it_was_given_back_or_will_have_expired(
+    lease: Lease, clock: ManualClock
+) -> None:
+    reader = open_reader("memory://lease-test")
+    assert used_until(reader, LEASE) is None
+    grant = lease.acquire("one")
+    assert used_until(reader, LEASE) == grant.expires_at == clock() + TTL
+    clock.advance(minutes=5)
+    lease.release(grant)
+    clock.advance(minutes=5)
+    assert used_until(reader, LEASE) == clock() - timedelta(minutes=5)
 
 
 def test_a_lease_that_vanishes_while_it_is_taken_is_nobodys(clock: ManualClock) -> None:

@@ -260,6 +260,23 @@ def test_a_gate_that_shut_within_a_group_ends_the_task_though_it_opened_again(sw
     assert sweep.outcomes(part) == {}
 
 
+def test_a_right_that_is_lost_within_a_group_is_told_after_its_outcomes_are_written(sweep: Sweep) -> None:
+    class Late(Deleter):
+        def delete(
+            self, keys: Sequence[str], may_send: Callable[[], bool] = lambda: True
+        ) -> list[DeleteOutcome]:
+            first = super().delete(keys[:1], may_send)
+            Lease(sweep.folder.writer, HOUR, lambda: datetime.now(UTC) + 2 * HOUR).acquire("run s")
+            assert not may_send()
+            return [*first, *(DeleteOutcome(key, "failed", NOT_SENT) for key in keys[1:])]
+
+    part, deleter = sweep.part("d/a", "d/b"), Late()
+    with pytest.raises(LeaseHeldError, match="run s"):
+        sweep.task(deleter).delete(part, [rows("d/a", "d/b")])
+    assert deleter.keys == ["d/a"]
+    assert sweep.outcomes(part) == {"d/a": "deleted"}
+
+
 def test_only_what_can_be_taken_back_is_deleted_and_the_ledger_says_why_the_rest_is_not(sweep: Sweep) -> None:
     part, deleter = sweep.part("d/a", "d/b", "d/c", "d/d", "d/e"), Deleter()
     said = {

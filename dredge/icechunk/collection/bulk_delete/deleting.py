@@ -11,17 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.icechunk.collection import sets
-from dredge.icechunk.collection.kinds import FOLDERS, OBJECT_FOLDERS, OVERWRITTEN
+from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
 from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
 from dredge.runs.sweep import DeletingTask
+from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import open_deleter
+from dredge.undo import QUARANTINE
+from dredge.undo.pins import PINNED
+from dredge.undo.protecting import GROUP_KEYS, protection
 
 ALIVE_CODE = "alive_again"
-_REASONS = dict.fromkeys(OBJECT_FOLDERS, "unreachable") | {OVERWRITTEN: "overwritten"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +35,15 @@ class DeleteConfig:
         gate: what must hold before each request.
         delete_keys: keys handed to the deleter at once.
         alive: sets of what became live since the mark, by kind.
+        pinned: what was brought back and is kept for now; looked at again, because a run may have waited.
+        undo: how deletions can be taken back.
     """
 
     gate: GateConfig
     delete_keys: int
     alive: dict[str, PartInfo]
+    pinned: tuple[LocatedSet, ...]
+    undo: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +83,16 @@ def delete_parts(run: WorkerRun, config: DeleteConfig, task: DeleteTask) -> Dele
         LeaseHeldError: the right to delete is lost.
         OvertakenError: the sweep is being tried again elsewhere.
     """
-    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate)
+    protect = protection(config.undo, run.stores.store_uri, run.stores.run_uri)
+    deleting = DeletingTask(run, open_deleter(run.stores.store_uri), config.gate, protect=protect)
+    keys_max = min(GROUP_KEYS, config.delete_keys) if config.undo == QUARANTINE else config.delete_keys
     for part in task.parts:
         rows = deleting.undone(part, FOLDERS[task.kind])
-        rows = rows.append_column("reason", pa.array([_REASONS[task.kind]] * rows.num_rows, pa.string()))
         alive = _alive(run.folder, config, task, rows)
-        deleting.keep(part, rows.filter(pa.array(alive)), [ALIVE_CODE] * int(alive.sum()))
-        if not deleting.delete(part, _groups(rows.filter(pa.array(~alive)), config.delete_keys)):
+        (pinned,) = in_any(config.pinned, [rows["hash"].to_numpy()], its_shards_only=True)
+        codes = np.where(alive, ALIVE_CODE, PINNED)[alive | pinned].tolist()
+        deleting.keep(part, rows.filter(pa.array(alive | pinned)), codes)
+        if not deleting.delete(part, _groups(rows.filter(pa.array(~(alive | pinned))), keys_max)):
             return DeleteResult(stopped=True, failed=deleting.failed)
     return DeleteResult(stopped=False, failed=deleting.failed)
 

@@ -120,6 +120,8 @@ def _config(run: Run, record: StepRecord, alive: Mapping[str, Ids]) -> DeleteCon
         ),
         delete_keys=run.plan.config.tuning.delete_keys,
         alive={kind: _write_alive(run, attempt, kind, ids) for kind, ids in alive.items()},
+        pinned=run.pinned(),
+        undo=run.plan.undo.way,
     )
 
 

@@ -1,4 +1,4 @@
-"""The files with candidates: one row for each, at most so many rows in a file."""
+"""The files with candidates: one row for each, at most so many rows in a file; and what of them is pinned."""
 
 from __future__ import annotations
 
@@ -6,13 +6,43 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from dredge.hashing import hash64
+from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import LISTING_SCHEMA
 
-SCHEMA = pa.schema([LISTING_SCHEMA.field("key").with_name("address"), *list(LISTING_SCHEMA)[1:]])
-"""Columns of the candidates; `address` is the key relative to the repository."""
+UNREACHABLE = "unreachable"
+REASONS = dict.fromkeys(OBJECT_FOLDERS, UNREACHABLE) | {OVERWRITTEN: "overwritten"}
+"""Why objects of a kind go."""
+SCHEMA = pa.schema(
+    [
+        LISTING_SCHEMA.field("key").with_name("address"),
+        *list(LISTING_SCHEMA)[1:],
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""Columns of the candidates; `address` is the key relative to the repository, `hash` that of it, by which it can be
+pinned. The tag of a chunk that nobody listed is null."""
+
+
+def without_pinned(listed: pa.Table, pinned: Sequence[LocatedSet]) -> tuple[pa.Table, pa.Table]:
+    """Part what was brought back, and is kept for now, from what may go.
+
+    Args:
+        listed: schema `LISTING_SCHEMA`.
+        pinned: hashes of what is kept.
+
+    Returns:
+        What may go, and what is kept.
+    """
+    if not pinned or not listed.num_rows:
+        return listed, listed.slice(0, 0)
+    (held,) = in_any(pinned, [hash64(listed["key"])], its_shards_only=True)
+    return listed.filter(pa.array(~held)), listed.filter(pa.array(held))
 
 
 def write_candidates(
@@ -29,8 +59,12 @@ def write_candidates(
     """
     if not listed:
         return []
-    table = pa.concat_tables(listed).select(LISTING_SCHEMA.names).rename_columns(SCHEMA.names)
-    whole = table.combine_chunks()
+    table = pa.concat_tables(listed).select(LISTING_SCHEMA.names)
+    table = table.rename_columns(SCHEMA.names[: table.num_columns])
+    whole = table.append_column("hash", pa.array(hash64(table["address"])))
+    whole = (
+        whole.append_column("reason", pa.repeat(REASONS[kind], table.num_rows)).cast(SCHEMA).combine_chunks()
+    )
     return [
         folder.write_table(ListCandidatesOutput.STEP, part, whole.slice(start, rows), f"{kind}-{number:04d}")
         for part, start in enumerate(range(0, whole.num_rows, rows))

@@ -78,6 +78,7 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
         cutoff=run.plan.cutoff,
         candidate_rows=settings.candidate_rows,
         threads=settings.threads,
+        pinned=run.pinned(),
     )
     rows = sum(part.rows for parts in shards.values() for part in parts)
     selected = run.spread(runner, ListCandidatesOutput.STEP, named.select_dead, config, tasks, "chunks", rows)

@@ -4,6 +4,7 @@
                  ├─ live ─────────────────────────────> kept
                  ├─ not older than the cutoff ────────> young
                  ├─ of a kind that stays whole ───────> spared
+                 ├─ brought back, and kept for now ───> pinned
                  └─ else ─────────────────────────────> candidate
 
 A live id that was not listed is absent.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -24,7 +26,7 @@ import pyarrow.compute as pc
 from dredge.icechunk.collection import sets
 from dredge.icechunk.collection.age import is_old_column
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.candidates import write_candidates
+from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.ranges import NameRange
 from dredge.icechunk.collection.list_candidates.unproved import unproved
 from dredge.icechunk.collection.sets import Ids
@@ -32,6 +34,7 @@ from dredge.icechunk.ids import hashes_of_names
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LocatedSet
 
 ABSENT_MAX = 1000
 """Live objects that are not listed: so many of a kind are looked into."""
@@ -46,6 +49,8 @@ FIGURES = (
     "spared_bytes",
     "foreign",
     "absent",
+    "pinned_objects",
+    "pinned_bytes",
 )
 _FOREIGN_SHOWN = 3
 
@@ -64,6 +69,7 @@ class ListConfig:
         chunk_bits: the first so many bits of a chunk's id say in which shard it is.
         chunk_shards: sets of live chunks, by shard.
         kept_kinds: kinds of objects of which nothing is a candidate.
+        pinned: what was brought back and is kept for now.
         new_manifests: which live manifests are new, in a run that lists no chunks (`MarkOutput.new_manifests`).
     """
 
@@ -74,6 +80,7 @@ class ListConfig:
     chunk_bits: int
     chunk_shards: list[list[PartInfo]]
     kept_kinds: list[str]
+    pinned: tuple[LocatedSet, ...]
     new_manifests: PartInfo | None
 
 
@@ -136,9 +143,10 @@ def list_range(run: WorkerRun, config: ListConfig, task: ListTask) -> ListResult
         if digests:
             doubtful |= unproved(batch, task.names.prefix, digests)
         run.progress.add(batch.num_rows)
+    candidates = found.take_candidates(config.pinned)
     absent = _that_must_be_there(run.folder, config, task, live[~seen])
     return ListResult(
-        parts=write_candidates(run.folder, task.kind, task.number, found.candidates, config.candidate_rows),
+        parts=write_candidates(run.folder, task.kind, task.number, candidates, config.candidate_rows),
         counts={**found.counts, "absent": len(absent)},
         foreign=found.foreign,
         absent=[f"{number:016x}" for number in absent[:ABSENT_MAX].tolist()],
@@ -177,6 +185,16 @@ class _Found:
         self.foreign += batch["key"].filter(pa.array(~is_id)).to_pylist()[:left]
         if candidates.any():
             self.candidates.append(pa.Table.from_batches([batch]).filter(pa.array(candidates)))
+
+    def take_candidates(self, pinned: Sequence[LocatedSet]) -> list[pa.Table]:
+        """Give the candidates, but for those that are pinned, which are counted apart."""
+        if not pinned or not self.candidates:
+            return self.candidates
+        going, held = without_pinned(pa.concat_tables(self.candidates), pinned)
+        size_bytes = int(pc.sum(held["size"]).as_py() or 0)
+        self.counts.update(pinned_objects=held.num_rows, pinned_bytes=size_bytes)
+        self.counts.subtract({"candidates_objects": held.num_rows, "candidates_bytes": size_bytes})
+        return [going] if going.num_rows else []
 
 
 def _live_in_range(folder: RunFolder, config: ListConfig, task: ListTask) -> Ids:

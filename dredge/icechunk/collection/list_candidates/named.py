@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.age import is_old
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS
-from dredge.icechunk.collection.list_candidates.candidates import write_candidates
+from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.icechunk.collection.sets import Ids
 from dredge.icechunk.collection.state.base import counts_folder
@@ -32,6 +32,7 @@ from dredge.icechunk.repository import CHUNKS
 from dredge.runs.folder import RunFolder
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.summary import PartInfo
+from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import CountedSet
 from dredge.storage import LISTING_SCHEMA, ObjectInfo, ObjectReader
 from dredge.storage.parallel import ordered_map
@@ -198,12 +199,14 @@ class SelectConfig:
         cutoff: only objects strictly older are candidates.
         candidate_rows: most rows of a part.
         threads: requests in flight in one task.
+        pinned: what was brought back and is kept for now.
     """
 
     counted: CountedSet
     cutoff: datetime
     candidate_rows: int
     threads: int
+    pinned: tuple[LocatedSet, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,9 +252,10 @@ def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Selec
         found.counts["listed_bytes"] += _bytes(rows) - _bytes(asked) + _bytes(dead[-1])
         found.counts["asked"] += asked.num_rows
         run.progress.add(rows.num_rows)
-    candidates = [table for table in dead if table.num_rows]
-    found.counts["candidates_objects"] = sum(table.num_rows for table in candidates)
-    found.counts["candidates_bytes"] = sum(map(_bytes, candidates))
+    going, held = without_pinned(pa.concat_tables([LISTING_SCHEMA.empty_table(), *dead]), config.pinned)
+    candidates = [going] if going.num_rows else []
+    for name, table in (("candidates", going), ("pinned", held)):
+        found.counts.update({f"{name}_objects": table.num_rows, f"{name}_bytes": _bytes(table)})
     found.parts.extend(write_candidates(run.folder, "chunks", task.number, candidates, config.candidate_rows))
     return found
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from dredge.errors import FormatError, NotFoundError
 from dredge.icechunk.collection.age import is_old
 from dredge.icechunk.collection.kinds import FOLDERS, OVERWRITTEN
+from dredge.icechunk.collection.list_candidates.candidates import without_pinned
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.repo_info import RepoInfo, parse_repo_info, written_at
 from dredge.icechunk.repository import read_repo_info
@@ -56,12 +57,12 @@ def find_old_copies(run: Run) -> OldCopies | None:
         return None
     cutoff = min(run.plan.cutoff, run.plan.created_at - timedelta(hours=hours))
     needed = needed_copies(run.reader, read_repo_info(run.reader))
-    found = OldCopies()
+    found, pinned = OldCopies(), run.pinned()
     for batch in run.reader.list(_FOLDER):
         names = [key.removeprefix(_FOLDER) for key in batch["key"].to_pylist()]
         times = batch["last_modified"].to_pylist()
         mask = [_may_go(name, time, cutoff, needed) for name, time in zip(names, times, strict=True)]
-        table = pa.Table.from_batches([batch]).filter(pa.array(mask, pa.bool_()))
+        table, _ = without_pinned(pa.Table.from_batches([batch]).filter(pa.array(mask, pa.bool_())), pinned)
         found.listed += batch.num_rows
         found.objects += table.num_rows
         found.size_bytes += sum(table["size"].to_pylist())

@@ -63,6 +63,7 @@ def _config(run: Run, mark: MarkOutput) -> ListConfig:
         chunk_bits=mark.chunk_bits if run.base is None else 0,
         chunk_shards=mark.chunk_shards if run.base is None else [],
         kept_kinds=run.plan.config.kept_kinds,
+        pinned=run.pinned(),
         new_manifests=None if run.base is None else mark.new_manifests,
     )
 

@@ -8,6 +8,12 @@ REPORT = "report.json"
 PAGE = "report.html"
 
 
+class OwnFilesOutput(StepOutput):
+    """What became of own files that nothing needs any more."""
+
+    STEP = "own_files"
+
+
 class SaveReportOutput(StepOutput):
     """How the run ended, and where its report lies."""
 

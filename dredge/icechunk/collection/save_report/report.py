@@ -18,6 +18,7 @@ from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
 from dredge.runs.summary import StepSummary
 from dredge.runs.words import size_text
+from dredge.undo.ways import WORDS
 
 OUTPUTS: tuple[type[StepOutput], ...] = (
     MarkOutput,
@@ -181,6 +182,8 @@ def _facts(run: Run, mark: MarkOutput | None) -> list[tuple[str, str]]:
         ("Planned", f"{plan.created_at:%Y-%m-%d %H:%M:%S} UTC, by the store's clock"),
         ("Cutoff", f"{plan.cutoff:%Y-%m-%d %H:%M:%S} UTC"),
     ]
+    if not plan.config.dry_run:
+        facts.append(("Undo", f"{plan.undo.way}: {WORDS[plan.undo.way]} ({plan.undo.why})"))
     if plan.config.after is not None:
         older = plan.config.after.threshold
         facts.append(("As after", f"an expiration of what is older than {older}, planned, not applied"))

@@ -18,7 +18,7 @@ _SWEPT = {
     "deleted": "nothing reached it",
     "missing": "was gone already",
     "failed": "could not be deleted",
-    "kept": "came into use meanwhile",
+    "kept": "came into use or was brought back meanwhile, or could not be copied",
 }
 
 
@@ -46,7 +46,9 @@ def rows_of_kind(kind: str, figures: Mapping[str, int], dry_run: bool) -> Iterat
 def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
     young, spared = figures.get("young_objects", 0), figures.get("spared_objects", 0)
     foreign = figures.get("foreign", 0)
-    live = figures.get("listed_objects", 0) - figures.get("candidates_objects", 0) - young - foreign - spared
+    pinned = figures.get("pinned_objects", 0)
+    live = figures.get("listed_objects", 0) - figures.get("candidates_objects", 0)
+    live -= young + foreign + spared + pinned
     if live:
         yield _row(kind, "kept", "needed", live, _live_bytes(figures))
     if young:
@@ -54,6 +56,8 @@ def _kept(kind: str, figures: Mapping[str, int]) -> Iterator[ReportRow]:
     if spared:
         why = "nothing reaches it, but none of its kind is to be deleted"
         yield _row(kind, "kept", why, spared, figures["spared_bytes"])
+    if pinned:
+        yield _row(kind, "kept", "brought back, and kept for now", pinned, figures["pinned_bytes"])
     if foreign:
         yield _row(kind, "kept", "not a name that Icechunk gives", foreign, None)
 
@@ -62,7 +66,7 @@ def _live_bytes(figures: Mapping[str, int]) -> int | None:
     """Bytes of live objects; None where nobody counted, because foreign objects lie among them."""
     if figures.get("foreign", 0) or "listed_bytes" not in figures:
         return None
-    others = sum(figures.get(f"{what}_bytes", 0) for what in ("candidates", "young", "spared"))
+    others = sum(figures.get(f"{what}_bytes", 0) for what in ("candidates", "young", "spared", "pinned"))
     return figures["listed_bytes"] - others
 
 

@@ -18,11 +18,13 @@ from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.list_candidates import ListCandidatesOutput
 from dredge.icechunk.collection.mark import MarkOutput
 from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report.lifetimes import clean_up
 from dredge.icechunk.collection.save_report.output import PAGE, REPORT, SaveReportOutput
 from dredge.icechunk.collection.save_report.report import build_report
 from dredge.icechunk.collection.state.advance import advance_state
 from dredge.icechunk.collection.state.output import StateOutput
 from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.collection.upkeep import keep_small
 from dredge.runs.report import render_html
 from dredge.runs.summary import StepSummary
 from dredge.runs.tries import StepTry
@@ -40,8 +42,9 @@ def save_report(run: Run) -> StepSummary:
     """
     error: DredgeError | None = None
     try:
-        if _is_complete(run):
-            advance_state(run)
+        if _is_complete(run) and (moved := advance_state(run)) is not None:
+            keep_small(run, StateOutput.of(moved).version)
+            clean_up(run)
     except DredgeError as found:
         log.exception("the state was not moved on")
         error = found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
 from dredge.icechunk.collection.verify import VerifyOutput
 from dredge.runs.output import StepOutput
+from dredge.runs.versions import Version
 
 
 class StateOutput(StepOutput):
@@ -12,3 +13,8 @@ class StateOutput(StepOutput):
 
     STEP = "state"
     INPUTS = (*BulkDeleteOutput.INPUTS, BulkDeleteOutput, VerifyOutput)
+
+    @property
+    def version(self) -> Version:
+        """The version of the state that was written."""
+        return Version(**self.detail("version"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,16 @@ def note_pending(
     state.put(f"{PENDING}/{fencing:012d}-{run_id}.json", json.dumps(value, sort_keys=True).encode())
 
 
+def noted_fencing(key: str) -> int:
+    """Number of the lease of the run that a note is of; larger than any other when its name tells none.
+
+    Args:
+        key: of the note.
+    """
+    number = key.removeprefix(f"{PENDING}/").partition("-")[0]
+    return int(number) if number.isdecimal() else sys.maxsize
+
+
 def read_pending(state: ObjectReader, since: int, own: str) -> list[Pending]:
     """Read what runs after a complete one were to delete.
 
@@ -64,8 +75,8 @@ def read_pending(state: ObjectReader, since: int, own: str) -> list[Pending]:
     """
     found = []
     for info in state.list_level(f"{PENDING}/").objects:
-        number, _, run_id = info.key.removeprefix(f"{PENDING}/").removesuffix(".json").partition("-")
-        if run_id == own or not number.isdecimal() or int(number) <= since:
+        run_id = info.key.removesuffix(".json").partition("-")[2]
+        if run_id == own or not since < noted_fencing(info.key) < sys.maxsize:
             continue
         try:
             value = read_json(state, info.key)

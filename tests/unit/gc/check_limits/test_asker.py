@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.check_limits import codes, questions
+from dredge.gc.check_limits.asker import Answers, Asker
+from dredge.gc.check_limits.questions import BranchQuestions, Question
 from dredge.gc.steps import (
     bulk_delete,
     check_limits,
@@ -17,6 +22,7 @@ from dredge.gc.steps import (
     slice_listing,
     subtract,
 )
+from dredge.hashing import hash64
 from dredge.lakefs import ObjectStats
 from tests.support.gc import World, make_world, summary_of
 from tests.support.identical import held, many, shown
@@ -234,3 +240,162 @@ def test_a_branch_with_the_name_of_a_commit_gives_no_answer() -> None:
     world.run(context)
     assert again in world.data()
     assert held(context) == {codes.NO_ANSWER: 1}
+
+
+NAMESPACE = "mem://lake/repo"
+
+
+def entry(path: str, key: str = "") -> ObjectStats:
+    return ObjectStats(path, f"{NAMESPACE}/{key or f'data/{path}'}", "c", 4)
+
+
+class Branches:
+    """A server whose branches all answer the same, page for page as given."""
+
+    def __init__(self, pages: Sequence[tuple[Sequence[ObjectStats], bool]] = ()) -> None:
+        self.pages = list(pages)
+        self.asked: list[tuple[str, int]] = []
+        self.singly: list[str] = []
+        self.stat_is: Callable[[str], ObjectStats] = entry
+        self.names = ["main"]
+
+    def objects_page(
+        self, _repository: str, _branch: str, after: str, amount: int
+    ) -> tuple[Sequence[ObjectStats], bool]:
+        self.asked.append((after, amount))
+        if not self.pages:
+            raise NotFoundError("not found")
+        return self.pages.pop(0)
+
+    def stat(self, _repository: str, _branch: str, path: str) -> ObjectStats:
+        self.singly.append(path)
+        return self.stat_is(path)
+
+    def branches(self, _repository: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=name) for name in self.names]
+
+    def ask(
+        self,
+        paths: Sequence[str],
+        pages: bool = True,
+        *,
+        wanted: Sequence[str] = (),
+        branches: Sequence[str] = ("main",),
+        ranks: Sequence[int] = (),
+        cost_max: int = 1000,
+    ) -> Answers:
+        """Ask about paths, by one page or one by one."""
+        count = len(paths)
+        one_by_one = [Question(number, number + 1, False) for number in range(count)]
+        planned = [Question(0, count, True)] if pages else one_by_one
+        group = BranchQuestions(branches, np.arange(count), np.array(ranks or range(count)), planned)
+        client: Any = self
+        raw = pa.array([path.encode() for path in paths], pa.large_binary())
+        hashes = np.sort(hash64(pa.array([*wanted], pa.string())))
+        return Asker(client, "repo", f"{NAMESPACE}/", raw, hashes, cost_max).ask([group])
+
+
+def test_a_page_answers_up_to_its_last_name_and_the_last_one_for_all() -> None:
+    server = Branches([([entry("a"), entry("b")], True), ([entry("c")], False)])
+    answers = server.ask(["a", "b", "c", "d"], wanted=["data/c"])
+    assert [after for after, _ in server.asked] == ["`\U0010ffff", "b\U0010ffff"]
+    assert (answers.unanswered, answers.requests, server.singly) == ({}, 2, [])
+    assert answers.shown == {"data/c": ("main", "c")}
+    assert answers.served.tolist() == hash64(pa.array(["data/c"])).tolist()
+
+
+@pytest.mark.parametrize("first", [[], [entry("a\U0010ffff0")]])
+def test_a_page_that_does_not_reach_the_first_path_is_made_up_for_by_asking_for_that_path(
+    first: list[ObjectStats],
+) -> None:
+    """The server cut it short before anything that was asked about, and promises more."""
+    server = Branches([(first, True), ([], False)])
+    answers = server.ask(["b", "c"], wanted=["data/b"])
+    assert server.singly == ["b"]
+    assert (answers.unanswered, answers.requests) == ({}, 3)
+    assert answers.shown == {"data/b": ("main", "b")}
+
+
+def test_what_pages_cost_beyond_the_plan_is_bounded() -> None:
+    short = [([entry(name)], True) for name in "abcde"]
+    assert Branches(short).ask(list("abcde"), cost_max=10 + 2 * 10).unanswered == dict.fromkeys(
+        (3, 4), codes.TOO_MANY
+    )
+    server = Branches([([], True)])
+    assert server.ask(["a", "b"], cost_max=10).unanswered == dict.fromkeys((0, 1), codes.TOO_MANY)
+    assert server.singly == []
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ([entry("b"), entry("b")], "not in order"),
+        ([entry("b"), entry("a")], "not in order"),
+        ([entry("`\U0010ffff")], "not in order"),
+        ([ObjectStats("a", "", "c", 4)], "no physical address"),
+    ],
+)
+@pytest.mark.parametrize("has_more", [False, True])
+def test_an_odd_page_is_no_answer(page: list[ObjectStats], why: str, has_more: bool) -> None:
+    answers = Branches([(page, has_more)]).ask(["a", "b"])
+    assert answers.unanswered == dict.fromkeys((0, 1), codes.NO_ANSWER)
+    assert why in answers.problem
+
+
+def test_a_name_that_is_not_text_says_nothing_of_the_order_and_its_object_is_served() -> None:
+    """lakeFS replaces what is not UTF-8, and such a name sorts elsewhere than the one it stands for."""
+    server = Branches([([entry("a"), entry("\ufffd", "data/odd"), entry("b")], False)])
+    answers = server.ask(["a", "b"], wanted=["data/odd"])
+    assert answers.unanswered == {}
+    assert list(answers.shown) == ["data/odd"]
+
+
+def test_a_name_that_is_not_text_does_not_answer_for_paths_before_it() -> None:
+    server = Branches([([entry("a"), entry("\ufffd")], True), ([entry("b")], False)])
+    answers = server.ask(["a", "b"], wanted=["data/b"])
+    assert list(answers.shown) == ["data/b"]
+
+
+def test_not_found_is_an_answer_only_of_a_branch_that_is_gone() -> None:
+    server = Branches()
+    server.names = ["main", "other"]
+    assert server.ask(["a", "b"]).unanswered == dict.fromkeys((0, 1), codes.NO_ANSWER)
+    server.names = ["other"]
+    assert server.ask(["a", "b"]).unanswered == {}
+
+
+def test_a_branch_that_may_be_a_commit_is_not_asked() -> None:
+    name = "c0ffee" * 10 + "c0ff"
+    for pages in (True, False):
+        server = Branches([([], False)])
+        answers = server.ask(["a"], pages, branches=[name])
+        assert (answers.unanswered, server.asked, server.singly) == ({0: codes.NO_ANSWER}, [], [])
+
+
+def test_a_page_asks_for_some_more_than_lies_between_but_never_for_more_than_a_page() -> None:
+    for ranks, amount in ([5, 25], 121), ([5, 905], 1000), ([5, 2000], 1000):
+        server = Branches([([], False)])
+        server.ask(["a", "b"], ranks=ranks)
+        assert [wanted for _, wanted in server.asked] == [amount]
+
+
+def test_answers_in_between_show_that_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dredge.gc.check_limits.asker._IN_FLIGHT", 1)
+    paths = [f"{number:02d}" for number in range(40)]
+
+    def answered_by(is_there: Callable[[int], bool]) -> tuple[Branches, Answers]:
+        def stat(path: str) -> ObjectStats:
+            if is_there(int(path)):
+                return entry(path)
+            raise UnavailableError("503")
+
+        server = Branches()
+        server.stat_is = stat
+        return server, server.ask(paths, pages=False)
+
+    server, answers = answered_by(lambda number: number == 15)
+    assert (len(server.singly), answers.requests) == (32, 32), "16 more after the one that was answered"
+    assert answers.unanswered == dict.fromkeys((n for n in range(40) if n != 15), codes.NO_ANSWER)
+    server, answers = answered_by(lambda _: False)
+    assert len(server.singly) == 16
+    assert answers.unanswered == dict.fromkeys(range(40), codes.NO_ANSWER)

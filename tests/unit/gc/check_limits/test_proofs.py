@@ -38,6 +38,7 @@ def test_a_right_run_passes_every_one() -> None:
         (proofs.staging_complete, "mark_uncommitted", {"branches": 0}),
         (proofs.live_not_empty, "list_committed", {"live_addresses": 0}),
         (proofs.committed_not_empty, "list_committed", {"ranges": 0, "metaranges": 2}),
+        (proofs.nothing_nested, "slice_listing", {"foreign_metadata": 1}),
     ],
 )
 def test_figures_that_do_not_add_up_refuse_the_run(
@@ -46,6 +47,34 @@ def test_figures_that_do_not_add_up_refuse_the_run(
     _, run = marked()
     finding = proof(check_of(run, **{step: counts}))
     assert (finding.rule, finding.verdict) == (proof.__name__, "refused")
+
+
+def test_nothing_live_is_right_only_where_nothing_of_the_repository_is_committed_or_staged() -> None:
+    _, run = marked()
+
+    def verdict(live: int, rows: int, outside: int, staged: int) -> str:
+        committed = {"live_addresses": live, "range_rows": rows, "outside_rows": outside}
+        check = check_of(run, list_committed=committed, mark_uncommitted={"rows": staged})
+        return proofs.live_not_empty(check).verdict
+
+    assert {(1, 1, 0, 0), (1, 0, 0, 1), (0, 0, 0, 0), (0, 2, 2, 0)} == {
+        counts
+        for counts in ((1, 1, 0, 0), (1, 0, 0, 1), (0, 0, 0, 0), (0, 2, 2, 0), (0, 1, 0, 0), (0, 0, 0, 1))
+        if verdict(*counts) == "passed"
+    }
+
+
+def test_metadata_of_another_repository_is_named_with_what_to_do() -> None:
+    _, run = marked()
+    assert "by hand" not in proofs.nothing_nested(check_of(run)).text
+    assert "by hand" in proofs.nothing_nested(check_of(run, slice_listing={"foreign_metadata": 1})).text
+
+
+def test_what_staging_was_read_from_is_said() -> None:
+    _, run = marked()
+    assert "pages in 1 scans" in proofs.staging_complete(check_of(run)).text
+    kv = {"scans": 0, "kv_tokens": 3}
+    assert "from 3 staging tokens" in proofs.staging_complete(check_of(run, mark_uncommitted=kv)).text
 
 
 def test_a_deletion_of_the_last_object_is_no_reason_to_stop() -> None:
@@ -57,8 +86,11 @@ def test_a_deletion_of_the_last_object_is_no_reason_to_stop() -> None:
 @pytest.mark.parametrize("step", ["slice_listing", "mark_uncommitted", "list_committed"])
 def test_a_result_that_changed_after_it_was_read_refuses_the_run(step: str) -> None:
     _, run = marked()
+    right = proofs.order(check_of(run))
+    assert "made from each other in the order" in right.text
     finding = proofs.order(check_of(run, **{step: {"other": 1}}))
-    assert finding.verdict == "refused"
+    assert (finding.verdict, finding.figure) == ("refused", "not all")
+    assert right.figure != finding.figure
     assert f"another result of {step}" in finding.text
 
 

@@ -63,6 +63,14 @@ def test_a_lease_that_somebody_else_took_refuses_the_run() -> None:
     assert (finding.rule, finding.verdict) == ("lease_held", "refused")
 
 
+def test_a_run_of_another_collector_refuses_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = marked()
+    monkeypatch.setattr(surroundings, "foreign_runs", lambda _: ["cg7", "cg8"])
+    finding = surroundings.no_other_collector(check_of(run))
+    assert (finding.rule, finding.verdict, finding.figure) == ("no_other_collector", "refused", 2)
+    assert "cg7, cg8" in finding.text
+
+
 def test_a_candidate_that_a_branch_shows_refuses_the_run() -> None:
     """Whatever list it is deleted from: those that nothing held, or those whose hold was lifted."""
     world, run = marked()

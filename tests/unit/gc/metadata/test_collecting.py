@@ -163,6 +163,30 @@ def test_while_an_import_is_at_work_nothing_goes() -> None:
     assert there(world) == before
 
 
+@pytest.mark.parametrize("when", ["before", "after the copies"])
+def test_what_another_repository_on_the_namespace_may_name_stays(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refs that are restored to a bare repository name metaranges that this one's records do not."""
+    world = noted()
+    before, honest = there(world), collecting.copy_aside
+
+    def come() -> None:
+        world.lake.catalog.repositories.create_repository("restored", world.lake.namespace, bare=True)
+
+    def copy_and_come(*arguments: Any) -> Any:
+        found = honest(*arguments)
+        come()
+        return found
+
+    if when == "before":
+        come()
+    else:
+        monkeypatch.setattr(collecting, "copy_aside", copy_and_come)
+    assert any("overlaps with others" in text for text in collect(world).warnings)
+    assert there(world) == before
+
+
 def test_what_a_copy_of_the_store_does_not_know_stays() -> None:
     """A commit made since the copy names what the copy calls garbage. No branch has moved."""
     world = noted()

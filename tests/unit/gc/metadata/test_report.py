@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dredge.errors import FormatError
+from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
 from dredge.gc.metadata import MetadataReport, look_at_metadata, report_lines
 from dredge.gc.metadata.files import KINDS, find_named, sort_files
@@ -80,6 +80,13 @@ def test_everything_that_commits_name_is_kept_and_what_a_failed_commit_left_is_g
     said = "\n".join(report_lines(found))
     assert "ranges that no commit names" in said
     assert "Nothing of this is deleted" in said
+
+
+def test_nothing_is_called_garbage_that_another_repository_on_the_namespace_may_name() -> None:
+    world = committed()
+    world.lake.catalog.repositories.create_repository("restored", world.lake.namespace, bare=True)
+    with pytest.raises(RefusedError, match="overlaps with others"):
+        look(world)
 
 
 def test_young_files_are_nobodys_garbage() -> None:

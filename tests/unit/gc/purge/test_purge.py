@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, LeaseHeldError, RefusedError, UnavailableError
-from dredge.gc.purge.choosing import Choosing, Leftover
 from dredge.gc.purge.config import PurgeConfig
 from dredge.gc.steps import bulk_delete, release_lease
 from dredge.storage import DeleteOutcome, ObjectVersion, open_old_version_deleter, open_versions
 from dredge.storage.memory import MemoryVersionDeleter
 from dredge.storage.model import MaySend, always
+from dredge.undo.purge.choosing import Choosing, Leftover
 from tests.support.gc import World
 from tests.support.undo import WAYS, data_bytes, moments, purge, restore, small_world, store_of, undo_world
 

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from dredge.gc.config import GCConfig
+from dredge.gc.plan import STATE
 from dredge.gc.planning import plan_run, release_lease
 from dredge.gc.purge.config import PurgeConfig
-from dredge.gc.purge.step import FOLDER, purge
+from dredge.gc.purge.step import purge
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.restore.step import restore
 from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
-from dredge.gc.undo import side_run
-from dredge.gc.undo.pins import end_pin, read_pins
 from dredge.lakefs import LakeFSClient
 from dredge.runs.clock import utc_now
 from dredge.runs.folder import RunFolder
@@ -27,6 +26,9 @@ from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import open_writer, store_clock
 from dredge.storage.s3 import copying
+from dredge.undo import side_run
+from dredge.undo.pins import end_pin, read_pins
+from dredge.undo.purge.step import FOLDER
 from tests.support.lakefs_server import KEY_PAIR, lakefs_server
 from tests.support.objectstore import TestBucket, make_bucket, moto_server
 
@@ -150,4 +152,4 @@ def purged_for_good(
 
 def run_folder(done: StepSummary, run: Run) -> RunFolder:
     """The folder of a purge."""
-    return RunFolder(open_writer(f"{run.plan.namespace}/{FOLDER}/{done.run_id}"), done.run_id)
+    return RunFolder(open_writer(f"{run.plan.namespace}/{STATE}/{FOLDER}/{done.run_id}"), done.run_id)

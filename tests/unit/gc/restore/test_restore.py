@@ -14,7 +14,6 @@ from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.restore import config
 from dredge.gc.restore.config import RestoreConfig
 from dredge.gc.steps import Run, bulk_delete, release_lease
-from dredge.gc.undo.pins import Pin, pin_folder, read_pins, write_pin
 from dredge.hashing import hash64
 from dredge.sets.files import write_hashes
 from dredge.sets.hashes import unite
@@ -22,6 +21,7 @@ from dredge.sets.live import LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage.memory_versions import OlderVersions
 from dredge.storage.streamed_copy import StreamedCopier
+from dredge.undo.pins import Pin, pin_folder, read_pins, write_pin
 from tests.support.gc import busy_world, make_world, summary_of
 from tests.support.undo import WAYS, Moment, data_bytes, moments, restore, small_world, store_of, undo_world
 
@@ -254,7 +254,7 @@ def test_a_run_of_another_repository_gives_nothing_back() -> None:
     run = other.plan()
     other.run(run)
     world, kept, gone = undo_world("quarantine")
-    with pytest.raises(ConfigError, match="Nothing was restored"):
+    with pytest.raises(ConfigError, match="Nothing was done"):
         restore(world, None, run=run.plan.run_uri, all=True)
     assert world.data() == kept | gone
 

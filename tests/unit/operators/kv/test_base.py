@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_dredge.operators.kv.clean import LakeFSKVCleanTrashOperator
+from airflow_dredge.operators.kv.restore import LakeFSKVRestoreTrashOperator
 from airflow_dredge.operators.kv.scan import LakeFSKVScanTrashOperator
 from dredge.errors import ConfigError
 from tests.support.airflow import FILTERS
@@ -58,3 +59,11 @@ def test_an_unsafe_grace_replaces_the_safe_one() -> None:
     config = {"state_uri": "file:///x", "unsafe_grace_seconds": "2"}
     safety = LakeFSKVScanTrashOperator(task_id="scan", config=config).checked.margins
     assert (safety.grace.total_seconds(), safety.unsafe_short_grace) == (2, True)
+
+
+def test_a_restore_is_a_dry_run_of_every_partition_unless_told() -> None:
+    config = {"state_uri": "file:///x", "run": "r", "partition": "None"}
+    checked = LakeFSKVRestoreTrashOperator(task_id="restore", config=config).checked
+    assert (checked.dry_run, checked.partitions) == (True, None)
+    named = LakeFSKVRestoreTrashOperator(task_id="restore", config={**config, "partition": r"a\xff"}).checked
+    assert named.partitions == [b"a\xff"]

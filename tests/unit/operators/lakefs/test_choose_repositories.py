@@ -50,7 +50,7 @@ def chosen(
 def test_each_repository_is_started_with_the_forms_values(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, pushed = chosen(monkeypatch, min_age_hours=48.0)
     assert [run["conf"]["repository"] for run in runs] == ["lake", "pond"]
-    assert [run["trigger_run_id"] for run in runs] == [
+    assert [run["trigger_run_id"].rpartition("__")[0] for run in runs] == [
         "lakefs_gc_all__manual__1__lake",
         "lakefs_gc_all__manual__1__pond",
     ]
@@ -85,6 +85,19 @@ def test_a_run_deletes_only_when_neither_form_nor_variable_says_dry_run(
 ) -> None:
     runs, _ = chosen(monkeypatch, None if entry is None else {"gc_lake": entry}, dry_run=form)
     assert runs[0]["conf"]["dry_run"] is dry_run
+
+
+def test_a_run_that_is_there_is_not_done_again_when_the_variable_says_something_else_by_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Airflow would do it with what it was started with: delete, where it is to be a dry run now."""
+    deletes, same, dry = (
+        chosen(monkeypatch, {"gc_lake": LAKE | {"dry_run": dry_run}}, dry_run=False)[0]
+        for dry_run in (False, False, True)
+    )
+    assert deletes == same
+    assert deletes[0]["trigger_run_id"] != dry[0]["trigger_run_id"]
+    assert deletes[1] == dry[1], "the other repository's settings are what they were"
 
 
 def test_the_variables_settings_are_for_its_repository_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,19 @@ def test_ref_on_a_released_snapshot_between_mark_and_sweep_stops_the_sweep(v1: R
     assert contents(v1.library, **{"tag" if how == "tag" else "branch": "back"})
 
 
+def test_upgrade_that_has_removed_some_refs_stops_the_sweep(v1: Repo) -> None:
+    # It writes the repo info, then removes refs: until it comes to main, what is left looks like all there is.
+    run = v1.guarded()
+    v1.library.create_branch("back", v1.ids["7"])
+    quiet().upgrade_icechunk_repository(v1.library, dry_run=False, delete_unused_v1_files=False)
+    (v1.folder / "refs" / "branch.back" / "ref.json").unlink()
+    before = objects(v1.folder)
+    with pytest.raises(RefusedError, match="upgraded to spec 2"):
+        bulk_delete(run, HERE)
+    assert objects(v1.folder) == before
+    assert contents(v1.library, branch="back")
+
+
 def test_ref_on_a_released_snapshot_during_the_sweep_stops_it(
     v1: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dredge.gc.purge.choosing import Leftover
-from dredge.gc.purge.output import FAILED, PURGED, UNSENT, WOULD_GO
-from dredge.gc.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 from dredge.storage import NOT_SENT, DeleteOutcome, open_deleter, open_old_version_deleter
 from dredge.storage.model import MaySend
+from dredge.undo.purge.choosing import Leftover
+from dredge.undo.purge.output import FAILED, PURGED, UNSENT, WOULD_GO
+from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 
 def delete_leftovers(

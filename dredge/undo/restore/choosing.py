@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.namespaces import DATA
-from dredge.gc.restore.config import RestoreConfig
-from dredge.gc.undo.deleted import open_swept, swept_rows
-from dredge.gc.undo.ways import OFF, WORDS
-from dredge.storage import StorageOptions
+from dredge.undo.deleted import SweptRun, swept_rows
+from dredge.undo.restore.config import RestoreConfig
+from dredge.undo.ways import OFF, WORDS
 
 EXAMPLES = 20
 
@@ -43,38 +41,37 @@ class Choice:
         return self.way != OFF
 
 
-def foresee_restore(config: RestoreConfig, run_uri: str, options: StorageOptions | None = None) -> Choice:
+def foresee(config: RestoreConfig, swept: SweptRun) -> Choice:
     """Say what a restore would bring back. Only reads, and only the run's folder: whether versions and copies are there
     still, the restore itself finds out.
 
     Args:
         config: which deletions.
-        run_uri: URI of the folder of the run that deleted.
-        options: None reads the environment.
+        swept: the run that deleted.
 
     Raises:
-        ConfigError: there is no such run, or it deleted nothing.
         FormatError: its files are damaged.
     """
-    swept = open_swept(run_uri, options)
     objects = size_bytes = 0
     reasons, examples = Counter[str](), list[str]()
     for part in swept.candidates:
         rows = fitting(
-            swept_rows(swept.folder, part), prefix_of(config), config.address is not None, config.reason
+            swept_rows(swept.folder, part, swept.below),
+            prefix_of(config),
+            config.address is not None,
+            config.reason,
         )
         objects += rows.num_rows
         size_bytes += pc.sum(rows["size"]).as_py() or 0
         for item in pc.value_counts(rows["reason"]).to_pylist():
             reasons[item["values"]] += item["counts"]
         examples += rows["address"].slice(0, EXAMPLES - len(examples)).to_pylist()
-    way = swept.plan.undo.way
-    return Choice(objects, size_bytes, dict(reasons), examples, way, WORDS[way])
+    return Choice(objects, size_bytes, dict(reasons), examples, swept.way, WORDS[swept.way])
 
 
 def prefix_of(config: RestoreConfig) -> str:
     """What the addresses begin with that are asked for."""
-    return config.address or config.prefix or DATA
+    return config.address or config.prefix or ""
 
 
 def fitting(rows: pa.Table, prefix: str, is_address: bool, reason: str | None) -> pa.Table:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dredge.gc.undo.ways import QUARANTINE, VERSIONS
 from dredge.runs.words import size_text
+from dredge.undo.ways import QUARANTINE, VERSIONS
 
 _REQUESTS_OF_COPY = 3
 """A look at the object, the copy, a look at the copy; objects above 5 GiB take one more for each GiB."""

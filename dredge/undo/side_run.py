@@ -7,27 +7,30 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dredge.errors import DredgeError
-from dredge.gc.clocks import check_clocks
-from dredge.gc.config import Safety
-from dredge.gc.plan import PLAN
-from dredge.gc.run import make_lease, open_state
 from dredge.graveler.xid import new_descending_xid
-from dredge.lakefs import LakeFS, LakeFSClient
-from dredge.runs.clock import Clock, utc_now
+from dredge.runs.clock import Clock, check_clocks, utc_now
 from dredge.runs.folder import RunFolder
 from dredge.runs.gate import GateConfig
 from dredge.runs.lease import Lease, LeaseGrant
 from dredge.runs.run import PlannedRun
-from dredge.storage import StorageOptions, open_reader, open_writer, store_clock
+from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 
 log = logging.getLogger("dredge")
+
+PLAN = "plan.json"
+LEASE_SECONDS = 3600.0
+CLOCK_SKEW_SECONDS_MAX = 300.0
+GATE_EVERY_SECONDS = 3.0
+WATCH_SILENCE_SECONDS_MAX = 60.0
+LOOK_SECONDS = 5.0
+"""How often the driver says that it still lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +39,8 @@ class SidePlan:
 
     Attributes:
         run_id: its own id.
-        repository: name in lakeFS.
-        namespace: URI of the repository's storage namespace.
+        repository: what people call it.
+        namespace: its URI.
         created_at: the store's time when it began.
         lease: the right to run.
         asked: what was asked for, JSON.
@@ -52,7 +55,7 @@ class SidePlan:
 
     @property
     def store_uri(self) -> str:
-        """URI of the storage namespace."""
+        """URI of what is worked on."""
         return self.namespace
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +77,7 @@ class SideRun(PlannedRun[SidePlan]):
     @property
     def lease(self) -> Lease:
         """The repository's lease."""
-        return make_lease(self.state, _SAFETY.lease_seconds)
+        return _lease(self.state)
 
     def gate(self, watched: str) -> GateConfig:
         """What each request that deletes must pass.
@@ -85,65 +88,57 @@ class SideRun(PlannedRun[SidePlan]):
         return GateConfig(
             lease=self.plan.lease,
             watch=watched,
-            trusted_seconds=_SAFETY.gate_every_seconds,
-            silence_seconds_max=_SAFETY.watch_silence_seconds_max,
+            trusted_seconds=GATE_EVERY_SECONDS,
+            silence_seconds_max=WATCH_SILENCE_SECONDS_MAX,
         )
 
 
-_SAFETY = Safety()
-LOOK_SECONDS = _SAFETY.heads_every_seconds
-"""How often the driver says that it still lives."""
+def _lease(state: ObjectWriter) -> Lease:
+    return Lease(state, timedelta(seconds=LEASE_SECONDS), lambda: store_clock(state, ""))
 
 
 @contextmanager
 def side_run(
     repository: str,
-    place: Callable[[str], str],
+    uri: str,
+    state: ObjectWriter,
+    place: str,
     what: str,
     asked: Mapping[str, Any],
     holder: str | None = None,
-    client: LakeFS | None = None,
     options: StorageOptions | None = None,
     clock: Clock = utc_now,
 ) -> Iterator[SideRun]:
     """Begin a run beside collections, and give the lease back at its end.
 
     Args:
-        repository: name in lakeFS.
-        place: gives, for the namespace, the URI of the folder that is to hold this run's.
+        repository: what people call it.
+        uri: of what is worked on.
+        state: on the folder with the lease.
+        place: URI of the folder that is to hold this run's.
         what: it is, such as "restore".
         asked: what was asked for, JSON.
         holder: who takes the lease; the same one gets it again after it died. None: this run alone.
-        client: None reads the environment.
         options: None reads the environment.
         clock: this machine's clock.
 
     Raises:
         LeaseHeldError: another run works on the repository.
-        NotFoundError: there is no such repository.
         RefusedError: the store's clock and this machine's differ too much.
     """
-    found = (client or LakeFSClient.from_env()).repository(repository)
-    state = open_state(found.namespace, options)
     before, now = clock(), store_clock(state, "")
-    check_clocks((now - before).total_seconds(), _SAFETY.clock_skew_seconds_max)
+    check_clocks((now - before).total_seconds(), CLOCK_SKEW_SECONDS_MAX)
     run_id = new_descending_xid(now)
-    lease = make_lease(state, _SAFETY.lease_seconds)
+    lease = _lease(state)
     grant = lease.acquire(holder or f"{what} {run_id}")
     try:
         plan = SidePlan(
-            run_id=run_id,
-            repository=repository,
-            namespace=found.namespace,
-            created_at=now,
-            lease=grant,
-            asked=asked,
+            run_id=run_id, repository=repository, namespace=uri, created_at=now, lease=grant, asked=asked
         )
-        writer = open_writer(f"{place(found.namespace).rstrip('/')}/{run_id}", options)
+        writer = open_writer(f"{place.rstrip('/')}/{run_id}", options)
         writer.put_if_absent(PLAN, json.dumps(plan.to_json(), indent=1, sort_keys=True).encode())
         log.info("%s %s of %s: folder %s", what, run_id, repository, writer.uri)
-        reader = open_reader(found.namespace, options)
-        yield SideRun(plan, RunFolder(writer, run_id), reader, state, clock, options)
+        yield SideRun(plan, RunFolder(writer, run_id), open_reader(uri, options), state, clock, options)
     finally:
         with suppress(DredgeError):
             lease.release(grant)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.gc.config import AUTO, UNDO_OFF, UNDO_QUARANTINE, UNDO_VERSIONS
 from dredge.storage import StorageOptions, open_copier, open_reader, open_versions
 
-OFF, VERSIONS, QUARANTINE = UNDO_OFF, UNDO_VERSIONS, UNDO_QUARANTINE
+OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
+AUTO = "auto"
+"""Versions where the bucket keeps them, else off."""
 QUARANTINE_FOLDER = "quarantine"
 """Below the folder of a run."""
+_NOT_YET = "runs of that time could not be undone"
 WORDS = {
     OFF: "what is deleted is gone for good",
     VERSIONS: "the bucket keeps what is deleted as an older version",
@@ -30,7 +32,12 @@ class UndoWay:
     """
 
     way: str = OFF
-    why: str = "runs of that time could not be undone"
+    why: str = _NOT_YET
+
+    @property
+    def way_was_chosen(self) -> bool:
+        """Whether the run was planned by a version that could choose a way."""
+        return self.why != _NOT_YET
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | None) -> UndoWay:

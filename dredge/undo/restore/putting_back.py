@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dredge.errors import ConflictError, DredgeError, NotFoundError
-from dredge.gc.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
-from dredge.gc.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 from dredge.storage import (
     ObjectInfo,
     ObjectVersion,
@@ -26,6 +24,8 @@ from dredge.storage import (
     open_reader,
     open_versions,
 )
+from dredge.undo.restore.output import FAILED, GONE, RESTORED, TAKEN, THERE
+from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 _PLAIN = re.compile(r"[0-9a-f]{32}")
 """A tag that an object gets which is uploaded in one piece."""
@@ -95,7 +95,7 @@ class PuttingBack:
     def _is_another(self, found: ObjectInfo, row: Mapping[str, Any]) -> bool:
         """Whether an object as long as the one that the run listed is another one, as far as its tag tells: a version
         that comes back keeps its tag, a copy need not."""
-        if found.etag == row["etag"] or not found.size:
+        if row["etag"] is None or found.etag == row["etag"] or not found.size:
             return False
         tags = (found.etag or "", row["etag"] or "")
         return self._by_versions or all(_PLAIN.fullmatch(tag) for tag in tags)
@@ -132,5 +132,6 @@ class PuttingBack:
 
 
 def _is_the_one(version: ObjectVersion, row: Mapping[str, Any]) -> bool:
-    """Whether a version is what the run listed; the store's tag of the same bytes never changes."""
-    return bool(version.size == row["size"] and version.etag == row["etag"])
+    """Whether a version is what the run listed; the store's tag of the same bytes never changes. A run that did not
+    list the object knows no tag: names of such objects are never used again."""
+    return bool(version.size == row["size"] and row["etag"] in (None, version.etag))

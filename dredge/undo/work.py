@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dredge.errors import UnavailableError
-from dredge.gc.undo.side_run import LOOK_SECONDS, SideRun
 from dredge.runs.gate import GateConfig
 from dredge.runs.output import StepOutput
 from dredge.runs.partition import PartitionFunction
@@ -15,6 +14,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo
 from dredge.runs.tasks import TaskRunner, round_robin
 from dredge.runs.watch import watching
+from dredge.undo.side_run import LOOK_SECONDS, SideRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

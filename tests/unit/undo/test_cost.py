@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.undo.cost import cost_of_undo
 from dredge.storage.memory import MemoryDeleter, MemoryReader, MemoryVersions, MemoryWriter
+from dredge.undo.cost import cost_of_undo
 from tests.support.gc import summary_of
 from tests.support.undo import undo_world
 

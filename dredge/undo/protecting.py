@@ -15,12 +15,12 @@ from functools import partial
 import pyarrow as pa
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 from dredge.runs import ledger
 from dredge.runs.sweep import Protect, Protected
 from dredge.storage import NOT_SENT, open_copier, open_reader, open_versions
 from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
+from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 NOT_COPIED = "not_copied"
 GROUP_KEYS = 1000

@@ -12,10 +12,10 @@ from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError, U
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.steps import Run, run_steps
-from dredge.gc.undo.protecting import protection
 from dredge.runs.tasks import LocalRunner
 from dredge.storage import ObjectInfo
 from dredge.storage.streamed_copy import StreamedCopier
+from dredge.undo.protecting import protection
 from tests.support.gc import deleting, summary_of
 from tests.support.undo import data_bytes, restore, store_of, undo_world
 

@@ -10,8 +10,8 @@ other, which keeps garbage. The end of a complete run removes pins that ended a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,12 +19,16 @@ import numpy as np
 
 from dredge.errors import ConfigError, ConflictError, FormatError, NotFoundError
 from dredge.runs.conditional import read_tagged, replace_tagged
+from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.folder import RunFolder, read_json
 from dredge.sets.live import LocatedSet, in_any
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_writer
 
 PINS = "pins"
 PINNED = "pinned"
+EVERY_SLICE = Coverage(((BEGINNING, END),))
+"""Of a pin that an earlier version wrote, which did not note its slices."""
+_CHANGES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ class Pin:
         objects: how many.
         size_bytes: their sizes together.
         sets: hashes of their addresses.
+        slices: those that the objects lie in, and perhaps more (`came_back`).
+        finished_at: after everything was brought back, by the store's clock; None when nobody knows.
     """
 
     pin_id: str
@@ -50,6 +56,8 @@ class Pin:
     objects: int
     size_bytes: int
     sets: tuple[LocatedSet, ...]
+    slices: Coverage = field(default=EVERY_SLICE)
+    finished_at: datetime | None = None
 
     @property
     def text(self) -> str:
@@ -75,6 +83,8 @@ class Pin:
             "objects": self.objects,
             "bytes": self.size_bytes,
             "sets": [item.to_json() for item in self.sets],
+            "slices": self.slices.to_json(),
+            "finished_at": None if self.finished_at is None else self.finished_at.isoformat(),
         }
 
     @classmethod
@@ -89,6 +99,8 @@ class Pin:
             objects=value["objects"],
             size_bytes=value["bytes"],
             sets=tuple(LocatedSet.from_json(item) for item in value["sets"]),
+            slices=Coverage.from_json(value["slices"]) if "slices" in value else EVERY_SLICE,
+            finished_at=datetime.fromisoformat(finished) if (finished := value.get("finished_at")) else None,
         )
 
 
@@ -165,12 +177,34 @@ def end_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
 
     Raises:
         ConfigError: there is no such pin.
-        ConflictError: somebody else changed it at the same moment.
+        ConflictError: others change it all the time.
     """
-    key = f"{PINS}/{pin_id}.json"
-    tagged = read_tagged(state, key)
-    if tagged is None:
+    if not _change(state, pin_id, lambda pin: replace(pin, until=now)):
         raise ConfigError(f"there is no pin {pin_id}. Nothing was ended.")
-    pin = replace(Pin.from_json(json.loads(tagged[1])), until=now)
-    if not replace_tagged(state, key, json.dumps(pin.to_json(), sort_keys=True).encode(), tagged[0]):
-        raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")
+
+
+def finish_pin(state: ObjectWriter, pin_id: str, now: datetime) -> None:
+    """Note that nothing more comes back under a pin.
+
+    Args:
+        state: on the folder of lease and index.
+        pin_id: its id.
+        now: the store's time, asked after the last answer of the store.
+
+    Raises:
+        ConflictError: others change it all the time.
+    """
+    _change(state, pin_id, lambda pin: replace(pin, finished_at=now))
+
+
+def _change(state: ObjectWriter, pin_id: str, change: Callable[[Pin], Pin]) -> bool:
+    """Change a pin as it is now; False when there is none."""
+    key = f"{PINS}/{pin_id}.json"
+    for _ in range(_CHANGES_MAX):
+        tagged = read_tagged(state, key)
+        if tagged is None:
+            return False
+        pin = change(Pin.from_json(json.loads(tagged[1])))
+        if replace_tagged(state, key, json.dumps(pin.to_json(), sort_keys=True).encode(), tagged[0]):
+            return True
+    raise ConflictError(f"{state.uri}/{key} was changed by somebody else at the same moment. Look again.")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dredge.errors import FormatError, UnavailableError
-from dredge.gc.purge.choosing import Choosing, Leftover
 from dredge.gc.steps import bulk_delete
-from dredge.gc.undo import deleted
 from dredge.storage import ObjectVersion
 from dredge.storage.memory import MemoryVersions
 from dredge.storage.memory_versions import OlderVersions
+from dredge.undo import deleted
+from dredge.undo.purge.choosing import Choosing, Leftover
 from tests.support.gc import World
 from tests.support.undo import data_bytes, purge, restore, store_of, undo_world
 

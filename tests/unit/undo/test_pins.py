@@ -13,10 +13,10 @@ from dredge.gc.explain.target import Target
 from dredge.gc.explain.why import why
 from dredge.gc.explain.words import answer_lines
 from dredge.gc.steps import release_lease
-from dredge.gc.undo import pins
-from dredge.gc.undo.pins import active_pins, end_pin, read_pins
 from dredge.hashing import hash64
 from dredge.storage import ObjectReader, open_deleter
+from dredge.undo import pins
+from dredge.undo.pins import active_pins, end_pin, read_pins
 from tests.support.gc import World
 from tests.support.undo import WAYS, moments, purge, restore, store_of, undo_world
 

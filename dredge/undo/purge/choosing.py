@@ -17,9 +17,9 @@ from datetime import datetime
 from typing import Any
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.gc.purge.output import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG
-from dredge.gc.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 from dredge.storage import ObjectVersion, open_reader, open_versions
+from dredge.undo.purge.output import CURRENT, FAILED, OTHER, WOULD_GO, YOUNG
+from dredge.undo.ways import QUARANTINE, VERSIONS, quarantine_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Choosing:
             return Leftover(row, WOULD_GO, VERSIONS, marker=marker) if only_markers else None
         if version.is_latest:
             return Leftover(row, CURRENT, VERSIONS)
-        if version.size != row["size"] or version.etag != row["etag"]:
+        if version.size != row["size"] or row["etag"] not in (None, version.etag):
             return Leftover(
                 row, OTHER, VERSIONS, message=f"version {version.version_id} is of another object"
             )

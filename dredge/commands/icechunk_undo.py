@@ -1,0 +1,110 @@
+"""`dredge icechunk restore`, `purge` and `pins`: take deletions back, make them final, and see what is kept since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dredge.commands.options import setting_options
+from dredge.commands.terminal import show_progress
+from dredge.commands.undo_answers import show_outcomes, show_pins
+from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+_PROCESSES = click.option(
+    "--processes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Worker processes; 0 works in this one.",
+)
+
+
+@click.command("restore")
+@click.argument("uri", metavar="URI")
+@click.argument("run", metavar="RUN")
+@click.option("--all", "everything", is_flag=True, help="All that the run deleted.")
+@setting_options(IcechunkRestoreConfig, without=("storage", "run", "all"))
+@_PROCESSES
+@_JSON
+def restore_command(
+    uri: str, run: str, everything: bool, processes: int, as_json: bool, **settings: Any
+) -> None:
+    """Bring back what a collection deleted: the same bytes under the same key. What is there is never replaced.
+
+    RUN is the id of the run, or the URI of its folder, as its report says. What comes back is kept from the next runs
+    for --keep-days. What has no way back (the run's `undo` was off, or it was purged) is counted and named. Can be done
+    again: what is there already is only looked at.
+
+    \b
+    Examples:
+      dredge icechunk restore s3://bucket/weather RUN --all
+
+    \b
+    Exit codes: 0 done · 2 bad input, no such run, or nothing that fits · 3 another run is at work
+                4 the store is not available, or some objects did not come back: restore again
+                5 a file cannot be trusted · 6 no repository
+    """
+    from dredge.icechunk.collection.undo import restore
+    from dredge.runs.tasks import LocalRunner
+    from dredge.undo.restore.output import OUTCOMES
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = IcechunkRestoreConfig.from_params({**given, "storage": uri, "run": run, "all": everything})
+    show_progress(quiet=False)
+    with LocalRunner(processes) as runner:
+        show_outcomes(restore(config, runner), OUTCOMES, as_json)
+
+
+@click.command("purge")
+@click.argument("uri", metavar="URI")
+@click.option("--apply", is_flag=True, help="Delete; without, it only says what would go.")
+@setting_options(IcechunkPurgeConfig, without=("storage", "dry_run"))
+@_PROCESSES
+@_JSON
+def purge_command(uri: str, apply: bool, processes: int, as_json: bool, **settings: Any) -> None:
+    """Delete for good what collections could still bring back: old copies and old versions. Only says so without
+    --apply.
+
+    Only what the ledgers of runs name goes, and only exactly that: copies below their folders, and versions right below
+    their delete markers. A version that is the current one stays, and so does what was brought back and is pinned.
+
+    \b
+    Examples:
+      dredge icechunk purge s3://bucket/weather
+
+    \b
+    Exit codes: 0 done, or shown · 2 bad input, or no such run · 3 another run is at work
+                4 the store is not available, or something could not be deleted: purge again
+                5 a file cannot be trusted: nothing was deleted · 6 no repository
+    """
+    from dredge.icechunk.collection.undo import purge
+    from dredge.runs.tasks import LocalRunner
+    from dredge.undo.purge.output import OUTCOMES
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = IcechunkPurgeConfig.from_params({**given, "storage": uri, "dry_run": not apply})
+    show_progress(quiet=False)
+    with LocalRunner(processes) as runner:
+        show_outcomes(purge(config, runner), OUTCOMES, as_json)
+
+
+@click.command("pins")
+@click.argument("uri", metavar="URI")
+@click.option("--end", metavar="PIN", help="End this pin now: the next runs may delete what it holds.")
+@_JSON
+def pins_command(uri: str, end: str | None, as_json: bool) -> None:
+    """List what was brought back and is kept from the next collections, until when and why.
+
+    \b
+    Examples:
+      dredge icechunk pins s3://bucket/weather
+
+    \b
+    Exit codes: 0 listed, or ended · 2 no such pin · 4 the store is not available · 5 a pin cannot be read
+                6 no repository
+    """
+    from dredge.icechunk.collection.undo import collected_of
+
+    show_pins(collected_of(uri).state, uri, end, as_json)

@@ -1,0 +1,113 @@
+"""What `dredge.undo` needs to know of a lakeFS repository, and runs beside its collections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from dredge.errors import ConfigError
+from dredge.gc.namespaces import DATA, canonical_namespace
+from dredge.gc.plan import RUNS
+from dredge.gc.run import open_state, read_plan
+from dredge.gc.subtract import SubtractOutput
+from dredge.lakefs import LakeFS, LakeFSClient
+from dredge.lakefs.model import Repository
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.storage import StorageOptions, open_writer
+from dredge.undo.deleted import Collected, SweptRun
+from dredge.undo.side_run import SideRun
+from dredge.undo.side_run import side_run as begin_side_run
+
+
+def collected_of(
+    repository: str, client: LakeFS | None = None, options: StorageOptions | None = None
+) -> Collected:
+    """Describe a repository.
+
+    Args:
+        repository: name in lakeFS.
+        client: the lakeFS server; None reads the environment.
+        options: None reads the environment.
+
+    Raises:
+        NotFoundError: there is no such repository.
+    """
+    found = (client or LakeFSClient.from_env()).repository(repository)
+    return Collected(
+        repository=repository,
+        uri=found.namespace,
+        state=open_state(found.namespace, options),
+        runs_uri=f"{found.namespace.rstrip('/')}/{RUNS}",
+        open_run=partial(open_swept, repository=found, options=options),
+    )
+
+
+def open_swept(
+    run_uri: str, repository: Repository | None = None, options: StorageOptions | None = None
+) -> SweptRun:
+    """Open a run that deleted.
+
+    Args:
+        run_uri: URI of its folder.
+        repository: whose it must be; None for any. One of an earlier life of the name deleted objects of another
+            namespace.
+        options: None reads the environment.
+
+    Raises:
+        ConfigError: there is no such run, it deleted nothing, or it is of another repository.
+        FormatError: its files are damaged.
+    """
+    plan = read_plan(run_uri, options)
+    if repository is not None and (
+        canonical_namespace(plan.namespace) != canonical_namespace(repository.namespace)
+        or plan.repository != repository.name
+    ):
+        raise ConfigError(
+            f"run {plan.run_id} is of {plan.repository} ({plan.namespace}), not of {repository.name}"
+            f" ({repository.namespace}). Nothing was done."
+        )
+    folder = RunFolder(open_writer(run_uri, options), plan.run_id)
+    summary = None if plan.dry_run else folder.read_summary(SubtractOutput.STEP)
+    if summary is None:
+        why = "it was a dry run" if plan.dry_run else "it never came to its candidates"
+        raise ConfigError(f"run {plan.run_id} deleted nothing: {why}")
+    return SweptRun(plan.undo.way, folder, SubtractOutput.of(summary).candidates, (DATA,))
+
+
+@contextmanager
+def side_run(
+    repository: str,
+    place: Callable[[str], str],
+    what: str,
+    asked: Mapping[str, Any],
+    holder: str | None = None,
+    client: LakeFS | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> Iterator[SideRun]:
+    """Begin a run beside collections of a repository, and give the lease back at its end.
+
+    Args:
+        repository: name in lakeFS.
+        place: gives, for the namespace, the URI of the folder that is to hold this run's.
+        what: it is, such as "metadata".
+        asked: what was asked for, JSON.
+        holder: who takes the lease; the same one gets it again after it died. None: this run alone.
+        client: None reads the environment.
+        options: None reads the environment.
+        clock: this machine's clock.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        NotFoundError: there is no such repository.
+        RefusedError: the store's clock and this machine's differ too much.
+    """
+    found = (client or LakeFSClient.from_env()).repository(repository)
+    state, folder = open_state(found.namespace, options), place(found.namespace)
+    with begin_side_run(
+        repository, found.namespace, state, folder, what, asked, holder, options, clock
+    ) as run:
+        yield run

@@ -1,0 +1,215 @@
+"""How long Dredge's own files in a repository live: what a complete run removes at its end.
+
+    run folders, those of purges, plans of expirations    older than `keep_runs_days`
+    versions of the state                superseded for a week
+    layers of counts                     named by no version that is left
+    notes of what runs were to delete    older than every version that is left
+    parts and heads of the index         superseded by compaction a week ago, or of a run that died before it named them
+    pins                                 ended a week ago, and hashes of a restore that died before its pin counted
+
+What may still be read stays: whatever a version of the state names that was the newest one at any time during the last
+week (`dredge.runs.lifetimes`), and the candidates that notes name which stay. The index answers for the manifests that
+the newest version counts; of those that older versions counted, only garbage is kept longer when it does not.
+
+Folders are removed only where a plan proves that they are runs of this repository; those in a run root that a user
+named stay, and so do those with copies of what was deleted, until they are purged. The plan is removed last, so that
+what an interrupted removal leaves is found again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import batched
+
+from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.graveler.xid import descending_time
+from dredge.icechunk.collection.index import HEADS, PARTS, ManifestIndex
+from dredge.icechunk.collection.mark.counts import COUNTED
+from dredge.icechunk.collection.plan import PLAN, CollectionPlan
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.collection.save_report.output import OwnFilesOutput
+from dredge.icechunk.collection.save_report.own_files import OWN_RUNS, OwnFilesDeleter
+from dredge.icechunk.collection.state.model import RunState
+from dredge.icechunk.collection.state.output import StateOutput
+from dredge.icechunk.collection.state.pending import PENDING, noted_fencing, read_pending
+from dredge.icechunk.collection.state.store import StateStore
+from dredge.icechunk.maintenance import EXPIRATIONS
+from dredge.runs.clock import check_clocks
+from dredge.runs.folder import read_json
+from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
+from dredge.runs.perform import StepRecord
+from dredge.runs.versions import DISTRUSTED, KEEP_DAYS_MIN, VERSIONS
+from dredge.storage import ObjectReader, open_reader
+from dredge.undo.pins import PINS, read_pins
+from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.ways import QUARANTINE_FOLDER
+
+log = logging.getLogger("dredge")
+
+_FOLDERS_MAX = 200
+"""Old folders that one run looks into; what is left, the next runs remove."""
+_KEYS = 1000
+
+
+@dataclass(slots=True)
+class Superseded:
+    """What may be removed, as keys relative to `_dredge`.
+
+    Attributes:
+        bookkeeping: files of state, counts, notes, pins and index.
+        folders: files of each folder of a run or an expiration, its plan last.
+        size_bytes: of all of them together.
+    """
+
+    bookkeeping: list[str] = field(default_factory=list)
+    folders: dict[str, list[str]] = field(default_factory=dict)
+    size_bytes: int = 0
+
+    @property
+    def keys(self) -> list[str]:
+        """All of them, in the order in which they are removed."""
+        return [*self.bookkeeping, *(key for keys in self.folders.values() for key in keys)]
+
+
+def clean_up(run: Run) -> None:
+    """Remove what nothing needs any more. Whatever goes wrong is a warning: no run is the worse for files that stay.
+
+    Args:
+        run: it is complete, and the state has moved on.
+    """
+    if run.plan.config.keep_runs_days is None:
+        return
+    try:
+        run.step(OwnFilesOutput, lambda record: _clean_up(run, record), (StateOutput,))
+    except DredgeError as error:
+        log.warning("Dredge's own files were not cleaned up; a later run does it: %s", error)
+
+
+def _clean_up(run: Run, record: StepRecord) -> None:
+    found = find_superseded(run)
+    record.counts.update(
+        own_files=len(found.keys), own_bytes=found.size_bytes, own_folders=len(found.folders)
+    )
+    outcomes: Counter[str] = Counter()
+    deleter = OwnFilesDeleter(run.plan.uri, run.options)
+    for keys in batched(found.keys, _KEYS):
+        run.lease.check(run.plan.lease, run.store_now())
+        outcomes.update(outcome.outcome for outcome in deleter.delete(keys))
+    removed = outcomes["deleted"] + outcomes["missing"]
+    record.counts["own_files_removed"] = removed
+    if removed < len(found.keys):
+        record.warn(
+            f"{len(found.keys) - removed:,} of {len(found.keys):,} own files that nothing needs any more could"
+            " not be removed; a later run tries again"
+        )
+
+
+def find_superseded(run: Run) -> Superseded:
+    """Find what nothing needs any more; removes nothing.
+
+    Raises:
+        RefusedError: the store's clock and this machine's differ too much.
+        DredgeError: the state, the index or a listing cannot be read, so that nothing can be said.
+    """
+    now = run.store_now()
+    # By a clock that jumped, everything would be old.
+    check_clocks((now - run.clock()).total_seconds(), run.plan.config.safety.clock_skew_seconds_max)
+    week_ago = now - timedelta(days=KEEP_DAYS_MIN)
+    # Listed first: what a version names that is written meanwhile is new, or named by the one before it.
+    files = {
+        place: ListedFiles.of(run.state, f"{place}/", week_ago)
+        for place in ("state", COUNTED, PENDING, "index", PINS)
+    }
+    versions = counting_versions(StateStore(run.state, run.options), files["state"], "")
+    found = Superseded()
+    found.bookkeeping += _state(files["state"], versions)
+    named = {part.name for state in versions.values() for part in state.counted.parts}
+    found.bookkeeping += [key for key in files[COUNTED].old(f"{COUNTED}/") if key not in named]
+    oldest = min((state.fencing for state in versions.values()), default=0)
+    found.bookkeeping += [key for key in files[PENDING].old(f"{PENDING}/") if noted_fencing(key) <= oldest]
+    found.bookkeeping += _index(run, files["index"])
+    found.bookkeeping += _ended_pins(run, files[PINS], week_ago)
+    sizes = {key: size for listed in files.values() for key, size in listed.sizes.items()}
+    found.size_bytes = sum(sizes[key] for key in found.bookkeeping)
+    _find_folders(run, now, versions.values(), oldest, found)
+    return found
+
+
+def _state(files: ListedFiles, versions: Iterable[str]) -> Iterator[str]:
+    # A note on a version goes with it.
+    kept = {*versions, *(f"{DISTRUSTED}/{name.rpartition('/')[2]}" for name in versions)}
+    for place in (VERSIONS, DISTRUSTED):
+        yield from (key for key in files.old(f"{place}/") if key not in kept)
+
+
+def _index(run: Run, files: ListedFiles) -> Iterator[str]:
+    """Files of the index that no run reads, nor one that loaded the index a week ago."""
+    index = ManifestIndex.load(run.state)
+    # A head goes when the one that stands for it is old; the oldest first, so that none comes into force again.
+    gone = {name for name, by in index.superseded.items() if files.aged.intersection(by)}
+    yield from (key for key in reversed(files.old(f"{HEADS}/")) if key in gone)
+    if index.unread_heads - gone:
+        return  # these may name any part
+    waiting = [by for name, by in index.superseded.items() if name not in gone and name in files.sizes]
+    kept = index.part_names.union(*(parts for by in waiting for parts in by.values()))
+    yield from (key for key in files.old(f"{PARTS}/") if key not in kept)
+
+
+def _ended_pins(run: Run, files: ListedFiles, week_ago: datetime) -> Iterator[str]:
+    """Files of pins that hold nothing any more; the record of each before its hashes, which nobody reads without it."""
+    pins = {pin.pin_id: pin for pin in read_pins(run.state)}
+    for key in files.old(f"{PINS}/"):
+        name, _, is_hashes = key.removeprefix(f"{PINS}/").partition("/")
+        pin = pins.get(name.removesuffix(".json"))
+        if bool(is_hashes) if pin is None else pin.until < week_ago:
+            yield key
+
+
+def _find_folders(
+    run: Run, now: datetime, versions: Iterable[RunState], fencing: int, found: Superseded
+) -> None:
+    """Find the folders of old runs of this repository that no version of the state and no note names, and those of old
+    plans of expirations and of old purges."""
+    days = run.plan.config.keep_runs_days
+    assert days is not None
+    oldest = now - timedelta(days=days)
+    named = {state.run_uri for state in versions}
+    named |= {left.run_uri for left in read_pending(run.state, fencing, run.plan.run_id)}
+    kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
+    for place, is_ours in ((OWN_RUNS, _is_ours), (EXPIRATIONS, None), (PURGES, None)):
+        folders = open_reader(f"{run.state.uri}/{place}", run.options)
+        old = [name for name in run_ids(folders) if name not in kept and descending_time(name) < oldest]
+        # Chosen at random, so that folders that stay for ever do not keep others from being looked into.
+        for name in random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX)):
+            if is_ours is not None and (not is_ours(run, folders, name) or _has_copies(folders, name)):
+                continue
+            files = ListedFiles.of(run.state, f"{place}/{name}/", oldest)
+            if len(files.aged) < len(files.sizes):
+                continue  # somebody went on with it
+            plan = f"{place}/{name}/{PLAN}"
+            last = [plan] if plan in files.sizes else []
+            found.folders[f"{place}/{name}"] = [*(key for key in files.below("") if key != plan), *last]
+            found.size_bytes += sum(files.sizes.values())
+
+
+def _has_copies(runs: ObjectReader, run_id: str) -> bool:
+    """Whether copies of what a run deleted are left: only a purge lets them go, and only the ledger names them."""
+    return next(iter(runs.list(f"{run_id}/{QUARANTINE_FOLDER}/")), None) is not None
+
+
+def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
+    """Whether a folder is proved by its plan to be of a run of this repository."""
+    try:
+        plan = CollectionPlan.from_json(read_json(runs, f"{run_id}/{PLAN}"))
+    except (ConfigError, FormatError, NotFoundError, KeyError, TypeError, ValueError):
+        return False  # of another version
+    return (
+        plan.run_id == run_id
+        and plan.uri.rstrip("/") == run.plan.uri.rstrip("/")
+        and plan.run_uri.rstrip("/") == f"{runs.uri}/{run_id}"
+    )

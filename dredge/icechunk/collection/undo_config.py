@@ -1,0 +1,32 @@
+"""What a user may ask of a restore, and of a purge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dredge.settings import setting
+from dredge.undo.purge.config import PurgeConfig
+from dredge.undo.restore.config import RestoreConfig
+
+REASONS = ("unreachable", "overwritten")
+_URI = "URI: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkRestoreConfig(RestoreConfig):
+    """Which of a run's deletions are taken back, and for how long what came back is kept."""
+
+    repository: str = setting("Repository", _URI, name="storage")
+    prefix: str | None = setting(
+        "Prefix", "Objects whose key begins like this, such as `chunks/`. Empty: any.", default=None
+    )
+    reason: str | None = setting(
+        "Reason", "Objects that were deleted for this reason. Empty: any.", default=None, choices=REASONS
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcechunkPurgeConfig(PurgeConfig):
+    """Which copies and old versions go for good."""
+
+    repository: str = setting("Repository", _URI, name="storage")

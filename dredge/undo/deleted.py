@@ -1,0 +1,95 @@
+"""What a run deleted, and may have: its candidates with what its ledger says became of each.
+
+The raw ledger is read, which also a sweep that was killed leaves. A candidate without a row may have been deleted right
+before the kill, so a restore looks at it as well; a purge does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError
+from dredge.runs import ledger
+from dredge.runs.folder import RunFolder
+from dredge.runs.summary import PartInfo
+from dredge.storage import ObjectWriter
+
+_COLUMNS = ["address", "size", "last_modified", "etag", "hash", "reason"]
+_STAYED = (ledger.KEPT, ledger.NOT_ADDRESSABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class SweptRun:
+    """A run that deleted.
+
+    Attributes:
+        way: how its plan lets deletions be taken back.
+        folder: its folder; only read.
+        candidates: what it might delete, in the order in which it comes back.
+        below: folders of the repository in which it deletes, each with its slash.
+    """
+
+    way: str
+    folder: RunFolder
+    candidates: list[PartInfo]
+    below: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """A repository whose collections can be taken back.
+
+    Attributes:
+        repository: what people call it.
+        uri: of what is collected.
+        state: on the folder with lease and pins.
+        runs_uri: folder with run folders.
+        open_run: opens a run by the URI of its folder; raises ConfigError when there is none, it deleted nothing, or it
+            is of another repository, and FormatError when its files are damaged.
+    """
+
+    repository: str
+    uri: str
+    state: ObjectWriter
+    runs_uri: str
+    open_run: Callable[[str], SweptRun]
+
+    def run_uri_of(self, run: str) -> str:
+        """URI of a run's folder.
+
+        Args:
+            run: the URI, or the id of a run in the repository's own run root.
+        """
+        return run.rstrip("/") if "://" in run else f"{self.runs_uri}/{run}"
+
+
+def swept_rows(folder: RunFolder, part: PartInfo, below: Sequence[str]) -> pa.Table:
+    """The candidates of a part that are not known to have stayed.
+
+    Args:
+        folder: of the run that deleted.
+        part: of its candidates.
+        below: folders of the repository in which it deletes.
+
+    Returns:
+        Rows with `address`, `size`, `last_modified`, `etag` (null where the run knew none), `hash`, `reason`; `outcome`
+        (null where the ledger has nothing) and `version_id` (of the delete marker; null where there is none).
+
+    Raises:
+        FormatError: one lies where no run deletes.
+    """
+    rows = folder.read_part(part, _COLUMNS)
+    if any(not address.startswith(tuple(below)) for address in rows["address"].to_pylist()):
+        raise FormatError(
+            f"{part.name} of {folder.uri} names an object outside {', '.join(below)}. Nothing was done."
+        )
+    found = ledger.best(ledger.read_raw(folder, ledger.stem_of(part)))
+    places = pc.index_in(rows["address"], found["address"].combine_chunks())
+    for name in ("outcome", "version_id"):
+        rows = rows.append_column(name, found[name].take(places))
+    stayed = pc.fill_null(pc.is_in(rows["outcome"], pa.array(_STAYED)), False)
+    return rows.filter(pc.invert(stayed)).combine_chunks()

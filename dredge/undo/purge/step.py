@@ -1,0 +1,244 @@
+"""Purge: look at what each run's deletions left, and delete what is old enough; a dry run only looks.
+
+runs that deleted, older than the cutoff → rows of their ledgers → chosen, page by page → gate → deleted → ledger
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import ConfigError, FormatError
+from dredge.graveler.xid import descending_time
+from dredge.runs import ledger
+from dredge.runs.clock import Clock, utc_now
+from dredge.runs.folder import RunFolder
+from dredge.runs.gate import Gate, GateConfig
+from dredge.runs.lifetimes import run_ids
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tasks import TaskRunner
+from dredge.sets.live import LocatedSet, in_any
+from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage.parallel import ordered_map
+from dredge.undo.deleted import Collected, SweptRun, swept_rows
+from dredge.undo.pins import active_pins, sets_of
+from dredge.undo.purge.choosing import Choosing, Leftover
+from dredge.undo.purge.config import PurgeConfig
+from dredge.undo.purge.deleting import delete_leftovers
+from dredge.undo.purge.output import FAILED, OUTCOMES, PINNED, PURGED, UNSENT, WOULD_GO, PurgeOutput
+from dredge.undo.side_run import SideRun, side_run
+from dredge.undo.ways import QUARANTINE
+from dredge.undo.work import Done, Tally, note_outcomes, shares_of, work_through
+
+log = logging.getLogger("dredge")
+
+FOLDER = "purges"
+"""Below the folder with lease and pins."""
+_PAGE_ROWS = 1000
+_AT_ONCE = 16
+_WENT = (ledger.DELETED, ledger.MISSING)
+SCHEMA = pa.schema(
+    [
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("way", pa.string(), nullable=False),
+        pa.field("version_id", pa.string()),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+    ]
+)
+"""Rows of the ledger of a purge."""
+
+
+def purge(
+    collected: Collected,
+    config: PurgeConfig,
+    runner: TaskRunner,
+    holder: str | None = None,
+    options: StorageOptions | None = None,
+    clock: Clock = utc_now,
+) -> StepSummary:
+    """Let copies and old versions go that runs left behind.
+
+    Args:
+        collected: the repository.
+        config: which; a dry run only looks.
+        runner: spreads the work.
+        holder: who takes the lease; None is this purge alone.
+        options: how stores are reached; None reads the environment. Tasks always read theirs.
+        clock: this machine's clock.
+
+    Raises:
+        LeaseHeldError: another run works on the repository.
+        UnavailableError: something could not be deleted; the rest was.
+        FormatError: a pin cannot be read, so nobody can tell what it holds.
+    """
+
+    with side_run(
+        collected.repository,
+        collected.uri,
+        collected.state,
+        f"{collected.state.uri}/{FOLDER}",
+        "purge",
+        config.to_json(),
+        holder,
+        options,
+        clock,
+    ) as run:
+        return run.step(PurgeOutput, lambda record: _purge(collected, run, runner, record, config))
+
+
+def _purge(
+    collected: Collected, run: SideRun, runner: TaskRunner, record: StepRecord, config: PurgeConfig
+) -> None:
+    cutoff = run.plan.created_at - timedelta(days=config.older_than_days)
+    runs = list(_runs(collected, run, config, cutoff))
+    parts = [
+        SweptPart(run_uri=swept.folder.uri, way=swept.way, below=list(swept.below), part=part)
+        for swept in runs
+        for part in swept.candidates
+    ]
+    tasks = [PurgeTask(name=name, parts=share) for name, share in shares_of(run, runner, parts)]
+    pinned = sets_of(active_pins(run.state, run.plan.created_at))
+
+    def purging(gate: GateConfig) -> PurgingConfig:
+        return PurgingConfig(cutoff=cutoff, dry_run=config.dry_run, pinned=pinned, gate=gate)
+
+    tally = work_through(run, runner, record, PurgeOutput, purge_parts, purging, tasks, "parts", len(parts))
+    record.counts["runs"] = len(runs)
+    _sum_up(run, record, tally, config.dry_run)
+
+
+def _runs(collected: Collected, run: SideRun, config: PurgeConfig, cutoff: datetime) -> Iterator[SweptRun]:
+    """Runs of this repository that deleted, and began before the cutoff."""
+    if config.run is not None:
+        yield collected.open_run(collected.run_uri_of(config.run))
+        return
+    root = (config.run_root or collected.runs_uri).rstrip("/")
+    for run_id in run_ids(open_reader(root, run.options)):
+        if descending_time(run_id) >= cutoff:
+            continue
+        try:
+            yield collected.open_run(f"{root}/{run_id}")
+        except (ConfigError, FormatError) as error:
+            log.info("purge %s: nothing of %s/%s: %s", run.plan.run_id, root, run_id, error)
+
+
+def _sum_up(run: SideRun, record: StepRecord, tally: Tally, dry_run: bool) -> None:
+    went = WOULD_GO if dry_run else PURGED
+    record.counts[f"{went}_bytes"] = tally.size_bytes[went]
+    if dry_run:
+        record.status = "dry_run"
+    text = (
+        f"purge {run.plan.run_id}: {{left}} copies or versions could not be deleted{{example}};"
+        f" {tally.objects[PURGED]:,} were. Purge again: only what is left is tried again."
+    )
+    note_outcomes(record, tally, OUTCOMES, (FAILED, UNSENT), text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptPart:
+    """A part of the candidates of a run that deleted; a payload.
+
+    Attributes:
+        run_uri: URI of its folder.
+        way: how its deletions can be taken back.
+        below: folders in which it deletes.
+        part: of its candidates.
+    """
+
+    run_uri: str
+    way: str
+    below: list[str]
+    part: PartInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgingConfig:
+    """What every task needs; a payload.
+
+    Attributes:
+        cutoff: only what is older goes.
+        dry_run: whether nothing goes.
+        pinned: hashes of what stays.
+        gate: what every request must pass.
+    """
+
+    cutoff: datetime
+    dry_run: bool
+    pinned: tuple[LocatedSet, ...]
+    gate: GateConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeTask:
+    """Some parts; a payload.
+
+    Attributes:
+        name: of the files that the task writes.
+        parts: of runs' candidates.
+    """
+
+    name: str
+    parts: list[SweptPart]
+
+
+@partition_function
+def purge_parts(run: WorkerRun, config: PurgingConfig, task: PurgeTask) -> Done:
+    """Delete, or in a dry run only count, what some parts' deletions left."""
+    gate, tally = Gate.of_task(run, config.gate), Tally()
+    for swept in task.parts:
+        for page in _pages(swept):
+            found = _look(run.stores.store_uri, swept, page, config)
+            if not config.dry_run:
+                gate.is_open()  # raises what is wrong
+                found = delete_leftovers(run.stores.store_uri, swept.run_uri, found, gate.lets_through)
+            if found:
+                rows, name = _ledger(swept, found), f"part-{task.name}"
+                tally.parts.append(run.folder.write_table(PurgeOutput.STEP, len(tally.parts), rows, name))
+            for item in found:
+                tally.count(item.outcome, item.size_bytes, item.row["address"], item.message)
+        run.progress.add(1)
+    return tally.done()
+
+
+def _pages(swept: SweptPart) -> Iterator[pa.Table]:
+    """What the ledger says was deleted, page by page."""
+    folder = RunFolder(open_writer(swept.run_uri), swept.run_uri.rpartition("/")[2])
+    rows = swept_rows(folder, swept.part, swept.below)
+    rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_WENT)))
+    if swept.way != QUARANTINE:
+        rows = rows.filter(pc.is_valid(rows["version_id"]))
+    for start in range(0, rows.num_rows, _PAGE_ROWS):
+        yield rows.slice(start, _PAGE_ROWS)
+
+
+def _look(namespace: str, swept: SweptPart, page: pa.Table, config: PurgingConfig) -> list[Leftover]:
+    """Look at what the deletions of a page left; what is pinned is not looked at."""
+    choosing = Choosing(namespace, swept.run_uri, swept.way, config.cutoff)
+    (pinned,) = in_any(config.pinned, [page["hash"].to_numpy()])
+    kept = [Leftover(row, PINNED, swept.way) for row in page.filter(pa.array(pinned)).to_pylist()]
+    asked = page.filter(pa.array(~pinned)).to_pylist()
+    return kept + [item for items in ordered_map(choosing.look, asked, _AT_ONCE) for item in items]
+
+
+def _ledger(swept: SweptPart, found: Sequence[Leftover]) -> pa.Table:
+    run_id = swept.run_uri.rpartition("/")[2]
+    columns = {
+        "run_id": [run_id] * len(found),
+        "address": [item.row["address"] for item in found],
+        "size": [item.row["size"] for item in found],
+        "way": [item.way for item in found],
+        "version_id": [None if item.version is None else item.version.version_id for item in found],
+        "outcome": [item.outcome for item in found],
+        "message": [item.message for item in found],
+    }
+    return pa.table(columns, schema=SCHEMA)

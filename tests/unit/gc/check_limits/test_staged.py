@@ -1,0 +1,118 @@
+"""Nothing staged, where the run before found plenty: branches are asked whether that is so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.errors import NotFoundError
+from dredge.gc.check_limits.staged import staging_not_gone
+from dredge.lakefs import Change
+from dredge.runs.limits import Finding
+
+PLENTY = 5
+OURS, OTHERS = "mem://lake/repo/data/a", "mem://elsewhere/a"
+
+
+class Server:
+    """Branches with what each shows as uncommitted, and where a path of any of them lies.
+
+    Args:
+        changes: of each branch; None when it is gone.
+        addresses: by path; without one the path is gone.
+    """
+
+    def __init__(
+        self, changes: Mapping[str, Sequence[Change] | None], addresses: Mapping[str, str] | None = None
+    ) -> None:
+        self._changes = changes
+        self._addresses = addresses or {}
+        self.asked: list[str] = []
+        self.stats = 0
+
+    def branches(self, _repository: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id=name) for name in self._changes]
+
+    def changes(self, _repository: str, branch: str) -> Sequence[Change]:
+        self.asked.append(branch)
+        found = self._changes[branch]
+        if found is None:
+            raise NotFoundError("branch not found")
+        return found
+
+    def stat(self, _repository: str, _branch: str, path: str) -> SimpleNamespace:
+        self.stats += 1
+        if path not in self._addresses:
+            raise NotFoundError("entry not found")
+        return SimpleNamespace(address=self._addresses[path])
+
+
+@pytest.fixture
+def find(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def find(
+        server: Server, now: int = 0, before: int | None = PLENTY, run_id: str = "r", branches: int = 32
+    ) -> Finding:
+        earlier = None if before is None else SimpleNamespace(counts={"rows": before})
+        monkeypatch.setattr("dredge.gc.check_limits.staged.previous", lambda *_: earlier)
+        safety = SimpleNamespace(staged_rows_plenty=PLENTY, canary_branches=branches)
+        plan = SimpleNamespace(
+            run_id=run_id,
+            repository="repo",
+            namespace="mem://lake/repo",
+            config=SimpleNamespace(safety=safety),
+        )
+        run = SimpleNamespace(client=server, plan=plan)
+        check: Any = SimpleNamespace(run=run, staged=SimpleNamespace(counts={"rows": now}))
+        return staging_not_gone(check)
+
+    return find
+
+
+@pytest.mark.parametrize(("now", "before"), [(0, None), (0, PLENTY - 1), (1, PLENTY), (1, 0)])
+def test_no_branch_is_asked_while_something_is_staged_or_little_was(
+    find: Any, now: int, before: int | None
+) -> None:
+    server = Server({"main": [Change("a", "added")]}, {"a": OURS})
+    assert find(server, now, before).verdict == "passed"
+    assert server.asked == []
+
+
+def test_a_branch_that_shows_what_the_scan_did_not_find_refuses_the_run(find: Any) -> None:
+    finding = find(Server({"one": [], "two": [Change("a", "changed")]}, {"a": OURS}))
+    assert (finding.verdict, finding.figure, finding.limit) == ("refused", 0, PLENTY)
+    assert "found 5, and branch two shows uncommitted objects" in finding.text
+
+
+@pytest.mark.parametrize("changes", [[], None, [Change("a", "removed")], [Change("b", "added")]], ids=str)
+def test_staging_that_was_committed_or_dropped_is_no_reason_to_stop(
+    find: Any, changes: list[Change] | None
+) -> None:
+    """What is removed has no object, and what was imported lies elsewhere."""
+    finding = find(Server({"main": changes}, {"a": OURS, "b": OTHERS}))
+    assert finding.verdict == "passed"
+    assert "no branch asked shows any" in finding.text
+
+
+def test_a_branch_that_went_away_does_not_end_the_look(find: Any) -> None:
+    gone: dict[str, Sequence[Change] | None] = {f"gone{number}": None for number in range(3)}
+    server = Server({**gone, "main": [Change("a", "added")]}, {"a": OURS})
+    assert find(server).verdict == "refused"
+
+
+def test_one_of_ours_among_imported_ones_is_enough_and_so_is_one_that_nobody_can_tell(find: Any) -> None:
+    mixed = [Change("b", "added"), Change("a", "added")]
+    assert find(Server({"main": mixed}, {"a": OURS, "b": OTHERS})).verdict == "refused"
+    assert find(Server({"main": [Change("gone", "added")]})).verdict == "refused"
+
+
+def test_some_paths_of_some_branches_are_asked_about_each_time_others(find: Any) -> None:
+    many = [Change(f"{number}", "added") for number in range(50)]
+    server = Server({f"b{number}": many for number in range(9)}, {change.path: OTHERS for change in many})
+    find(server, branches=2)
+    assert (len(server.asked), server.stats) == (2, 20)
+    for number in range(20):
+        find(server, run_id=f"r{number}", branches=1)
+    assert len(set(server.asked)) > 3

@@ -1,0 +1,187 @@
+"""What came back into a slice that runs are done with is found again: its slice is listed until a run has seen it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from dredge.gc.run import Run
+from dredge.graveler.xid import new_descending_xid
+from dredge.runs.coverage import Coverage
+from dredge.storage.memory_versions import OlderVersions
+from dredge.undo.came_back import INTERVALS_MAX, slices_of, unite_slices
+from dredge.undo.pins import EVERY_SLICE, read_pins
+from tests.support.gc import World, make_world, summary_of
+from tests.support.undo import WAYS, moments, restore, store_of
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def swept_world(
+    way: str = "quarantine", days: float = 9, **settings: object
+) -> tuple[World, Run, set[str], str]:
+    """A lake whose one slice is covered: with what lives there, and with what a clean run deleted from it."""
+    world = make_world(mode="auto", undo=way, **settings)
+    if way == "versions":
+        store_of(world).older = OlderVersions()
+    world.rules(30)
+    kept = {world.upload("a", b"committed")}
+    world.lake.commit()
+    kept.add(world.upload("b", b"staged"))
+    gone = world.upload("c", b"overwritten")
+    kept.add(world.upload("c", b"staged as well"))
+    world.age(days=days)
+    run = world.plan()
+    world.run(run)
+    assert world.data() == kept
+    return world, run, kept, gone
+
+
+def collected(world: World, **settings: object) -> tuple[Run, dict[str, int]]:
+    """An optimized run, and what it listed."""
+    run = world.plan(**settings)
+    assert run.plan.mode == "optimized"
+    world.run(run)
+    counts = summary_of(run, "slice_listing").counts
+    return run, {name: counts[name] for name in ("again_slices", "covered_slices", "other_slices")}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_came_back_is_garbage_again_after_its_pin_and_what_lives_beside_it_stays(way: str) -> None:
+    world, run, kept, gone = swept_world(way)
+    restore(world, run, all=True, keep_days=5)
+    world.age(days=2)
+    seen, counts = collected(world)
+    assert counts == {"again_slices": 1, "covered_slices": 0, "other_slices": 0}
+    assert world.data() == kept | {gone}, "pinned"
+    assert "1 of 1, 1 of them again, because objects were brought back" in json.dumps(
+        seen.folder.read_json("report.json")
+    )
+    world.age(days=4)
+    _, counts = collected(world)
+    assert counts == {"again_slices": 0, "covered_slices": 1, "other_slices": 0}, "it was carried"
+    assert world.data() == kept
+    world.assert_readable()
+
+
+def test_what_is_too_young_is_listed_again_until_it_is_old() -> None:
+    world, run, kept, gone = swept_world()
+    restore(world, run, all=True, keep_days=1)
+    world.age(hours=20)
+    assert collected(world)[1]["again_slices"] == 1
+    world.age(hours=20)
+    assert collected(world)[1]["again_slices"] == 1, "the run before might have seen it as young"
+    assert world.data() == kept
+    world.age(days=2)
+    assert collected(world)[1]["again_slices"] == 0
+    assert gone not in world.data()
+
+
+def test_a_window_elsewhere_does_not_leave_it_out() -> None:
+    world, run, kept, _ = swept_world()
+    restore(world, run, all=True, keep_days=1)
+    world.age(days=3)
+    now = world.lake.clock()
+    window = {"window_begin": (now - timedelta(hours=2)).isoformat(), "window_end": now.isoformat()}
+    _, counts = collected(world, mode="optimized", **window)
+    assert counts["again_slices"] == 1
+    assert world.data() == kept
+
+
+def test_a_dry_run_has_seen_nothing() -> None:
+    world, run, kept, _ = swept_world()
+    restore(world, run, all=True, keep_days=1)
+    world.age(days=3)
+    collected(world, dry_run=True)
+    assert collected(world)[1]["again_slices"] == 1
+    assert world.data() == kept
+
+
+def test_after_a_restore_that_died_its_slices_are_listed_until_its_pin_has_ended() -> None:
+    """Nobody knows when its last request was done."""
+    world, run, kept, gone = swept_world()
+    store = store_of(world)
+    with moments(store) as states:
+        restore(world, run, all=True, keep_days=10)
+    back = [
+        state
+        for state in states
+        if any(key.endswith(gone) and "quarantine" not in key for key in state.objects)
+    ]
+    back[0].put_back(store)
+    (pin,) = read_pins(run.state)
+    assert pin.finished_at is None
+    for days, again in ((3, 1), (4, 1), (5, 1), (3, 0)):
+        world.age(days=days)
+        assert collected(world)[1]["again_slices"] == again
+        assert (gone in world.data()) == (world.lake.clock() < pin.until)
+    assert world.data() == kept
+
+
+def test_a_pin_of_an_earlier_version_may_have_brought_back_anything() -> None:
+    world, run, kept, _ = swept_world()
+    restore(world, run, all=True, keep_days=1)
+    (pin,) = read_pins(run.state)
+    older = {key: value for key, value in pin.to_json().items() if key not in ("slices", "finished_at")}
+    run.state.put(f"pins/{pin.pin_id}.json", json.dumps(older).encode())
+    assert read_pins(run.state)[0].slices == EVERY_SLICE
+    world.age(days=3)
+    assert collected(world)[1]["again_slices"] == 1
+    assert world.data() == kept
+
+
+def test_a_pin_stays_until_a_run_has_seen_what_came_back() -> None:
+    """A great minimum age: for a week after the end of the pin everything is young."""
+    world, run, _, _ = swept_world(
+        days=40, min_age_hours=24 * 20, slice_margin_hours=24 * 25, keep_runs_days=1000
+    )
+    restore(world, run, all=True, keep_days=1)
+    world.age(days=10)
+    collected(world)
+    assert len(read_pins(run.state)) == 1
+    world.age(days=12)
+    assert collected(world)[1]["again_slices"] == 1
+    assert read_pins(run.state) == []
+
+
+def test_a_clean_run_explains_what_came_back() -> None:
+    world, run, kept, _ = swept_world()
+    world.age(days=1)
+    collected(world)
+    restore(world, run, all=True, keep_days=1)
+    world.age(days=3)
+    last = world.plan(mode="clean")
+    world.run(last)
+    assert world.data() == kept
+    found = summary_of(last, "subtract").details["drift"]
+    assert (found["objects"], found["runs"]) == (0, 1)
+
+
+def test_slices_are_intervals_of_a_bounded_number() -> None:
+    times = [START + timedelta(hours=number) for number in range(INTERVALS_MAX + 500)]
+    names = [new_descending_xid(at) for at in times]
+    addresses = pa.array([f"data/{name}/object{number}" for name in names for number in range(2)])
+    found = slices_of(addresses)
+    assert len(found.intervals) == INTERVALS_MAX
+    assert all(found.has(at) for at in times)
+    few = slices_of(pa.array([f"data/{names[0]}/a", f"data/{names[9]}/a/b", "data/x", "data/!ab/c/d"]))
+    assert few == Coverage(tuple((at, at + SECOND) for at in (times[0], times[9])))
+    assert unite_slices([few, found]).has(times[9])
+    assert slices_of(pa.array([], pa.string())) == Coverage()
+
+
+def test_the_smallest_gaps_are_filled() -> None:
+    slices = Coverage.of(
+        (START + timedelta(hours=at), START + timedelta(hours=at + 1)) for at in (0, 2, 10, 12, 30)
+    )
+    assert slices.at_most(5) == slices
+    three = slices.at_most(3)
+    assert three == Coverage.of(
+        (START + timedelta(hours=a), START + timedelta(hours=b)) for a, b in ((0, 3), (10, 13), (30, 31))
+    )
+    (all_of_it,) = slices.at_most(1).intervals
+    assert all_of_it == (START, START + timedelta(hours=31))
