@@ -137,7 +137,7 @@ def parse_page(xml: bytes, what: str) -> Page:
     count = xml.count(_BLOB)
     rows = _ROW.findall(xml) if count and not _MAYBE_FOLDER.search(xml) else []
     try:
-        if len(rows) != count or b"<BlobPrefix>" in xml:
+        if not len(rows) == count == xml.count(b"</Blob>") or b"<BlobPrefix>" in xml:
             return _by_the_book(xml, marker)
         names = _names(rows)
         columns = names, [row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows]
