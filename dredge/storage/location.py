@@ -20,7 +20,7 @@ class Location:
 
     Attributes:
         driver: which kind of store.
-        bucket: S3 bucket, memory store's name, or the URL of an Azure container or a GCS bucket; "" for local.
+        bucket: name of an S3 or GCS bucket, or of a memory store, or the URL of an Azure container; "" for local.
         root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
         uri: the canonical form, without trailing slash.
     """
@@ -58,16 +58,15 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
                 raise ConfigError(f"{uri!r} needs a base folder for local stores (DREDGE_LOCAL_BASE)")
             return _local(os.path.join(options.local_base, rest))
         raise ConfigError(f"{uri!r} must name an absolute folder, such as file:///data/lake")
-    if driver in {"s3", "memory"}:
+    if driver in {"s3", "memory", "gcs"}:
         bucket, _, path = rest.partition("/")
         if not bucket:
             raise ConfigError(f"{uri!r} names no bucket")
         root = path.removesuffix("/")
-        return Location(driver, bucket, root, f"{driver}://{bucket}" + (f"/{root}" if root else ""))
+        base = f"{canonical_scheme(scheme)}://{bucket}"
+        return Location(driver, bucket, root, base + (f"/{root}" if root else ""))
     if driver == "azure":
         return _azure(scheme, rest, options)
-    if driver == "gcs":
-        return _by_container(driver, canonical_scheme(scheme), rest)
     raise ConfigError(
         f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
     )
@@ -84,12 +83,3 @@ def _azure(scheme: str, rest: str, options: StorageOptions) -> Location:
     container, path = split_uri(scheme, rest, options.azure)
     root = path.removesuffix("/")
     return Location("azure", container.url, root, container.url + (f"/{root}" if root else ""))
-
-
-def _by_container(driver: Driver, scheme: str, rest: str) -> Location:
-    host, _, path = rest.partition("/")
-    if not host:
-        raise ConfigError(f"{scheme}://{rest!s} names no bucket")
-    base = f"{scheme}://{host}"
-    root = path.removesuffix("/")
-    return Location(driver, base, root, base + (f"/{root}" if root else ""))

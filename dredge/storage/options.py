@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError
 from dredge.storage.azure.options import AzureOptions
+from dredge.storage.gcs.options import GcsOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class StorageOptions:
         local_base: folder for `local://name` URIs.
         delete_requests: bulk delete requests in flight at once.
         azure: how Azure Blob Storage is reached.
+        gcs: of Google Cloud Storage.
     """
 
     endpoint_url: str | None = None
@@ -38,6 +40,7 @@ class StorageOptions:
     local_base: str | None = None
     delete_requests: int = 16
     azure: AzureOptions = field(default_factory=AzureOptions)
+    gcs: GcsOptions = field(default_factory=GcsOptions)
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
@@ -60,7 +63,7 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
-        """Read the usual variables of AWS and Azure (and DREDGE_LOCAL_BASE) from an environment.
+        """Read the usual variables of AWS, Azure and Google (and DREDGE_LOCAL_BASE) from an environment.
 
         Args:
             environ: defaults to this process's.
@@ -79,6 +82,7 @@ class StorageOptions:
             ca_bundle=first("AWS_CA_BUNDLE"),
             local_base=first("DREDGE_LOCAL_BASE"),
             azure=AzureOptions.from_env(env),
+            gcs=GcsOptions.from_env(env),
         )
 
     def to_env(self) -> dict[str, str]:
@@ -93,6 +97,7 @@ class StorageOptions:
             "AWS_SESSION_TOKEN": self.session_token,
             "AWS_CA_BUNDLE": self.ca_bundle,
             "DREDGE_LOCAL_BASE": self.local_base,
+            **self.azure.to_env(),
+            **self.gcs.to_env(),
         }
-        said = {name: value for name, value in values.items() if value is not None}
-        return said | self.azure.to_env()
+        return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""How a task reaches object stores: an AWS connection when there is one, else the worker's own means."""
+"""How a task reaches object stores: by connections where there are some, else by the worker's own means."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.hooks.google import CONN_TYPE, google_options
+from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
 
 log = logging.getLogger(__name__)
+
+GOOGLE_DEFAULT = "google_cloud_default"
+"""The connection that Google's provider takes when none is named."""
 
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
@@ -21,9 +26,10 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
 
     :param aws_conn_id: connection of type ``aws``; its extra may have ``endpoint_url`` and ``region_name``.
         None, a connection that does not exist (local folders need none), and one without credentials leave
-        those to the environment and to the machine's role.
+        those to the environment and to the machine's role. One of type ``google_cloud_platform`` is taken as well;
+        else ``google_cloud_default`` says how Google Cloud Storage is reached, where there is such a connection.
     """
-    options = StorageOptions.from_env()
+    options = _with_google_default(StorageOptions.from_env())
     if not aws_conn_id:
         return options
     try:
@@ -31,6 +37,9 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     except AirflowNotFoundException:
         log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
         return options
+
+    if connection.conn_type == CONN_TYPE:
+        return replace(options, gcs=google_options(connection.extra_dejson, StorageOptions.from_env().gcs))
 
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
@@ -51,3 +60,18 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
         secret_access_key=keys.secret_key,
         session_token=keys.token,
     )
+
+
+def _with_google_default(options: StorageOptions) -> StorageOptions:
+    """Add what the default connection says. It may be there for something else, so that what is wrong with it matters
+    only to who stores objects there, who finds the warning above the error."""
+    try:
+        connection = BaseHook.get_connection(GOOGLE_DEFAULT)
+        if connection.conn_type != CONN_TYPE:
+            return options
+        return replace(options, gcs=google_options(connection.extra_dejson, options.gcs))
+    except AirflowNotFoundException:
+        return options
+    except ConfigError as error:
+        log.warning("Connection %s is not used: %s", GOOGLE_DEFAULT, error)
+        return options

@@ -6,6 +6,7 @@ import pytest
 
 from dredge.storage import StorageOptions
 from tests.support.azure import azurite
+from tests.support.gcs import GcsServer, fake_gcs
 from tests.support.objectstore import moto_server
 
 
@@ -19,3 +20,15 @@ def moto_options() -> Iterator[StorageOptions]:
 def azure_options() -> Iterator[StorageOptions]:
     with azurite() as options:
         yield options
+
+
+@pytest.fixture(scope="session")
+def fake_gcs_options() -> Iterator[StorageOptions]:
+    with fake_gcs() as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    with GcsServer() as server:
+        yield server

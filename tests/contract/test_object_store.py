@@ -25,12 +25,10 @@ from dredge.storage import (
     open_deleter,
     open_reader,
     open_writer,
-    remote,
     store_clock,
 )
-from dredge.storage.location import Location
-from dredge.storage.remote import RemoteDeleter, RemoteReader, RemoteWriter
 from tests.support.azure import make_container
+from tests.support.gcs import make_gcs_bucket
 from tests.support.objectstore import make_bucket
 
 ODD_NAMES = [
@@ -75,14 +73,11 @@ class Stores:
         return [key for batch in self.reader.list(prefix, **bounds) for key in batch.column(0).to_pylist()]
 
 
-@pytest.fixture(params=["local", "memory", "s3", "remote", pytest.param("azure", marks=pytest.mark.stores)])
+@pytest.fixture(
+    params=["local", "memory", "s3", "gcs", "gcs_emulator", pytest.param("azure", marks=pytest.mark.stores)]
+)
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     options = StorageOptions()
-    if request.param == "remote":  # its code on the client's memory store; GCS and Azure are not at hand
-        at = Location("gcs", "memory:///", "lake/repo", "memory:///lake/repo")
-        yield Stores("remote", at.uri, RemoteReader(at), RemoteWriter(at), RemoteDeleter(at))
-        remote._stores.clear()
-        return
     if request.param == "local":
         uri = f"file://{tmp_path}/lake/repo"
     elif request.param == "memory":
@@ -90,6 +85,12 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     elif request.param == "azure":
         options = request.getfixturevalue("azure_options")
         uri = f"{make_container(options).uri}/lake/repo"
+    elif request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        options, uri = server.options, f"{server.bucket()}/lake/repo"
+    elif request.param == "gcs_emulator":
+        options = request.getfixturevalue("fake_gcs_options")
+        uri = f"{make_gcs_bucket(options)}/lake/repo"
     else:
         options = request.getfixturevalue("moto_options")
         uri = f"{make_bucket(options).uri}/lake/repo"
@@ -131,9 +132,9 @@ def test_what_is_put_is_read_listed_and_looked_up(stores: Stores) -> None:
     )
 
 
-def test_etags_of_s3_and_memory_are_the_contents(stores: Stores) -> None:
+def test_etags_of_s3_gcs_and_memory_are_the_contents(stores: Stores) -> None:
     one, two = stores.writer.put("one", b"same"), stores.writer.put("two", b"same")
-    if stores.kind in ("s3", "memory"):
+    if stores.kind in ("s3", "memory", "gcs", "gcs_emulator"):
         assert one == two
         assert stores.writer.put("three", b"else") != one
 
@@ -186,8 +187,7 @@ def test_listing_goes_through_keys_in_byte_order_not_folder_order(stores: Stores
         stores.writer.put(f"data/{key}", b"")
     found = stores.keys("data/")
     assert sorted(found) == sorted(f"data/{key}" for key in keys)
-    if stores.kind != "remote":
-        assert found == sorted((f"data/{key}" for key in keys), key=str.encode)
+    assert found == sorted((f"data/{key}" for key in keys), key=str.encode)
 
 
 def test_prefix_is_text_and_not_a_folder(stores: Stores) -> None:
@@ -201,10 +201,7 @@ def test_prefix_is_text_and_not_a_folder(stores: Stores) -> None:
 
 def test_listing_never_shows_a_neighbour_of_the_root(stores: Stores) -> None:
     stores.writer.put("x", b"")
-    if stores.kind == "remote":
-        neighbour = RemoteWriter(Location("gcs", stores.writer._location.bucket, "lake/repo2", ""))  # type: ignore[attr-defined]
-        neighbour.put("y", b"")
-    elif stores.kind in ("s3", "azure"):
+    if stores.kind in ("s3", "azure", "gcs", "gcs_emulator"):
         open_writer(stores.uri + "2", stores.writer._options).put("y", b"")  # type: ignore[attr-defined]
     else:
         open_writer(stores.uri + "2", StorageOptions()).put("y", b"")
@@ -341,8 +338,7 @@ def test_streams_are_whole_or_not_at_all(stores: Stores) -> None:
     with stores.reader.open_read("big") as stream:
         pieces = list(stream)
     assert b"".join(pieces) == b"".join(chunks)
-    if stores.kind != "remote":  # the client's memory store hands out what it holds
-        assert max(map(len, pieces)) <= 1 << 20
+    assert max(map(len, pieces)) <= 1 << 20
 
     def broken() -> Iterator[bytes]:
         yield from chunks
@@ -372,9 +368,7 @@ def test_delete_answers_for_every_key_in_input_order_and_keeps_the_rest(stores: 
     keys = ["data/c", "data/missing", "data/a", "data/a", "data/b/below"]
     outcomes = stores.deleter.delete(keys)
     assert [o.key for o in outcomes] == keys
-    missing = (
-        "deleted" if stores.kind in ("s3", "remote") else "missing"
-    )  # S3 and this client's memory do not tell
+    missing = "deleted" if stores.kind == "s3" else "missing"  # S3 does not tell
     assert [o.outcome for o in outcomes] == ["deleted", missing, "deleted", "deleted", missing]
     assert stores.keys() == ["data/ab", "data/b"]
     assert stores.deleter.delete([]) == []
@@ -426,7 +420,6 @@ def test_writing_a_name_the_store_cannot_hold_is_refused(stores: Stores) -> None
             stores.writer.put(key, b"")
     refused = {"local": ("a//b", "/a", "a/", "a/../b", ".", "a/./b")}
     refused |= {
-        "remote": refused["local"],
         "azure": ("a/../b", ".", "a/./b", "a./b", "a\\b", "a\x7f", "é" * 1025),
     }
     for key in refused.get(stores.kind, ()):

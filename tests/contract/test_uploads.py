@@ -21,7 +21,7 @@ from tests.support.objectstore import make_bucket
 LARGE = b"x" * (5 << 20)
 
 
-@pytest.fixture(params=["local", "memory", "s3", pytest.param("azure", marks=pytest.mark.stores)])
+@pytest.fixture(params=["local", "memory", "s3", "gcs", pytest.param("azure", marks=pytest.mark.stores)])
 def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWriter]:
     if request.param == "local":
         yield open_writer(f"file://{tmp_path}/space")
@@ -32,6 +32,9 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWri
     elif request.param == "azure":
         there = make_container(request.getfixturevalue("azure_options"))
         yield open_writer(f"{there.uri}/space", there.options)
+    elif request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        yield open_writer(f"{server.bucket()}/space", server.options)
     else:
         options: StorageOptions = request.getfixturevalue("moto_options")
         yield open_writer(f"{make_bucket(options).uri}/space", options)

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -63,14 +64,23 @@ def require() -> None:
     Raises:
         ConfigError: it is not; says what to install.
     """
-    try:
-        import azure.identity
-        import azure.storage.blob  # noqa: F401
-    except ImportError:
+    if not is_installed():
         raise ConfigError(
             "Azure Blob Storage needs azure-storage-blob and azure-identity: pip install 'dredge[azure]', here and"
             " where Spark's executors run. Nothing was touched."
-        ) from None
+        )
+
+
+def is_installed() -> bool:
+    """Whether the extra `azure` is; imports none of it."""
+    return all(_is_there(name) for name in ("azure.storage.blob", "azure.identity"))
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ImportError:  # not even the name before the last dot
+        return False
 
 
 def container_client(options: StorageOptions, url: str, retries: bool = True) -> ContainerClient:

@@ -42,3 +42,6 @@ def versions(location: Location, options: StorageOptions) -> NoVersions:
 
 def version_deleter(location: Location, options: StorageOptions) -> None:
     """See `versions`."""
+
+
+marker_deleter = version_deleter

@@ -38,3 +38,6 @@ def versions(location: Location, options: StorageOptions) -> S3Versions:
 def version_deleter(location: Location, options: StorageOptions) -> S3VersionDeleter:
     """Open for deleting versions."""
     return S3VersionDeleter(location, options)
+
+
+marker_deleter = version_deleter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import sys
 from typing import Any
 
@@ -193,14 +192,7 @@ def test_identities_of_other_clouds_ask_their_own_authority(monkeypatch: pytest.
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def missing(name: str, *more: Any) -> Any:
-        if name.startswith("azure"):
-            raise ImportError(name)
-        return real(name, *more)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr(clients, "find_spec", lambda _name: None)
     monkeypatch.delitem(sys.modules, "dredge.storage.drivers.azure", raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'dredge\[azure\]'"):
         open_reader("https://a.blob.core.windows.net/c/p", StorageOptions())
