@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from dredge.errors import ConfigError
+from dredge.storage.azure.uris import split_uri
 from dredge.storage.options import StorageOptions
 from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme
 
@@ -35,8 +36,8 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
     Args:
         uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
-            (below `options.local_base`), an absolute path, `memory://name/prefix`, `gs://…`, `abfss://…`,
-            `https://…blob…`.
+            (below `options.local_base`), an absolute path, `memory://name/prefix`, `gs://…`, and those of
+            `dredge.storage.azure.uris`.
         options: for `local_base`.
 
     Raises:
@@ -65,7 +66,7 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
         base = f"{canonical_scheme(scheme)}://{bucket}"
         return Location(driver, bucket, root, base + (f"/{root}" if root else ""))
     if driver == "azure":
-        return _by_container(driver, canonical_scheme(scheme), rest)
+        return _azure(scheme, rest, options)
     raise ConfigError(
         f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
     )
@@ -78,13 +79,7 @@ def _local(path: str) -> Location:
     return Location("local", "", root, f"file://{root}")
 
 
-def _by_container(driver: Driver, scheme: str, rest: str) -> Location:
-    host, _, path = rest.partition("/")
-    if not host:
-        raise ConfigError(f"{scheme}://{rest!s} names no bucket")
-    base = f"{scheme}://{host}"
-    if scheme in {"https", "azure", "az"} and ".blob." in host:
-        container, _, path = path.partition("/")
-        base = f"https://{host}/{container}"
+def _azure(scheme: str, rest: str, options: StorageOptions) -> Location:
+    container, path = split_uri(scheme, rest, options.azure)
     root = path.removesuffix("/")
-    return Location(driver, base, root, base + (f"/{root}" if root else ""))
+    return Location("azure", container.url, root, container.url + (f"/{root}" if root else ""))

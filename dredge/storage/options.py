@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError
+from dredge.storage.azure.options import AzureOptions
 from dredge.storage.gcs.options import GcsOptions
 
 _STYLE = "AWS_S3_ADDRESSING_STYLE"
@@ -29,6 +30,7 @@ class StorageOptions:
         requester_pays: whether whoever asks pays, as buckets may demand.
         local_base: folder for `local://name` URIs.
         delete_requests: bulk delete requests in flight at once.
+        azure: how Azure Blob Storage is reached.
         gcs: of Google Cloud Storage.
     """
 
@@ -42,6 +44,7 @@ class StorageOptions:
     requester_pays: bool = False
     local_base: str | None = None
     delete_requests: int = 16
+    azure: AzureOptions = field(default_factory=AzureOptions)
     gcs: GcsOptions = field(default_factory=GcsOptions)
 
     def __post_init__(self) -> None:
@@ -65,7 +68,7 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
-        """Read the usual variables of AWS and Google (and DREDGE_LOCAL_BASE) from an environment.
+        """Read the usual variables of AWS, Azure and Google (and DREDGE_LOCAL_BASE) from an environment.
 
         Args:
             environ: defaults to this process's.
@@ -85,6 +88,7 @@ class StorageOptions:
             path_style={"path": True, "virtual": False}.get(first(_STYLE) or ""),
             requester_pays=first(_PAYER) == "requester",
             local_base=first("DREDGE_LOCAL_BASE"),
+            azure=AzureOptions.from_env(env),
             gcs=GcsOptions.from_env(env),
         )
 
@@ -102,6 +106,7 @@ class StorageOptions:
             _STYLE: None if self.path_style is None else "path" if self.path_style else "virtual",
             _PAYER: "requester" if self.requester_pays else None,
             "DREDGE_LOCAL_BASE": self.local_base,
+            **self.azure.to_env(),
             **self.gcs.to_env(),
         }
         return {name: value for name, value in values.items() if value is not None}

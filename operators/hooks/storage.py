@@ -9,14 +9,16 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from airflow_dredge.operators.hooks.google import CONN_TYPE, google_options
+from airflow_dredge.operators.hooks import azure, google
 from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
+from dredge.storage.azure.clients import is_installed as is_azure_installed
 
 log = logging.getLogger(__name__)
 
 GOOGLE_DEFAULT = "google_cloud_default"
-"""The connection that Google's provider takes when none is named."""
+AZURE_DEFAULT = "wasb_default"
+"""The connections that the providers of Google and Microsoft take when none is named."""
 
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
@@ -26,10 +28,14 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
 
     :param aws_conn_id: connection of type ``aws``; its extra may have ``endpoint_url`` and ``region_name``.
         None, a connection that does not exist (local folders need none), and one without credentials leave
-        those to the environment and to the machine's role. One of type ``google_cloud_platform`` is taken as well;
-        else ``google_cloud_default`` says how Google Cloud Storage is reached, where there is such a connection.
+        those to the environment and to the machine's role. One of type ``google_cloud_platform`` or ``wasb`` is
+        taken as well; else ``google_cloud_default`` says how Google Cloud Storage is reached, and ``wasb_default`` how
+        Azure is, where there are such connections (and, for Azure, the extra ``azure`` is installed).
     """
-    options = _with_google_default(StorageOptions.from_env())
+    own = StorageOptions.from_env()
+    options = _with_default(own, GOOGLE_DEFAULT, google.CONN_TYPE)
+    if is_azure_installed():
+        options = _with_default(options, AZURE_DEFAULT, azure.CONN_TYPE)
     if not aws_conn_id:
         return options
     try:
@@ -38,8 +44,8 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
         log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
         return options
 
-    if connection.conn_type == CONN_TYPE:
-        return replace(options, gcs=google_options(connection.extra_dejson, StorageOptions.from_env().gcs))
+    if connection.conn_type in (google.CONN_TYPE, azure.CONN_TYPE):
+        return _with_connection(options, own, connection)
 
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
@@ -62,16 +68,23 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     )
 
 
-def _with_google_default(options: StorageOptions) -> StorageOptions:
-    """Add what the default connection says. It may be there for something else, so that what is wrong with it matters
+def _with_connection(options: StorageOptions, own: StorageOptions, connection: Any) -> StorageOptions:
+    """Add what a connection says of its store to what the environment says of it."""
+    if connection.conn_type == google.CONN_TYPE:
+        return replace(options, gcs=google.google_options(connection.extra_dejson, own.gcs))
+    return replace(options, azure=azure.azure_options(connection, own.azure))
+
+
+def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> StorageOptions:
+    """Add what a default connection says. It may be there for something else, so that what is wrong with it matters
     only to who stores objects there, who finds the warning above the error."""
     try:
-        connection = BaseHook.get_connection(GOOGLE_DEFAULT)
-        if connection.conn_type != CONN_TYPE:
+        connection = BaseHook.get_connection(conn_id)
+        if connection.conn_type != conn_type:
             return options
-        return replace(options, gcs=google_options(connection.extra_dejson, options.gcs))
+        return _with_connection(options, options, connection)
     except AirflowNotFoundException:
         return options
     except ConfigError as error:
-        log.warning("Connection %s is not used: %s", GOOGLE_DEFAULT, error)
+        log.warning("Connection %s is not used: %s", conn_id, error)
         return options

@@ -31,13 +31,11 @@ from dredge.storage import (
     open_old_version_deleter,
     open_versions,
     open_writer,
-    remote,
 )
-from dredge.storage.location import Location
 from dredge.storage.memory_versions import OlderVersions
-from dredge.storage.remote import RemoteCopier, RemoteWriter
 from dredge.storage.s3 import copying
 from dredge.storage.s3.copying import S3Copier
+from tests.support.azure import make_container
 from tests.support.objectstore import TestBucket, make_bucket
 
 ODD = ["data/plain", "data/with space", "data/a+b%20c", "data/q?x=1#y", "data/emoji😀", "data/'\"&<>"]
@@ -52,20 +50,17 @@ class Places:
     copier: ObjectCopier
 
 
-@pytest.fixture(params=["local", "memory", "s3", "gcs", "remote"])
+@pytest.fixture(params=["local", "memory", "s3", "gcs", pytest.param("azure", marks=pytest.mark.stores)])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     options = StorageOptions()
-    if request.param == "remote":
-        source = Location("gcs", "memory:///", "lake", "memory:///lake")
-        target = Location("gcs", "memory:///", "lake/run/quarantine", "memory:///lake/run/quarantine")
-        yield Places(RemoteWriter(source), RemoteWriter(target), RemoteCopier(source, target))
-        remote._stores.clear()
-        return
     name = f"copies-{uuid.uuid4().hex[:8]}"
     uri = {"local": f"file://{tmp_path}/lake", "memory": f"memory://{name}/lake"}.get(request.param, "")
     if request.param == "s3":
         options = request.getfixturevalue("moto_options")
         uri = f"{make_bucket(options).uri}/lake"
+    elif request.param == "azure":
+        options = request.getfixturevalue("azure_options")
+        uri = f"{make_container(options).uri}/lake"
     elif request.param == "gcs":
         server = request.getfixturevalue("gcs_server")
         options, uri = server.options, f"{server.bucket()}/lake"

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from airflow_dredge.operators.hooks import storage
 from airflow_dredge.operators.hooks.storage import storage_options
 from dredge.errors import ConfigError
+from dredge.storage import StorageOptions
+from dredge.storage.azure.options import AzureOptions
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -124,3 +127,71 @@ def test_an_identity_that_is_not_supported_is_refused_where_it_is_asked_for(extr
     assert "SECRETKEY" not in str(raised.value)
     with connections(aws_default=None, google_cloud_default=google):
         assert storage_options("aws_default").gcs.credentials_json is None
+
+
+ENDPOINT = "https://acct.blob.core.windows.net"
+
+
+@pytest.mark.parametrize("named", ["aws_default", "wasb_default"])
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"login": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
+        ({"host": ENDPOINT, "login": "acct", "password": "K=="}, AzureOptions("acct", "K==", None, ENDPOINT)),
+        ({"host": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
+        (
+            {"host": "http://127.0.0.1:10000/acct", "login": "acct", "password": "K=="},
+            AzureOptions("acct", "K==", None, "http://127.0.0.1:10000/acct"),
+        ),
+        ({"login": "acct", "extra": {"sas_token": "?sv=1&sig=S"}}, AzureOptions("acct", None, "sv=1&sig=S")),
+        (
+            {"extra": {"extra__wasb__sas_token": f"{ENDPOINT}/?sv=1&sig=S"}},
+            AzureOptions("acct", None, "sv=1&sig=S", ENDPOINT),
+        ),
+        (
+            {"extra": {"connection_string": "AccountName=acct;AccountKey=K=="}},
+            AzureOptions("acct", "K=="),
+        ),
+        (
+            {"host": ENDPOINT, "login": "app", "password": "word", "extra": {"tenant_id": "t"}},
+            AzureOptions("acct", None, None, ENDPOINT, "t", "app", "word"),
+        ),
+        ({"extra": {"managed_identity_client_id": "m"}}, AzureOptions(client_id="m")),
+    ],
+)
+def test_a_connection_of_azure_is_read_as_its_provider_reads_it(
+    fields: dict[str, Any], found: AzureOptions, named: str
+) -> None:
+    given: dict[str, Any] = {
+        "aws_default": None,
+        "wasb_default": None,
+        named: {"conn_type": "wasb", **fields},
+    }
+    with connections(**given):
+        options = storage_options("aws_default")
+    assert options.azure == found
+    assert StorageOptions.from_env(options.to_env()).azure == found
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"password": "K=="}, {"extra": {"sas_token": "sig=S"}}, {"extra": {"workload_identity_tenant_id": "t"}}],
+)
+def test_a_connection_of_azure_that_says_too_little_is_refused_where_it_is_asked_for(
+    fields: dict[str, Any],
+) -> None:
+    azure = {"conn_type": "wasb", **fields}
+    with connections(aws_default=azure, wasb_default=None), pytest.raises(ConfigError) as raised:
+        storage_options("aws_default")
+    assert "K==" not in str(raised.value)
+    with connections(aws_default=None, wasb_default=azure):
+        assert storage_options("aws_default").azure == AzureOptions()
+
+
+def test_without_the_extra_the_default_connection_of_azure_is_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage, "is_azure_installed", lambda: False)
+    azure = {"conn_type": "wasb", "login": "acct", "password": "K=="}
+    with connections(aws_default=None, wasb_default=azure):
+        assert storage_options("aws_default").azure == AzureOptions()
