@@ -4,7 +4,6 @@ comes back byte for byte."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from dredge.gc.run import Run
 from dredge.gc.steps import run_steps
 from dredge.lakefs import LakeFSClient
 from dredge.runs.tasks import LocalRunner
-from dredge.storage import open_reader
-from tests.support.azure import TestContainer, azurite, make_container
+from dredge.storage import StorageOptions, open_reader
+from tests.support.azure import TestContainer, make_container
 from tests.support.lakefs_server import KEY_PAIR, Lake, lakefs_server
 
 pytestmark = pytest.mark.stores
@@ -34,10 +33,9 @@ ORPHANS = {
 }
 
 
-@pytest.fixture(scope="module")
-def container() -> Iterator[TestContainer]:
-    with azurite() as options:
-        yield make_container(options)
+@pytest.fixture
+def container(azure_options: StorageOptions) -> TestContainer:
+    return make_container(azure_options)
 
 
 def contents(container: TestContainer) -> dict[str, bytes]:
