@@ -20,6 +20,7 @@ from tests.support.depth import IS_LONG, load_profile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from dredge.storage import StorageOptions
     from tests.support.airflow import Airflow
     from tests.support.postgres import PostgresServer
     from tests.support.spark import ConnectServer
@@ -61,6 +62,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def azure_options() -> Iterator[StorageOptions]:
+    """The one emulator of Azure of the test run."""
+    from tests.support.azure import azurite
+
+    with azurite() as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one local Spark session of the test run, two cores."""
     from airflow_dredge.spark_jobs.session import open_session
@@ -98,6 +108,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def airflow() -> Iterator[Airflow]:
     """Airflow with an empty database of this test run."""
+    from dredge.storage import StorageOptions
     from tests.support.airflow import Airflow
 
     yield Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))

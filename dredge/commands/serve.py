@@ -33,7 +33,9 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
 @click.option(
     "--kv", metavar="URL", help="Key-value store instead of the folder's, such as sqlite:///abs/kv.db."
 )
-@click.option("--blockstore", type=click.Choice(["local", "s3", "gs"]), default="local", show_default=True)
+@click.option(
+    "--blockstore", type=click.Choice(["local", "s3", "gs", "azure"]), default="local", show_default=True
+)
 @click.option("--access-key-id", envvar=KEY_ENV, help=f"Key id of the administrator [env {KEY_ENV}].")
 @click.option(
     "--local-import", is_flag=True, help="Let clients import objects from folders below DIR/objects."
@@ -49,7 +51,7 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     "--presign/--no-presign",
     default=True,
     show_default=True,
-    help="With --blockstore s3 or gs: let clients read and write objects in the store itself, by pre-signed URLs.",
+    help="Unless --blockstore is local: let clients read and write objects in the store itself, by signed URLs.",
 )
 @click.option(
     "--presign-multipart/--no-presign-multipart",
@@ -91,7 +93,7 @@ def command(
     listen: str,
     data: str | None,
     kv: str | None,
-    blockstore: Literal["local", "s3", "gs"],
+    blockstore: Literal["local", "s3", "gs", "azure"],
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
@@ -109,8 +111,9 @@ def command(
 
     It speaks lakeFS's HTTP API, so lakectl, lakefs-sdk and the lakefs package work with it. Storage
     namespaces are local:///… folders below DIR/objects, s3://bucket/prefix with --blockstore s3 (reached
-    by the usual AWS_… variables), or gs://bucket/prefix with --blockstore gs (by Google's). The key pair comes
-    from LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY; without them one is made,
+    by the usual AWS_… variables), gs://bucket/prefix with --blockstore gs (by Google's), or
+    https://account.blob.core.windows.net/container/prefix with --blockstore azure (by the AZURE_… ones). The key pair
+    comes from LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY; without them one is made,
     kept in DIR/server.json and shown once. Secrets are never taken as arguments. That pair is the administrator's;
     more users, groups and policies are made through the API.
 
@@ -142,7 +145,9 @@ def command(
         raise ConfigError(f"key id ({KEY_ENV} or --access-key-id) and secret ({SECRET_ENV}) come together")
     given = Credentials(access_key_id, secret) if access_key_id and secret else None
     if data is None and (kv is None or blockstore == "local"):
-        raise ConfigError("give --data DIR (without it, both --kv URL and --blockstore s3 or gs are needed)")
+        raise ConfigError(
+            "give --data DIR (without it, both --kv URL and a --blockstore other than local are needed)"
+        )
 
     folder = None if data is None else DataFolder.open(data, given)
     made = folder.created if folder else given is None
@@ -173,6 +178,8 @@ def command(
     namespace = (
         f"local://{folder.objects}/<repository>"
         if folder and blockstore == "local"
+        else "https://<account>.blob.core.windows.net/<container>/<prefix>"
+        if blockstore == "azure"
         else f"{blockstore}://<bucket>/<prefix>"
     )
 

@@ -14,6 +14,7 @@ from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_read
 _LOCAL_NAMESPACE = re.compile(r"^(?:(?:local|file)://(?=/)|local://(?!/))([^?#%]+)$", re.DOTALL)
 _BUCKETS = {
     "s3": r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)",
+    "azure": r"^https?://[a-z0-9.:-]+(/[a-z0-9]{3,24})?/[a-z0-9][a-z0-9-]{1,61}[a-z0-9](/|$)",
     "gs": r"^gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/|$)",
 }
 
@@ -28,7 +29,8 @@ class Namespaces:
     Local namespaces are `local://name`, as on a real server: a folder below the base folder; or `local:///abs/folder`
     or `file:///abs/folder` below it (the SDK refuses to send the last form). Their path is literal, as everywhere in
     Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`, `%`) and symbolic links that leave the base are refused. S3
-    namespaces are `s3://bucket/prefix`, those of Google Cloud Storage `gs://bucket/prefix`.
+    namespaces are `s3://bucket/prefix`, those of Google Cloud Storage `gs://bucket/prefix`, and those of Azure
+    `https://account.blob.core.windows.net/container/prefix`.
 
     Args:
         settings: block store, base folder, S3 options.
@@ -45,12 +47,14 @@ class Namespaces:
     @property
     def example(self) -> str:
         """Example of a valid namespace URI."""
+        if self.blockstore == "azure":
+            return "https://mystorageaccount.blob.core.windows.net/mycontainer/"
         return f"{self.blockstore}://example-bucket/"
 
     @property
     def pattern(self) -> str:
         """Regular expression for namespace URIs, shown by clients; `check` is stricter."""
-        return f"^{self.blockstore}://"
+        return "^https?://" if self.blockstore == "azure" else f"^{self.blockstore}://"
 
     def check(self, uri: str) -> None:
         """Check that a namespace is inside the server's block store.
@@ -72,8 +76,8 @@ class Namespaces:
         Raises:
             NamespaceRefusedError: 400, another scheme, or none.
         """
-        schemes = ("local://", "file://") if self.blockstore == "local" else (f"{self.blockstore}://",)
-        if not address.startswith(schemes):
+        schemes = {"local": ("local://", "file://"), "azure": ("https://", "http://")}
+        if not address.startswith(schemes.get(self.blockstore, (f"{self.blockstore}://",))):
             raise NamespaceRefusedError(f"physical address is not valid for block adapter: {self.blockstore}")
 
     def check_unshared(self, uri: str, others: Iterable[str]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from dredge.storage import StorageOptions
-from tests.support.azure import azurite
 from tests.support.gcs import GcsServer, fake_gcs
 from tests.support.objectstore import moto_server
 
@@ -13,12 +12,6 @@ from tests.support.objectstore import moto_server
 @pytest.fixture(scope="session")
 def moto_options() -> Iterator[StorageOptions]:
     with moto_server() as options:
-        yield options
-
-
-@pytest.fixture(scope="session")
-def azure_options() -> Iterator[StorageOptions]:
-    with azurite() as options:
         yield options
 
 

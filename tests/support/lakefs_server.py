@@ -221,7 +221,8 @@ def lakefs_server(
         given |= {"local_base": str(objects)}
         base = f"local://{objects}"
     else:
-        given |= {"blockstore": bucket.uri.partition(":")[0], "storage": bucket.options}
+        kind = bucket.uri.partition(":")[0].replace("https", "http")
+        given |= {"blockstore": {"http": "azure"}.get(kind, kind), "storage": bucket.options}
         base = bucket.uri
     server = ThreadedServer(
         ServerSettings(**(given | settings)), kv=kv, open_namespace=open_namespace, clock=clock, faults=faults

@@ -17,7 +17,7 @@ from dredge.storage.native import CONNECT_SECONDS, READ_SECONDS
 from dredge.storage.options import StorageOptions
 
 if TYPE_CHECKING:
-    from azure.storage.blob import ContainerClient
+    from azure.storage.blob import BlobServiceClient, ContainerClient
 
 PIECE_BYTES = 8 << 20
 """What a single request reads."""
@@ -97,6 +97,25 @@ def container_client(options: StorageOptions, url: str, retries: bool = True) ->
         if client is None:
             client = held.containers[options, url, retries] = _build(options, container_of(url), retries)
         return client
+
+
+def service_client(options: StorageOptions, url: str) -> BlobServiceClient:
+    """The SDK's client of the account that a container is in, for a few calls; close it.
+
+    Args:
+        options: account, credentials, endpoint.
+        url: of the container.
+    """
+    from azure.storage.blob import BlobServiceClient
+
+    container = container_of(url)
+    return BlobServiceClient(
+        endpoint_of(container, options.azure),
+        credential_of(container, options.azure),
+        connection_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retry_total=_READ_RETRIES,
+    )
 
 
 def endpoint_of(container: Container, options: AzureOptions) -> str:

@@ -29,6 +29,8 @@ from dredge.storage.rate import AdaptiveRate
 
 BATCH_KEYS = 256
 ATTEMPTS = 8
+BATCH_ATTEMPTS = 3
+"""After so many errors of the service about a batch, its blobs are asked about alone."""
 _UNCLEAR = "UnclearAnswer"
 _GONE = frozenset({"BlobNotFound", "ResourceNotFound"})
 _ID = re.compile(rb"^Content-ID:\s*(\d+)\s*$", re.IGNORECASE | re.MULTILINE)
@@ -88,7 +90,8 @@ class AzureDeleter:
             again = [o for o in found if o.outcome == "failed" and _is_passing(o.code)]
             doubts.update((o.key, str(o.code)) for o in found if _is_doubtful(o.code))
             outcomes.update((o.key, _with_doubt(o, doubts)) for o in found)
-            if not again:
+            alone = attempt + 1 == BATCH_ATTEMPTS and len(batch) > 1
+            if not again or (alone and not any(o.code in THROTTLED for o in again)):
                 break
             if any(o.code in THROTTLED for o in again):
                 self._rate.throttled()
@@ -96,7 +99,7 @@ class AzureDeleter:
             if attempt + 1 < ATTEMPTS:
                 self._sleep(min(20.0, 0.1 * 2**attempt) * (0.5 + random.random()))
         if len(batch) > 1:
-            for key in [key for key, o in outcomes.items() if o.code == _UNCLEAR]:
+            for key in [key for key, o in outcomes.items() if _is_doubtful(o.code)]:
                 alone = self._delete_batch([key], may_send)[key]
                 if alone.code != NOT_SENT:
                     outcomes[key] = _with_doubt(alone, doubts)

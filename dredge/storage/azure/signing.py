@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import quote
 
 from dredge.errors import ConfigError
-from dredge.storage.azure.clients import credential_of, endpoint_of
+from dredge.storage.azure.clients import credential_of, endpoint_of, service_client
 from dredge.storage.azure.errors import translated
 from dredge.storage.azure.uris import container_of
 from dredge.storage.options import StorageOptions
+from dredge.storage.signed_urls import attachment
 
 _SKEW = timedelta(minutes=5)
 _DELEGATED = timedelta(hours=2)
@@ -50,14 +51,10 @@ def signed_url(
         permission=rights,
         expiry=expires,
         protocol="https" if endpoint.startswith("https:") else None,
-        content_disposition=_attachment(filename) if filename else None,
+        content_disposition=attachment(filename) if filename else None,
         **_signer(options, url, expires),
     )
     return f"{endpoint}/{container.name}/{quote(name, safe='~/')}?{token}"
-
-
-def _attachment(filename: str) -> str:
-    return "attachment; filename*=utf-8''" + quote(filename, safe="", errors="replace")
 
 
 def _signer(options: StorageOptions, url: str, expires: datetime) -> dict[str, Any]:
@@ -73,19 +70,11 @@ def _signer(options: StorageOptions, url: str, expires: datetime) -> dict[str, A
 
 
 def _delegation_key(options: StorageOptions, url: str, expires: datetime) -> Any:
-    from azure.storage.blob import BlobServiceClient
-
     held = os.getpid(), options, url
     found = _keys.get(held)
     if found is None or found[1] < expires:
-        container = container_of(url)
         until = max(expires, datetime.now(UTC)) + _DELEGATED
-        with (
-            translated(f"asking for a key to sign URLs of {container.url}"),
-            BlobServiceClient(
-                endpoint_of(container, options.azure), credential_of(container, options.azure)
-            ) as service,
-        ):
+        with translated(f"asking for a key to sign URLs of {url}"), service_client(options, url) as service:
             found = service.get_user_delegation_key(datetime.now(UTC) - _SKEW, until), until
         _keys[held] = found
     return found[0]

@@ -7,9 +7,9 @@ from dredge.storage.azure.copying import AzureCopier
 from dredge.storage.azure.deleting import AzureDeleter
 from dredge.storage.azure.store import AzureReader, AzureWriter
 from dredge.storage.azure.uris import container_of
+from dredge.storage.azure.versions import AzureVersions
 from dredge.storage.location import Location
 from dredge.storage.options import StorageOptions
-from dredge.storage.undo import NoVersions
 
 require()
 
@@ -35,13 +35,13 @@ def copier(source: Location, target: Location, options: StorageOptions) -> Azure
     return AzureCopier(source, target, options) if same else None
 
 
-def versions(location: Location, options: StorageOptions) -> NoVersions:
-    """The service tells of its versions in a way of its own; see docs/stores/azure.md."""
-    return NoVersions()
+def versions(location: Location, options: StorageOptions) -> AzureVersions:
+    """Open for looking at what the account keeps."""
+    return AzureVersions(location, options)
 
 
 def version_deleter(location: Location, options: StorageOptions) -> None:
-    """See `versions`."""
+    """Nothing is deleted by its version here; see `dredge.storage.azure.versions`."""
 
 
 marker_deleter = version_deleter

@@ -104,6 +104,15 @@ def test_a_batch_that_is_refused_whole_is_asked_blob_by_blob(waits: list[float])
     assert service.asked == [f"/{ACCOUNT}/c/lake/a", f"/{ACCOUNT}/c/lake/b"]
 
 
+def test_a_batch_that_the_service_cannot_do_is_asked_blob_by_blob(waits: list[float]) -> None:
+    service = Service(lambda _n: (202, ""), (500, ""))
+    with ScriptedS3(service) as server:
+        found = deleter(server, waits).delete(["a", "b"])
+    assert [each.outcome for each in found] == ["deleted", "deleted"]
+    assert all("the first answer was 500" in str(each.message) for each in found)
+    assert len(server.requests) == 3 + 2
+
+
 def test_throttled_blobs_are_tried_again_and_only_while_it_is_allowed(waits: list[float]) -> None:
     service = Service(lambda n: (503, error("ServerBusy")) if n < 3 else (202, ""))
     with ScriptedS3(service) as server:
