@@ -108,7 +108,6 @@ def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def airflow() -> Iterator[Airflow]:
     """Airflow with an empty database of this test run."""
-    from dredge.storage import StorageOptions
     from tests.support.airflow import Airflow
 
     yield Airflow.prepare(Path(os.environ["AIRFLOW_HOME"]))
