@@ -35,7 +35,8 @@ def icechunk_dag(dag_id: str, schedule: str | None = None, **defaults: Any) -> D
     with DAG(
         dag_id,
         schedule=schedule,
-        max_active_runs=1,
+        # Runs by hand are of different repositories; the lease keeps two of the same one apart.
+        max_active_runs=64 if schedule is None else 1,
         allowed_run_types=["manual", "scheduled", "operator_triggered", "asset_triggered"],  # no backfills
         default_args=RUN_DEFAULTS,
         params=icechunk_params(**defaults),

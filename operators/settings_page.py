@@ -59,6 +59,12 @@ Beside the settings above but `repository`, which are those of each run:
 
 {icechunk}
 
+### Many Icechunk repositories (`icechunk_all`)
+
+Beside the settings above but `storage`, which are those of each run:
+
+{icechunk_many}
+
 ### Taking deletions of Icechunk collections back (`icechunk_restore`, `dredge icechunk restore`)
 
 {icechunk_restore}
@@ -88,6 +94,7 @@ def page() -> str:
         purge=table_of(lakefs.PURGE_FORM),
         metadata=table_of(lakefs.METADATA_FORM),
         icechunk=table_of(icechunk.FORM),
+        icechunk_many=table_of(icechunk.ALL_FORM[: len(icechunk.WHICH)]),
         icechunk_restore=table_of(icechunk.RESTORE_FORM),
         icechunk_purge=table_of(icechunk.PURGE_FORM),
         kv=table_of(kv.FORM),

@@ -28,8 +28,9 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-#: Flags that pay for short jobs: no second compiler, no collector threads. Measured in docs/decisions/spark-jobs.md.
-SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: Flags that pay for short jobs: no second compiler, no collector threads, a heap that grows with what it holds instead
+#: of beginning with a 64th of the machine's memory. Measured in docs/decisions/spark-jobs.md.
+SHORT_JOB_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
 #: Set to "off" to start without an archive, for example where 160 MB of cache are too much.
 SWITCH = "DREDGE_SPARK_ARCHIVE"
 CACHE_DIR = "DREDGE_CACHE_DIR"

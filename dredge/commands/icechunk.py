@@ -181,6 +181,11 @@ def expire(uri: str, apply: bool, approved: str | None, as_json: bool, whole: bo
 )
 @click.option("--keep-transactions", is_flag=True, help="Delete no transaction log; likewise.")
 @click.option(
+    "--inventory",
+    metavar="URI",
+    help="Of S3 Inventory or tables, which clean runs read instead of listing chunks.",
+)
+@click.option(
     "--undo",
     type=click.Choice(["auto", "off", "versions", "quarantine"]),
     default="auto",
@@ -245,6 +250,7 @@ def collect(
         else _seconds(asked["overwritten"]) / 3600,
         keep_chunks=asked["keep_chunks"],
         keep_transactions=asked["keep_transactions"],
+        inventory=asked["inventory"],
         undo=asked["undo"],
         keep_runs_days=asked["keep_runs_days"],
         max_delete_objects=asked["max_objects"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from dredge.errors import DredgeError, FormatError
 from dredge.gc.config import CLEAN, GCConfig
-from dredge.gc.inventory.source import Inventory
+from dredge.inventory.source import Inventory
 from dredge.runs.coverage import BEGINNING, END, Coverage
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import Version

@@ -13,13 +13,13 @@ from dredge.errors import ConfigError, DredgeError, LeaseHeldError, NotFoundErro
 from dredge.gc.clocks import compare_server
 from dredge.gc.config import CLEAN, OPTIMIZED, GCConfig
 from dredge.gc.foresee.run_cost import expected_lines, forecast
-from dredge.gc.inventory.manifest import find_inventory
-from dredge.gc.inventory.source import Inventory
 from dredge.gc.namespaces import DATA, canonical_namespace, check_namespaces
 from dredge.gc.plan import PLAN, RUNS, Plan
 from dredge.gc.run import Run, make_lease, open_state, read_plan
 from dredge.gc.state.store import StateStore
 from dredge.graveler.xid import new_descending_xid
+from dredge.inventory.manifest import find_inventory
+from dredge.inventory.source import Inventory
 from dredge.lakefs import LakeFS, LakeFSClient, Repository
 from dredge.runs.clock import Clock, check_clocks, utc_now
 from dredge.runs.coverage import Coverage

@@ -31,6 +31,7 @@ from dredge.errors import (
     RefusedError,
     UnavailableError,
 )
+from dredge.lakefs.sdk import load_client
 
 log = logging.getLogger("dredge")
 
@@ -262,6 +263,7 @@ class Transport:
         return Response(int(response.status_code), _text(response.raw_data), *_headers(response.headers))
 
     def _client(self) -> Any:
+        load_client()
         import urllib3
         from lakefs_sdk.api_client import ApiClient
         from lakefs_sdk.configuration import Configuration

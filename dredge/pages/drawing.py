@@ -28,6 +28,7 @@ from dredge.pages.questions import Asker
 from dredge.pages.running import progress_of
 from dredge.pages.surroundings import Facts, Gaps, NotAllowedError, Schedule
 from dredge.pages.trash import WantedFindings, trash_page
+from dredge.pages.undoing import UNDOING, undoing_of
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.pages import render
 from dredge.runs.report_rows import COLUMNS
@@ -125,7 +126,7 @@ class Pages:
         found = find(self._places, key)
         report, plan = _as_of_now(found, run_id), plan_of(found, run_id)
         rows = [[(column, column.text(row)) for column in COLUMNS] for row in report["rows"]]
-        deletes = found.kind == LAKEFS and bool(report["counts"].get("deleted_objects"))
+        deletes = found.kind in UNDOING and bool(report["counts"].get("deleted_objects"))
         return self._page(
             request,
             "run",
@@ -257,23 +258,32 @@ class Pages:
             choice=choice,
             problem=problem,
             started=started,
-            reasons=restoring.REASONS_TO_CHOOSE,
+            undoing=undoing_of(found),
             known=known,
             restores=restoring.restores_of(found, run_id),
-            command=restoring.command_of(uri_of(found, run_id), asked),
+            command=restoring.command_of(found, run_id, asked),
         )
 
-    def restore_settings(self, key: str, run_id: str, asked: Mapping[str, str]) -> dict[str, Any]:
+    def restore_settings(self, key: str, run_id: str, kind: str, asked: Mapping[str, str]) -> dict[str, Any]:
         """What a restore is started with that a form asks for.
+
+        Args:
+            key: of the place.
+            run_id: the run that deleted.
+            kind: of the places that the form is for.
+            asked: its fields.
 
         Raises:
             ConfigError: it asks for nothing, or the run deleted nothing.
+            NotFoundError: the place is of another kind.
         """
         found = find(self._places, key)
+        if found.kind != kind:
+            raise NotFoundError("there is no such run")
         config = restoring.config_of(found, run_id, asked)
         if not restoring.choice_of(found, config).objects:
             raise ConfigError("the run deleted nothing that fits. Nothing was restored.")
-        return restoring.params_of(config)
+        return restoring.params_of(found, config)
 
     def row_restore_settings(self, key: str, run_id: str, partition: str, known: Facts) -> dict[str, Any]:
         """What a restore of rows is started with that a form asks for; raises as `row_restoring.settings_of` does."""

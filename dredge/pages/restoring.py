@@ -10,25 +10,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dredge.errors import DredgeError, NotFoundError
+from dredge.errors import DredgeError
 from dredge.gc.plan import PLAN
-from dredge.gc.restore.config import REASONS, RestoreConfig
-from dredge.gc.restore.step import foresee_restore
-from dredge.gc.subtract import REASONS as REASON_WORDS
 from dredge.graveler.xid import descending_time
 from dredge.pages.history import plan_of, uri_of
-from dredge.pages.places import LAKEFS, Place
+from dredge.pages.places import Place
+from dredge.pages.undoing import UNDOING, undoing_of
 from dredge.runs.folder import RunFolder, read_json
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import open_reader, open_writer
 from dredge.undo.restore.choosing import Choice
+from dredge.undo.restore.config import RestoreConfig
 from dredge.undo.restore.output import OUTCOMES, RestoreOutput
 from dredge.undo.restore.step import FOLDER
 
-DAG = "lakefs_gc_restore"
-"""Its runs bring back what a run deleted."""
 SHOWN = 20
-REASONS_TO_CHOOSE = {name: REASON_WORDS[name] for name in REASONS}
 CHOOSING = ("prefix", "address", "reason", "all")
 """Fields of which one must be given."""
 _ASKED = (*CHOOSING, "keep_days", "because")
@@ -78,18 +74,17 @@ def config_of(place: Place, run_id: str, asked: Mapping[str, str]) -> RestoreCon
         ConfigError: it asks for nothing, or for what does not go together.
         NotFoundError: runs of this kind delete nothing that could come back.
     """
-    if place.kind != LAKEFS:
-        raise NotFoundError("only runs of a lakeFS collection can be taken back here")
+    undoing = undoing_of(place)
     uri = uri_of(place, run_id)
-    repository = plan_of(place, run_id)["repository"]
+    repository = plan_of(place, run_id)[undoing.planned]
     given = {name: value for name, value in asked.items() if name in _ASKED and value}
-    return RestoreConfig.from_params({"repository": repository, "run": uri, **given})
+    return undoing.config.from_params({undoing.setting: repository, "run": uri, **given})
 
 
-def params_of(config: RestoreConfig) -> dict[str, Any]:
+def params_of(place: Place, config: RestoreConfig) -> dict[str, Any]:
     """What a run of the DAG is started with."""
     values = {
-        "repository": config.repository,
+        undoing_of(place).setting: config.repository,
         "run": config.run,
         "prefix": config.prefix,
         "address": config.address,
@@ -100,16 +95,18 @@ def params_of(config: RestoreConfig) -> dict[str, Any]:
     return {**{name: value for name, value in values.items() if value is not None}, "all": config.everything}
 
 
-def command_of(run_uri: str, asked: Mapping[str, str]) -> str:
+def command_of(place: Place, run_id: str, asked: Mapping[str, str]) -> str:
     """The command that brings back what a form asks for; names are quoted, as they are strangers' texts."""
-    words = ["dredge", "gc", "restore", run_uri]
+    undoing = undoing_of(place)
+    named = [plan_of(place, run_id)[undoing.planned]] if undoing.command_names_repository else []
+    words = [*undoing.command, *named, uri_of(place, run_id)]
     for name in ("prefix", "address", "reason"):
         words += [f"--{name}", asked[name]] if asked.get(name) else []
     return shlex.join(words + (["--all"] if asked.get("all") else []))
 
 
 def choice_of(place: Place, config: RestoreConfig) -> Choice:
-    """Say what would come back: the dry run of a restore. Raises as `foresee_restore` does.
+    """Say what would come back: the dry run of a restore. Raises as `foresee` does.
 
     It is counted once in `KEPT_SECONDS`, however many people ask; the restore itself looks anew.
     """
@@ -119,14 +116,14 @@ def choice_of(place: Place, config: RestoreConfig) -> Choice:
             del _counted[next(iter(_counted))]
     with counted.lock:
         if counted.choice is None or time.monotonic() - counted.at >= KEPT_SECONDS:
-            counted.choice = foresee_restore(config, config.run, place.options)
+            counted.choice = undoing_of(place).foresee(config, place.options)
             counted.at = time.monotonic()
         return counted.choice
 
 
 def restores_of(place: Place, run_id: str) -> list[EarlierRestore]:
     """List the restores of a run, the newest first."""
-    if place.kind != LAKEFS:
+    if place.kind not in UNDOING:
         return []
     uri = f"{uri_of(place, run_id)}/{FOLDER}"
     found = []

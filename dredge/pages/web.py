@@ -9,8 +9,9 @@
     /run?dag=…&run=…                            leads from a DAG run to its page
     /why                                        what keeps an object
 
-Every one is a GET and only reads, but two: a POST to a run's …/restore or …/restore-rows starts a run of the DAG that
-brings back. They are there only where somebody asks who may. Links are relative, so that the pages work below any path.
+Every one is a GET and only reads, but three: a POST to a run's …/restore, …/restore-icechunk or …/restore-rows starts a
+run of the DAG that brings back. They are there only where somebody asks who may. Links are relative, so that the pages
+work below any path.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import hmac
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -28,12 +30,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from dredge.errors import DredgeError, NotFoundError
-from dredge.pages import restoring, row_restoring
+from dredge.pages import row_restoring
 from dredge.pages.drawing import HEADERS, Pages
 from dredge.pages.objects import Filter
 from dredge.pages.places import KV
 from dredge.pages.surroundings import Alone, Facts, NotAllowedError, Surroundings
 from dredge.pages.trash import WantedFindings
+from dredge.pages.undoing import UNDOING
 from dredge.runs.defects import defect
 
 __all__ = ["CHANGING", "STATIC", "Pages", "make_app", "make_router"]
@@ -191,17 +194,18 @@ def make_router(pages: Pages) -> APIRouter:
     return router
 
 
-def _restore_router(pages: Pages) -> APIRouter:
+def _restore_router(kind: str, pages: Pages) -> APIRouter:
     router = APIRouter(default_response_class=HTMLResponse)
+    undoing = UNDOING[kind]
 
-    @router.post("/place/{key}/run/{run_id}/restore")
+    @router.post(f"/place/{{key}}/run/{{run_id}}/{undoing.form}")
     async def restore(
         request: Request, key: str, run_id: str, known: Known, asked: FilledIn, form_token: Filled = ""
     ) -> Response:
         async def change() -> Response:
-            _check_form(known, restoring.DAG, form_token)
-            settings = await run_in_threadpool(pages.restore_settings, key, run_id, asked)
-            return await _start(request, restoring.DAG, settings, "restore")
+            _check_form(known, undoing.dag, form_token)
+            settings = await run_in_threadpool(pages.restore_settings, key, run_id, kind, asked)
+            return await _start(request, undoing.dag, settings, "restore")
 
         return await _drawn_async(pages, request, change())
 
@@ -227,7 +231,7 @@ def _row_restore_router(pages: Pages) -> APIRouter:
 
 #: The routes that change something, by the DAG whose runs they start.
 CHANGING: Mapping[str, Callable[[Pages], APIRouter]] = {
-    restoring.DAG: _restore_router,
+    **{undoing.dag: partial(_restore_router, kind) for kind, undoing in UNDOING.items()},
     row_restoring.DAG: _row_restore_router,
 }
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.steps import resume_run
 from dredge.icechunk.maintenance import make_lease, open_state
 from dredge.icechunk.repository import spec_version
 from dredge.runs.lease import LeaseGrant
@@ -47,6 +46,9 @@ class IcechunkAcquireLeaseOperator(IcechunkOperator):
 
     def _resume(self, grant: LeaseGrant) -> None:
         """Let a run that was planned under an earlier right of this DAG run go on under the new one."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.icechunk.collection.steps import resume_run
+
         try:
             resume_run(self.run_uri, self.storage, grant, self.options)
         except ConfigError as error:  # its folder is gone, so this DAG run will make a new plan

@@ -13,8 +13,6 @@ from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.metrics import report_metrics
 from airflow_dredge.operators.spark import PlannedRun, SparkJobOperator
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
-from dredge.icechunk.collection.steps import Run, run_steps
 from dredge.runs.summary import StepSummary
 from dredge.runs.tasks import LocalRunner
 
@@ -42,11 +40,16 @@ class IcechunkCollectOperator(SparkJobOperator):
 
     def read_summary(self, run: PlannedRun) -> StepSummary | None:
         """Return the summary of the sweep, the step of the job that deletes."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.icechunk.collection.bulk_delete import BulkDeleteOutput
+
         return run.folder.read_summary(BulkDeleteOutput.STEP)
 
     @reported
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Collect, and return the figures of the sweep."""
+        from dredge.icechunk.collection.steps import Run, run_steps
+
         if not isinstance(self.plan, Mapping):
             raise ConfigError(
                 "there is no plan, because an earlier task failed; see its log. Nothing was done."

@@ -14,6 +14,7 @@ from airflow_dredge.operators.spark import SparkSettings
 from dredge.icechunk.collection.config import CollectConfig
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.icechunk.expiration.config import ExpireConfig
+from dredge.icechunk.many import ManyConfig
 from dredge.settings import setting, settings_of
 
 ICECHUNK_SCHEDULES = "dredge_icechunk_schedules"
@@ -54,10 +55,17 @@ RUN_DEFAULTS: dict[str, Any] = {
 RESTORE_FORM = tuple(settings_of(IcechunkRestoreConfig))
 PURGE_FORM = tuple(settings_of(IcechunkPurgeConfig))
 
-#: For the task of a restore or a purge, which is a whole run of its own.
+#: For the task of a restore or a purge, which is a whole run of its own, and for those about many repositories.
 UNDO_DEFAULTS: dict[str, Any] = {
     name: value for name, value in RUN_DEFAULTS.items() if name.startswith("retr")
 }
+
+#: What the form of many repositories asks for: which ones, and for each what the form of one asks for.
+FORM_OF_A_RUN = tuple(found.name for found in FORM if found.name != "storage")
+ALL_FORM = (*settings_of(ManyConfig), *(found for found in FORM if found.name in FORM_OF_A_RUN))
+
+#: Which repositories, read from the Params.
+WHICH: dict[str, str] = templates(settings_of(ManyConfig))
 
 #: The `config` of the step that plans the expiration, read from the Params.
 EXPIRATION: dict[str, str] = templates(settings_of(ExpireConfig))

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator, granted
 from dredge.errors import ConfigError
-from dredge.icechunk.collection.by_library import collect_by_library
 from dredge.icechunk.collection.config import CollectConfig, PlannedExpiration
-from dredge.icechunk.collection.steps import plan_collection
 from dredge.settings import truth
 
 if TYPE_CHECKING:
@@ -63,6 +61,10 @@ class IcechunkPlanCollectionOperator(IcechunkOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the plan and return where it is; with the library, collect and skip what follows."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.icechunk.collection.by_library import collect_by_library
+        from dredge.icechunk.collection.steps import plan_collection
+
         if not truth("collect", self.collect):
             return {"run_uri": "", "mode": "none"}
         if self.mode not in ("spark", "local", "library"):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.links import REPORT, ReportLink
-from dredge.icechunk.collection.estimate import estimate
 from dredge.icechunk.expiration.config import ExpireConfig
 from dredge.icechunk.expiration.plan import plan_expiration
 from dredge.icechunk.expiration.stored import PAGE, store_plan
@@ -53,6 +52,9 @@ class IcechunkPlanExpirationOperator(IcechunkOperator):
             delete_expired_tags=config.delete_expired_tags,
         )
         if config.estimate:
+            # Loaded by this task only: every task of every DAG reads the files of all operators.
+            from dredge.icechunk.collection.estimate import estimate
+
             plan = plan.with_freed(estimate(reader, plan))
         where = store_plan(self.storage, plan, utc_now(), self.options)
         if "ti" in context:

@@ -13,7 +13,6 @@ from airflow_dredge.operators.icechunk.base import IcechunkOperator
 from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
 from dredge.errors import RefusedError
-from dredge.icechunk.collection.steps import Run, read_report, save_report
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,6 +38,9 @@ class IcechunkSaveReportOperator(IcechunkOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Write the report; raise when the collection did not end well."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.icechunk.collection.steps import Run, read_report, save_report
+
         if not isinstance(self.plan, Mapping):
             raise RefusedError(
                 f"there was no collection, because an earlier task failed. {first_failure(self, context)}"

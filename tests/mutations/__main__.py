@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 GC = "dredge/gc"
 DANGEROUS = (
     *(f"{GC}/{step}" for step in ("bulk_delete", "check_limits", "mark_uncommitted", "subtract")),
-    *(f"{GC}/{step}" for step in ("list_committed", "purge", "restore", "undo", "approve", "state")),
+    *(f"{GC}/{step}" for step in ("list_committed", "purge", "restore", "undo.py", "approve", "state")),
+    *(f"{GC}/{step}" for step in ("metadata", "slice_listing")),
+    "dredge/undo",
     *(f"dredge/runs/{name}.py" for name in ("lease", "gate", "tries", "ledger", "sweep", "watch", "chain")),
     "dredge/trash",
     "dredge/icechunk/collection",

@@ -13,6 +13,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.mutations.__main__ import DANGEROUS
 from tests.mutations.mutants.children import in_child
 from tests.mutations.mutants.equivalent import read_equivalents, stale_ones
 from tests.mutations.mutants.finding import find_edits
@@ -157,6 +158,10 @@ def test_every_equivalent_mutant_of_the_list_can_still_be_made() -> None:
     mutants = [mutant for file in files for mutant in mutants_of(ROOT, file, find_edits)]
     stale = stale_ones(listed, mutants, files)
     assert not stale, f"take these out of tests/mutations/equivalent.toml, or say anew why: {stale}"
+
+
+def test_what_is_broken_when_nothing_is_named_is_there() -> None:
+    assert [path for path in DANGEROUS if not (ROOT / path).exists()] == []
 
 
 GUARD = """\

@@ -21,7 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = asked.minutes * 60
     if asked.known_bugs is not None:
         search = Search(
-            asked.seed, seconds if asked.cpu_seconds is None else asked.cpu_seconds, asked.results, asked.part
+            asked.seed,
+            seconds if asked.cpu_seconds is None else asked.cpu_seconds,
+            asked.results,
+            asked.part,
+            asked.page,
         )
         return find_all(chosen(asked.known_bugs, asked.world), search)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
@@ -70,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--part", type=_part, default=(1, 1), metavar="K/N", help="with --known-bugs: the K-th of N parts"
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="with --known-bugs: written of what is known"
     )
     parser.add_argument("--one", action="store_true", help="only this seed, and its digest")
     parser.add_argument("--only", metavar="N,N", help="with --one: only these moves; 'none' for none")

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     at = list(arguments).index("--")
     named = [bug for bug in BUGS if bug.name in arguments[:at]]
     assert named, f"no known bug is called {arguments[:at]}"
-    break_product([change for bug in named for change in bug.changes])
+    break_product([change for bug in named for change in (*bug.changes, *bug.beside)])
     from tests.simulation.__main__ import main as simulate
 
     return simulate(arguments[at + 1 :])

@@ -45,7 +45,7 @@ class Trigger:
 
     Attributes:
         role: of the process that calls; or the last word of the actor's name, which for servers is what they serve.
-        name: of the call.
+        name: of the call; after a space may come a part of what it is about.
         left: calls until then, that one included.
         actor: who is woken.
         process: that made the call.
@@ -75,7 +75,7 @@ class Doors:
         accidents: what was planned.
         triggers: who waits for which call.
         coverage: what was seen.
-        watch: is told of every call that is about to be done; may raise.
+        asleep: processes that fell asleep.
     """
 
     scheduler: Scheduler
@@ -88,6 +88,7 @@ class Doors:
     calls: int = 0
     kills: int = 0
     sleeps: int = 0
+    asleep: list[Process] = field(default_factory=list)
 
     def call[T](
         self, door: Door, name: str, deed: Deed[T], faults: Mapping[str, Fault[T]], what: str = ""
@@ -109,8 +110,9 @@ class Doors:
         process.calls += 1
         self.calls += 1
         draw = mix(process.hash, process.calls)
-        if self.triggers:
-            self._trigger((process.role, actor.name.rpartition(" ")[2].partition("#")[0]), name, process)
+        roles = process.role, actor.name.rpartition(" ")[2].partition("#")[0]
+        if self.triggers and self._trigger(roles, name, what, process):
+            scheduler.wait(0.0)  # who was woken goes first: weather that he brings strikes this call already
         self._accident(process)
         struck = self.weather.strikes(door, name, scheduler.now, draw, process.role)
         latency = self._latency(process, draw) * (SLOW if struck in SLOWER else 1)
@@ -147,15 +149,31 @@ class Doors:
         self.sleeps += 1
         self.coverage.weather(process.role, "sleep")
         process.pause(seconds)
+        self.asleep.append(process)
 
-    def _trigger(self, roles: tuple[str, ...], name: str, process: Process) -> None:
+    def rouse(self, name: str) -> None:
+        """Let processes go on that fell asleep, now.
+
+        Args:
+            name: beginning of their names.
+        """
+        for process in [found for found in self.asleep if found.name.startswith(name)]:
+            self.asleep.remove(process)
+            process.rouse()
+
+    def _trigger(self, roles: tuple[str, ...], name: str, what: str, process: Process) -> bool:
+        """Wake who waits for a call; says whether somebody did."""
+        woken = False
         for trigger in list(self.triggers):
-            if trigger.name == name and trigger.role in roles:
+            wanted, _, about = trigger.name.partition(" ")
+            if wanted == name and about in what and trigger.role in roles:
                 trigger.left -= 1
                 if trigger.left == 0:
                     self.triggers.remove(trigger)
                     trigger.process = process
                     self.scheduler.wake(trigger.actor)
+                    woken = True
+        return woken
 
     def _accident(self, process: Process) -> None:
         for accident in list(self.accidents):

@@ -17,6 +17,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from statistics import median
 
+from tests.mutations.breakages.breakage import Breakage
 from tests.simulation.broken import break_product
 from tests.simulation.known_bugs import BUGS, BY_NAME, KnownBug
 from tests.simulation.results import Look, Results, source_of_tree
@@ -35,17 +36,19 @@ class Search:
         cpu_seconds: how long each is looked for, in seconds of one core.
         results: file of what was found before, which is passed over, and of what is found; None for none.
         part: this one of so many parts, from 1, for processes that share the work.
+        page: file that is written of all that is known; None for none.
     """
 
     seed: int = 0
     cpu_seconds: float = 60.0
     results: Path | None = None
     part: tuple[int, int] = (1, 1)
+    page: Path | None = None
 
 
 def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
     """Look for some bugs, one after the other; gives 1 when one that can be found is not."""
-    results, unbroken = Results(search.results), Unbroken()
+    results, unbroken = Results(search.results), Player()
     this, parts = search.part
     ours = [bug for number, bug in enumerate(bugs) if number % parts == this - 1 and not bug.why_not]
     if not search.cpu_seconds:
@@ -57,6 +60,8 @@ def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
             missed.append(bug.name)
         print(f"{number:3d}/{len(ours)}  {_line(bug, look)}", flush=True)
     unbroken.close()
+    if search.page is not None:
+        search.page.write_text(page(bugs, results))
     print(f"missed: {', '.join(missed) or 'none'}\n\n{table(bugs, results)}")
     return 1 if missed else 0
 
@@ -64,8 +69,9 @@ def find_all(bugs: Sequence[KnownBug], search: Search) -> int:
 def table(bugs: Sequence[KnownBug], results: Results) -> str:
     """What is known of some bugs, as a table in Markdown: a line for each world, seconds of one core."""
     lines = [
-        "| World | Bugs | No history can show | Found | seconds: median, most | Looked for in vain | Not looked for |",
-        "|---|---|---|---|---|---|---|",
+        "| World | Bugs | No history can show | Found | only with another guard broken | seconds: median, most"
+        " | Looked for in vain | Not looked for |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for world in sorted({bug.world for bug in bugs}):
         here = [bug for bug in bugs if bug.world == world]
@@ -73,9 +79,40 @@ def table(bugs: Sequence[KnownBug], results: Results) -> str:
         found = sorted(look.seconds for look in looks if look is not None and look.rule)
         vain = sum(look is not None and not look.rule for look in looks)
         seconds = f"{median(found):.0f}, {found[-1]:.0f}" if found else ""
-        cells = len(here), len(here) - len(looks), len(found), seconds, vain, looks.count(None)
+        pairs = sum(bool(bug.beside) and _is_found(results.of(world, bug.name)) for bug in here)
+        cells = len(here), len(here) - len(looks), len(found), pairs, seconds, vain, looks.count(None)
         lines.append(f"| {world} | " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
+
+
+def page(bugs: Sequence[KnownBug], results: Results) -> str:
+    """All that is known of each bug, as a page in Markdown."""
+    lines = [
+        "# Known bugs, and after how many histories each is found",
+        "",
+        "`./run simulate --known-bugs --world all --cpu-seconds 0 --results tests/simulation/known_bugs.jsonl --page"
+        " tests/simulation/known_bugs.md` makes this page of what looking gave.",
+        "",
+        table(bugs, results),
+    ]
+    for world in sorted({bug.world for bug in bugs}):
+        lines += ["", f"## {world}", "", "| Bug | Rule | Histories | CPU seconds |", "|---|---|---|---|"]
+        lines += [_row(bug, results.of(world, bug.name)) for bug in bugs if bug.world == world]
+    return "\n".join([*lines, ""])
+
+
+def _is_found(look: Look | None) -> bool:
+    return look is not None and bool(look.rule)
+
+
+def _row(bug: KnownBug, look: Look | None) -> str:
+    others = ", ".join(other.name for other in bug.beside)
+    name = f"{bug.name}; together with: {others}" if others else bug.name
+    if bug.why_not:
+        return f"| {name} | none: {bug.why_not} | | |"
+    if look is None:
+        return f"| {name} | not looked for | | |"
+    return f"| {name} | {look.rule or 'not found'} | {look.histories} | {look.seconds:.0f} |"
 
 
 def find_one(look: Look, cpu_seconds: float) -> Look:
@@ -117,19 +154,24 @@ def chosen(text: str, world_name: str) -> list[KnownBug]:
     return [bug for bug in BUGS if world_name in (ALL, bug.world) and fits(bug)]
 
 
-class Unbroken:
-    """A process with the product as it is: a history that breaks a rule there as well finds no bug."""
+class Player:
+    """A process with the product as it is, or with less broken: what a history breaks there as well finds no bug.
 
-    def __init__(self) -> None:
+    Args:
+        changes: of the product.
+    """
+
+    def __init__(self, changes: Sequence[Breakage] = ()) -> None:
+        self._changes = tuple(changes)
         self._pipe: Connection | None = None
         self._known: dict[tuple[str, int], str] = {}
 
     def rule(self, world_name: str, seed: int) -> str:
-        """The rule that a history breaks without any bug; "" for none."""
+        """The rule that a history breaks there; "" for none."""
         if (world_name, seed) not in self._known:
             if self._pipe is None:
                 self._pipe, theirs = _context().Pipe()
-                _context().Process(target=_play_unbroken, args=(theirs,), daemon=True).start()
+                _context().Process(target=_play_each, args=(theirs, self._changes), daemon=True).start()
                 theirs.close()
             self._pipe.send((world_name, seed))
             self._known[world_name, seed] = self._pipe.recv()
@@ -141,7 +183,8 @@ class Unbroken:
             self._pipe.close()
 
 
-def _play_unbroken(pipe: Connection) -> None:
+def _play_each(pipe: Connection, changes: Sequence[Breakage]) -> None:
+    break_product(changes)
     from tests.simulation.history import play
     from tests.simulation.worlds import WORLDS
 
@@ -151,7 +194,7 @@ def _play_unbroken(pipe: Connection) -> None:
             pipe.send(play(WORLDS[world_name](), seed).rule)
 
 
-def _look(bug: KnownBug, search: Search, results: Results, unbroken: Unbroken) -> Look:
+def _look(bug: KnownBug, search: Search, results: Results, unbroken: Player) -> Look:
     """What is known of a bug; it is looked for where that does not suffice."""
     known = results.of(bug.world, bug.name)
     if known is not None and known.rule:
@@ -167,14 +210,28 @@ def _look(bug: KnownBug, search: Search, results: Results, unbroken: Unbroken) -
         known = _in_a_process(asked, search.cpu_seconds - spent).after(known)
         spent, first = known.seconds, known.seed + 1
         rule = unbroken.rule(bug.world, known.seed) if known.rule else ""
-        if not rule:
+        if not rule and not _breaks_alone(bug, known):
             break
-        print(f"         seed {known.seed} breaks the rule {rule} without a bug as well", flush=True)
+        print(f"         seed {known.seed} breaks the rule {known.rule} with less broken as well", flush=True)
         known = replace(known, rule="", words="", errors=known.errors + 1)
         if spent >= search.cpu_seconds:
             break
     results.add(known)
     return known
+
+
+def _breaks_alone(bug: KnownBug, look: Look) -> bool:
+    """Whether a history breaks a rule also with only one of two guards broken."""
+    if not look.rule or not bug.beside:
+        return False
+    for changes in (bug.changes, bug.beside):
+        player = Player(changes)
+        try:
+            if player.rule(bug.world, look.seed) == look.rule:
+                return True
+        finally:
+            player.close()
+    return False
 
 
 @cache
@@ -200,7 +257,8 @@ def _in_a_process(look: Look, cpu_seconds: float) -> Look:
 
 def _hunt_broken(answer: Connection, asked: str, cpu_seconds: float) -> None:
     look = Look(**json.loads(asked))
-    break_product(BY_NAME[look.world, look.name].changes)
+    bug = BY_NAME[look.world, look.name]
+    break_product([*bug.changes, *bug.beside])
     answer.send(json.dumps(asdict(find_one(look, cpu_seconds))))
 
 

@@ -40,11 +40,11 @@ class Move:
 
     Attributes:
         at: true seconds after the beginning; negative is the past, which is made one after the other and in peace.
-        verb: what; "weather", "kill", "sleep", "when", "each", "faint" are the base's own, all others the world's.
+        verb: what; "weather", "kill", "sleep", "when", "each", "faint", "wake" are the base's own, others the world's.
         args: of the verb. `when` has role and name of a call, its number, and verb and arguments of a move, which is
             made in the moment in which that call is about to be done, the n-th from the move's own time on. `each` does
             so at every n-th call, and has after the number how often. As such a move, `faint` lets the process that
-            makes the call sleep for some seconds.
+            makes the call sleep for some seconds. `wake` wakes processes that sleep, by the beginning of their names.
     """
 
     at: float
@@ -323,6 +323,8 @@ def _make_due(simulation: Simulation, scene: Scene, due: Move, caller: Process |
     elif due.verb == "faint":
         if caller is not None:
             simulation.doors.faint(caller, due.args[0])
+    elif due.verb == "wake":
+        simulation.doors.rouse(due.args[0])
     else:
         simulation.doors.coverage.move(due.verb)
         scene.make(due)

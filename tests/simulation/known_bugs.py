@@ -23,6 +23,7 @@ class KnownBug:
         name: half a sentence.
         changes: of the product's text, all at once.
         why_not: why no history can show it; "" when one can.
+        beside: another guard catches the same fault: it is broken as well, and only both together are to be found.
         world: that is to find it.
     """
 
@@ -30,6 +31,7 @@ class KnownBug:
     changes: tuple[Breakage, ...]
     why_not: str = ""
     world: str = "gc"
+    beside: tuple[Breakage, ...] = ()
 
 
 OF_THE_LIST = (
@@ -45,11 +47,17 @@ OF_THE_LIST = (
     *undo.UNDO,
 )
 """Breakages of the collector, from the list of mutations."""
+_BY_NAME = {each.name: each for each in OF_THE_LIST}
+
+
+def _beside(name: str) -> tuple[Breakage, ...]:
+    return tuple(_BY_NAME[other] for other in gc.BESIDE.get(name, ()))
+
 
 BUGS = (
     *(KnownBug(name, changes) for name, changes in ({**gc.REVIEW, **gc.SERVERS}).items()),
     *(
-        KnownBug(each.name, (each,), gc.WHY_NOT.get(each.name, ""))
+        KnownBug(each.name, (each,), gc.WHY_NOT.get(each.name, ""), beside=_beside(each.name))
         for each in OF_THE_LIST
         if each.file.startswith("dredge/")
     ),

@@ -7,6 +7,8 @@ kept        what a run's retention policy keeps is not deleted by it
 foreign     nothing but data and old files of Dredge's own is deleted, nothing of another repository, and nothing at all
             where another one has the same namespace
 approved    a run that must be approved deletes only after a yes, and not after a no
+looks       a dry run deletes nothing
+clocks      nothing is deleted by a run whose machine's or servers' clocks are far from the store's
 restored    what a restore brought back is there with its bytes, and stays for as long as it was asked to; what a run
             was to copy first is not deleted without its copy
 purged      a purge takes no current version, nothing that is too young, nothing that was brought back, and nobody
@@ -23,9 +25,10 @@ ends        every run ends by itself (history.py)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from dredge.errors import NotFoundError
 from dredge.gc.bulk_delete import BulkDeleteOutput
@@ -34,10 +37,10 @@ from dredge.runs import ledger
 from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Bucket, Stored
-from tests.simulation.clock import DAY
+from tests.simulation.clock import DAY, Clock
 from tests.simulation.gc.mishaps import INNER
 from tests.simulation.history import Simulation
-from tests.simulation.orchestrator import Said
+from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.truth import Policy, Truth
 
@@ -45,6 +48,8 @@ OWN = "_lakefs/retention/gc/"
 QUARANTINE = "/quarantine/"
 CLOCKS = 900.0
 """Clocks may be off by so many seconds in all."""
+CLOCK = 330.0
+"""One machine's clock may be off by less."""
 VERBS_NOT_PROMISED = ("stage", "copy")
 
 
@@ -58,19 +63,19 @@ class Asked:
         read_kv: whether it reads staging records.
         approval: when a person must approve.
         most: objects that it may delete; None is no limit.
-        said: gives what people answered so far.
-        plan: gives the run's folder, which is another one after it was cleared.
+        dry_run: whether it is only to look.
+        run: gives what became of it so far.
         undo: whether its deletions can be taken back.
     """
 
     begun: float
-    policy: Policy | None = None
-    read_kv: bool = False
-    approval: str = "over_limits"
-    most: int | None = None
-    said: Callable[[], Sequence[Said]] = tuple
-    plan: Callable[[], str] = str
-    undo: str = "off"
+    policy: Policy | None
+    read_kv: bool
+    approval: str
+    most: int | None
+    dry_run: bool
+    run: Callable[[], Orchestrated]
+    undo: str
 
 
 @dataclass
@@ -89,6 +94,8 @@ class Oracle:
         shared_since: since when another repository has this namespace.
         pinned: what was brought back, with the time until when it stays, and since when.
         purges: days and whether it only looks, of each purge.
+        clocks: of the servers.
+        clocks_set: when those were set last.
     """
 
     simulation: Simulation
@@ -106,6 +113,8 @@ class Oracle:
     shared_since: float | None = None
     pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    clocks: Sequence[Clock] = ()
+    clocks_set: float = float("-inf")
 
     def on_delete(self, key: str) -> None:
         """Judge a deletion right before it is done."""
@@ -277,14 +286,21 @@ class Oracle:
         asked = self.asked.get(name)
         if asked is None:
             return
-        self._judge_approval(address, process, asked)
+        run = asked.run()
+        folder = parse_uri(run.run_uri, StorageOptions()).root
+        if asked.dry_run:
+            self.simulation.violate("looks", f"{process.name} deletes {address}, and was only to look")
+        self._judge_clocks(address, process, asked, run)
+        plan = json.loads(self.bucket.objects[f"{folder}/plan.json"].data)
+        if self.bucket.objects[self.root + address].modified >= datetime.fromisoformat(plan["cutoff"]):
+            self.simulation.violate("young", f"{process.name} deletes {address}, as old as its cutoff")
+        self._judge_approval(address, process, asked, run)
         if asked.undo == "quarantine":
-            copy = self.bucket.objects.get(
-                parse_uri(asked.plan(), StorageOptions()).root + QUARANTINE + address
-            )
+            copy = self.bucket.objects.get(folder + QUARANTINE + address)
             if copy is None or copy.data != self.bucket.objects[self.root + address].data:
                 self.simulation.violate("restored", f"{process.name} deletes {address} without a copy")
-        if self.shared_since is not None and self.shared_since < asked.begun:
+        guarded = max(asked.begun, run.began("check_limits", process.begun))
+        if self.shared_since is not None and self.shared_since < guarded:
             self.simulation.violate("foreign", f"{address} is deleted, and another repository may use it")
         quiet = self.truth.moved < process.begun
         if asked.policy is not None and quiet and address in self.truth.kept(asked.policy):
@@ -292,13 +308,22 @@ class Oracle:
         if asked.read_kv and quiet and address in self.truth.by_all_tokens():
             self.simulation.violate("live", f"{process.name} deletes {address}, which a staging record names")
 
-    def _judge_approval(self, address: str, process: Process, asked: Asked) -> None:
+    def _judge_clocks(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
+        """Look whether clocks were so far off that the run had to be refused."""
+        store = self.bucket.clock.seconds()
+        ours = 0.0 if run.clock is None else abs(run.clock.seconds() - store)
+        theirs = min((abs(clock.seconds() - store) for clock in self.clocks), default=0.0)
+        if ours > CLOCK or (theirs > CLOCKS and self.clocks_set < asked.begun):
+            words = f"with clocks that are off by {max(ours, theirs):.0f} s"
+            self.simulation.violate("clocks", f"{process.name} deletes {address}, {words}")
+
+    def _judge_approval(self, address: str, process: Process, asked: Asked, run: Orchestrated) -> None:
         """Look whether a person had to say yes, and did."""
-        said = asked.said()
+        said = run.said
         yes = any(answer.decision == "approved" for answer in said)
         if asked.approval == "always" and not yes:
             self.simulation.violate("approved", f"{process.name} deletes {address}, and nobody said yes")
-        swept = self.by_plan.setdefault(asked.plan(), set())
+        swept = self.by_plan.setdefault(run.run_uri, set())
         swept.add(address)
         count = len(swept)
         if asked.most is not None and count > asked.most and not (yes and asked.approval != "never"):

@@ -74,6 +74,8 @@ class Orchestrated:
         said: what people answered it.
         waiting: who waits for an answer in Airflow.
         response: that answer: decision and user.
+        begun: when tasks began, each by all of its tries.
+        clock: of the machine that planned it.
     """
 
     name: str
@@ -87,6 +89,12 @@ class Orchestrated:
     said: list[Said] = field(default_factory=list)
     waiting: Actor | None = None
     response: tuple[steps.Decision, str] | None = None
+    begun: dict[str, list[float]] = field(default_factory=dict)
+    clock: Clock | None = None
+
+    def began(self, task: str, before: float) -> float:
+        """When a task began for the last time before some time; never is long ago."""
+        return max((at for at in self.begun.get(task, ()) if at <= before), default=float("-inf"))
 
 
 @dataclass
@@ -117,6 +125,7 @@ class Orchestrator:
         """Do a run as `dredge gc run` does it: in one process, with a lease of its own, and nobody tries again."""
         run = self.runs[name] = Orchestrated(name, config, by_person=True)
         process = self.process(f"{name} person", "plan")
+        run.clock = process.clock
         self._do(run, process, lambda: self._collect(run, process))
         return run
 
@@ -223,6 +232,9 @@ class Orchestrator:
         scheduler = self.simulation.scheduler
         name = f"{run.name} {task}"
         process = self.process(name, task)
+        run.begun.setdefault(task, []).append(scheduler.now)
+        if task == "plan":
+            run.clock = process.clock
         # Only the newest try may say what became of the task.
         actor = scheduler.spawn(name, lambda: self._operator(run, task), process)
         process.name = actor.name
@@ -279,6 +291,7 @@ class Orchestrator:
         try:
             for step in TASKS[2:-2]:
                 process.role = step
+                run.begun.setdefault(step, []).append(self.simulation.scheduler.now)
                 coverage.begin(step)
                 if step == "approve":
                     steps.approve(opened)

@@ -76,6 +76,13 @@ class Process:
         self.scheduler.note(f"{self.name} sleeps for {seconds:.0f} s")
         self.paused_until = max(self.paused_until, self.scheduler.now + seconds)
 
+    def rouse(self) -> None:
+        """Let its actors go on now, however long they were to sleep."""
+        if self.alive and self.paused_until > self.scheduler.now:
+            self.scheduler.note(f"{self.name} is woken")
+            self.paused_until = self.scheduler.now
+            self.scheduler.hasten(self)
+
 
 @dataclass(eq=False)
 class Actor:
@@ -176,6 +183,12 @@ class Scheduler:
         if not actor.ended:
             actor.wakes += 1
             self._push(actor, self.now)
+
+    def hasten(self, process: Process) -> None:
+        """Let the actors of a process go on whose time has come, or comes later, as soon as it does."""
+        for actor in list(process.actors):
+            if actor is not self.current:
+                self._push(actor, self.now)
 
     def join(self, actor: Actor, seconds: float | None = None) -> None:
         """Wait for the end of an actor (called by actors)."""

@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
         )
 
     monkeypatch.setattr(finding, "_in_a_process", hunt)
-    monkeypatch.setattr(finding.Unbroken, "rule", lambda _self, _world, _seed: "")
+    monkeypatch.setattr(finding.Player, "rule", lambda _self, _world, _seed: "")
     return found
 
 
@@ -64,7 +64,7 @@ def test_a_hunt_begins_anew_when_histories_are_others(tmp_path: Path, asked: lis
 def test_a_history_that_breaks_a_rule_without_the_bug_finds_nothing(
     tmp_path: Path, asked: list[tuple[int, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding.Unbroken, "rule", lambda _self, _world, seed: "live" if seed == 30 else "")
+    monkeypatch.setattr(finding.Player, "rule", lambda _self, _world, seed: "live" if seed == 30 else "")
     assert _find(tmp_path / "results.jsonl", 50.0) == 1
     assert asked == [(0, 50.0), (31, 19.0)]
 
@@ -89,6 +89,32 @@ def test_bugs_are_chosen_by_a_part_of_their_names_or_by_the_whole() -> None:
 def test_the_readme_tells_what_is_known() -> None:
     folder = Path(__file__).parent
     assert finding.table(BUGS, Results(folder / "known_bugs.jsonl")) in (folder / "README.md").read_text()
+
+
+def test_the_page_tells_what_is_known() -> None:
+    folder = Path(__file__).parent
+    page = finding.page(BUGS, Results(folder / "known_bugs.jsonl"))
+    assert page == (folder / "known_bugs.md").read_text()
+
+
+def test_of_two_guards_broken_together_only_what_neither_shows_alone_counts(
+    tmp_path: Path, asked: list[tuple[int, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = next(bug for bug in BUGS if bug.beside)
+    played: list[tuple[str, ...]] = []
+
+    class OneAlone(finding.Player):
+        """With the other guard alone broken, seed 30 breaks the rule as well."""
+
+        def rule(self, world_name: str, seed: int) -> str:
+            played.append(tuple(change.name for change in self._changes))
+            return "live" if self._changes == pair.beside and seed == 30 else ""
+
+    monkeypatch.setattr(finding, "Player", OneAlone)
+    assert _find(tmp_path / "results.jsonl", 50.0, (pair,)) == 1
+    assert asked == [(0, 50.0), (31, 19.0)]
+    names = tuple(change.name for change in pair.changes), tuple(change.name for change in pair.beside)
+    assert played == [(), *names]
 
 
 def test_coverage_counts_what_met_of_what_could() -> None:

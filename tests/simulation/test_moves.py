@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.simulation.clock import DAY, HOUR, Clock
 from tests.simulation.history import Move, Outcome, Simulation, _make, play
 from tests.simulation.machine import installed
 from tests.simulation.oracle import Asked
+from tests.simulation.orchestrator import Orchestrated
 from tests.simulation.scheduler import Process
 from tests.simulation.world_gc import GcScene, GcWorld
 
@@ -133,9 +136,23 @@ def _purge_current(scene: GcScene) -> None:
     _as(scene, "purge0 try", lambda: bucket.purge(key, bucket.objects[key].version))
 
 
-def _sweep(scene: GcScene, asked: Asked) -> None:
-    scene.oracle.asked["run0"] = asked
-    _as(scene, "run0 bulk_delete", lambda: scene.oracle.bucket.remove(_orphan(scene)))
+def _sweep(
+    scene: GcScene,
+    approval: str = "over_limits",
+    most: int | None = None,
+    dry_run: bool = False,
+    clock_offset: float = 0.0,
+    cutoff_after: float = 1.0,
+) -> None:
+    bucket, key, scheduler = scene.oracle.bucket, _orphan(scene), scene.simulation.scheduler
+    run = Orchestrated("run0", {}, "memory://bucket/lake/run0")
+    run.clock = Clock(lambda: scheduler.now, offset=bucket.clock.offset + clock_offset)
+    cutoff = bucket.objects[key].modified + timedelta(seconds=cutoff_after)
+    bucket.put("lake/run0/plan.json", json.dumps({"cutoff": cutoff.isoformat()}).encode())
+    scene.oracle.asked["run0"] = Asked(
+        scheduler.now, None, False, approval, most, dry_run, lambda: run, undo="off"
+    )
+    _as(scene, "run0 bulk_delete", lambda: bucket.remove(key))
 
 
 def _orphan(scene: GcScene) -> str:
@@ -143,16 +160,34 @@ def _orphan(scene: GcScene) -> str:
 
 
 def _sweep_unasked(scene: GcScene) -> None:
-    _sweep(scene, Asked(0.0, approval="always"))
+    _sweep(scene, approval="always")
 
 
 def _sweep_beyond(scene: GcScene) -> None:
-    _sweep(scene, Asked(0.0, most=0))
+    _sweep(scene, most=0)
 
 
 def _sweep_pinned(scene: GcScene) -> None:
     scene.oracle.brought_back({_orphan(scene).removeprefix("lake/")}, 3.0, whole=True)
-    _sweep(scene, Asked(0.0))
+    _sweep(scene)
+
+
+def _sweep_dry(scene: GcScene) -> None:
+    _sweep(scene, dry_run=True)
+
+
+def _sweep_by_a_wrong_clock(scene: GcScene) -> None:
+    _sweep(scene, clock_offset=400.0)
+
+
+def _sweep_beside_wrong_clocks(scene: GcScene) -> None:
+    scene.make(Move(0.0, "clocks off", (2400.0,)))
+    scene.simulation.scheduler.wait(1.0)
+    _sweep(scene)
+
+
+def _sweep_at_the_cutoff(scene: GcScene) -> None:
+    _sweep(scene, cutoff_after=0.0)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +197,16 @@ def _sweep_pinned(scene: GcScene) -> None:
         (_sweep_unasked, "approved"),
         (_sweep_beyond, "approved"),
         (_sweep_pinned, "restored"),
+        (_sweep_dry, "looks"),
+        (_sweep_by_a_wrong_clock, "clocks"),
+        (_sweep_beside_wrong_clocks, "clocks"),
+        (_sweep_at_the_cutoff, "young"),
+        (_sweep, ""),
     ],
 )
-def test_whoever_breaks_a_rule_about_people_is_found_out(act: Callable[[GcScene], None], rule: str) -> None:
+def test_whoever_deletes_against_a_rule_of_its_run_is_found_out(
+    act: Callable[[GcScene], None], rule: str
+) -> None:
     moves = [Move(-3 * DAY, "orphan", (b"x",)), Move(-2 * DAY, "upload", ("main", "a", b"x"))]
     outcome = play(Told(moves=moves, look=act), QUIET)
     assert outcome.rule == rule, outcome.tale()
@@ -203,6 +245,25 @@ def test_a_move_is_made_at_each_nth_call_and_who_faints_does_nothing_for_a_while
     scheduler.run()
     assert scene.made == [1.0, 1.0]
     assert ends == [1.0] * 5 + [101.0] * 2
+
+
+def test_who_sleeps_can_be_woken_before_his_time() -> None:
+    simulation = Simulation.make(0)
+    scheduler, ends = simulation.scheduler, list[float]()
+
+    def calls() -> None:
+        for _ in range(2):
+            simulation.doors.call("store", "get", lambda: None, {})
+        ends.append(scheduler.now)
+
+    simulation.doors.pace = {"caller": 0.0}
+    _make(simulation, _Scene(simulation), 0, Move(0.0, "when", ("step", "get", 2, "faint", 100.0)), 0.0)
+    _make(simulation, _Scene(simulation), 1, Move(30.0, "when", ("other", "get", 1, "wake", "caller")), 0.0)
+    scheduler.spawn("caller", calls, Process("caller", scheduler, role="step"), 1.0)
+    other = Process("other", scheduler, role="other")
+    scheduler.spawn("other", lambda: simulation.doors.call("store", "get", lambda: None, {}), other, 40.0)
+    scheduler.run()
+    assert ends == [40.0]
 
 
 def test_a_bucket_with_versions_keeps_what_is_deleted_until_it_is_purged() -> None:

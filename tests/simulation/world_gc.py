@@ -50,7 +50,19 @@ NAMESPACE = f"memory://bucket/{ROOT}"
 MIN_AGE = timedelta(hours=25)
 BESIDE = "lake-main"
 """Another repository: its name and namespace begin like this one's, and with a name of one of its branches."""
-OURS = ("run", "clear", "answer", "resume", "restore", "purge", "beside", *MISHAPS)
+OURS = (
+    "run",
+    "clear",
+    "answer",
+    "resume",
+    "restore",
+    "purge",
+    "beside",
+    "clocks off",
+    "clients hurry",
+    "servers have",
+    *MISHAPS,
+)
 """Moves that are not writers'."""
 
 
@@ -108,6 +120,9 @@ class GcScene:
             "rest": self._rest,
             "clear": self.orchestrator.clear,
             "beside": self._beside,
+            "clocks off": self._set_clocks,
+            "clients hurry": self._hurry,
+            "servers have": self._give_defect,
             **self.people.verbs,
             **self.mishaps.verbs,
         }
@@ -190,10 +205,28 @@ class GcScene:
             self.config["read_kv"],
             config["approval"],
             config["max_delete_objects"],
-            lambda: self.orchestrator.runs[name].said,
-            lambda: self.orchestrator.runs[name].run_uri,
+            config["dry_run"],
+            lambda: self.orchestrator.runs[name],
             config["undo"],
         )
+
+    def _set_clocks(self, seconds: float) -> None:
+        """All servers' clocks are off by so much from now on."""
+        for server in self.servers:
+            server.clock.offset = seconds
+        self.oracle.clocks_set = self.simulation.scheduler.now
+
+    def _hurry(self) -> None:
+        """Clients' requests take little time beside what servers do for long."""
+        self.simulation.doors.haste = 0.05
+
+    def _give_defect(self, defect: str) -> None:
+        """All servers are restarted in another version, which has a defect, and writes pages as long as real ones."""
+        for server in self.servers:
+            catalog = replace(server.settings.catalog, prepare_file_bytes_max=20 << 20)
+            defects = server.settings.defects | {defect}
+            server.settings = replace(server.settings, catalog=catalog, defects=defects)
+            server.start()
 
     def _beside(self, verb: str, *args: Any) -> None:
         """Somebody works in another repository of the same servers and the same bucket."""
@@ -274,6 +307,7 @@ class GcWorld:
             lambda _verb, _address: None,
             lambda _commit, _since: None,
         )
+        oracle.clocks = [server.clock for server in servers]
         config = draw_config(chance, REPOSITORY)
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
         scene.mishaps = Mishaps(oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dredge.errors import DredgeError
+from dredge.errors import DredgeError, NotFoundError
 from dredge.graveler.catalog import Catalog
 from dredge.graveler.catalog import Rules as CatalogRules
 from dredge.graveler.catalog.imports import ImportPath
 from dredge.storage import open_reader, open_writer
+from dredge.storage.model import ObjectReader
 from tests.simulation.clock import DAY, HOUR, instant
 from tests.simulation.scheduler import Scheduler
 
@@ -68,6 +69,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "begin parts": (1, _each(_branch, _path, _content)),
     "complete parts": (1, _each(_number)),
     "stage": (3, _each(_branch, _path, _number)),
+    "stage alike": (2, _each(_branch, _path)),
     "orphan": (2, _each(_content)),
     "copy": (3, _each(_branch, _path, _path, _branch)),
     "metadata": (3, _each(_branch, _path)),
@@ -84,6 +86,7 @@ DRAWS: dict[str, tuple[int, Draw]] = {
     "delete branch": (5, _each(_branch)),
     "re-create branch": (3, _each(_branch, _number, _hours)),
     "tag": (2, _each(_number)),
+    "tag head": (1, _each(_branch)),
     "untag": (1, _each(_number)),
     "import": (1, _each(_branch, _content)),
     "rules": (2, _each(_one_of(None, 1, 1, 5, 30), _one_of(0, 1, 2))),
@@ -251,6 +254,34 @@ class Writer:
             )
         )
 
+    def _stage_alike(self, branch: str, path: str) -> None:
+        """Stage the oldest other object with the same bytes over what a branch has, and claim its checksum."""
+        there = self.serve(lambda catalog: catalog.reading.stat(self.repository, branch, path))
+        reader = open_reader(self.namespace)
+        data = self._read(reader, there.physical_address.removeprefix(self.namespace + "/"))
+        for address in self.made:
+            if there.physical_address.endswith(address) or self._read(reader, address) != data:
+                continue
+            self.serve(
+                lambda catalog, address=address: catalog.objects.stage_object(  # type: ignore[misc]
+                    self.repository,
+                    branch,
+                    path,
+                    physical_address=f"{self.namespace}/{address}",
+                    checksum=there.checksum,
+                    size_bytes=there.size_bytes,
+                    metadata=there.metadata,
+                    content_type=there.content_type,
+                )
+            )
+            return
+
+    def _read(self, reader: ObjectReader, address: str) -> bytes | None:
+        try:
+            return reader.get(address)
+        except NotFoundError:
+            return None
+
     def _orphan(self, content: bytes) -> None:
         address = f"data/orphans/{len(self.made)}-{int(self.scheduler.now)}"
         open_writer(self.namespace).put(address, content)
@@ -336,6 +367,9 @@ class Writer:
     def _tag(self, number: int) -> None:
         commit = self._commit_id(number)
         self.serve(lambda catalog: catalog.tags.create_tag(self.repository, f"t{number}", commit))
+
+    def _tag_head(self, branch: str) -> None:
+        self.serve(lambda catalog: catalog.tags.create_tag(self.repository, f"head-of-{branch}", branch))
 
     def _untag(self, number: int) -> None:
         self.serve(lambda catalog: catalog.tags.delete_tag(self.repository, f"t{number}"))

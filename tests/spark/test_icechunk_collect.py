@@ -13,12 +13,13 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection.config import CollectConfig, Tuning
 from dredge.icechunk.collection.planning import plan_collection
 from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.collection.steps import collect, release_lease, save_report
 from dredge.icechunk.expiration.apply import expire
 from dredge.icechunk.format.snapshots import instant
 from dredge.icechunk.repository import read_history
 from dredge.storage import open_reader
 from tests.support.icechunk import build, graph_of, local_storage, objects, scenarios
+from tests.support.icechunk_repo import Repo, change_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,3 +74,27 @@ def test_unreadable_live_file_aborts_on_spark_with_its_own_error(spark: SparkSes
     with pytest.raises(FormatError, match="not an Icechunk file"):
         JOBS["icechunk_collect"].run(spark, plan.run_uri)
     assert objects(repo) == before
+
+
+def test_optimized_run_marks_on_spark_and_deletes_what_one_process_deletes(
+    spark: SparkSession, repo: Path, tmp_path: Path
+) -> None:
+    first = plan_collection(config(repo))
+    JOBS["icechunk_collect"].run(spark, first.run_uri)
+    run = Run.open(first.run_uri)
+    save_report(run)
+    release_lease(run)
+    library = Repo(repo).library
+    for value in (100, 101):
+        session = library.writable_session("main")
+        change_number(session, value)
+        tip = session.commit("more")
+    flushed = read_history(open_reader(f"file://{repo}")).snapshots[tip].flushed_at
+    expire(f"file://{repo}", instant(flushed), delete_expired_branches=True, delete_expired_tags=True)
+    shutil.copytree(repo, tmp_path / "alone")
+    collect(config(tmp_path / "alone"))
+    plan = plan_collection(config(repo))
+    assert plan.mode == "optimized"
+    summary = JOBS["icechunk_collect"].run(spark, plan.run_uri)
+    assert summary.counts["chunks_deleted_objects"] > 0
+    assert objects(repo) == objects(tmp_path / "alone")

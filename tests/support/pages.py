@@ -38,7 +38,7 @@ ADDRESSES = (
     "/static/pages.css",
 )
 """One of each route that only reads."""
-CHANGES = ("/place/a/run/b/restore", "/place/a/run/b/restore-rows")
+CHANGES = tuple(f"/place/a/run/b/{form}" for form in ("restore", "restore-icechunk", "restore-rows"))
 """One of each route that starts something."""
 
 

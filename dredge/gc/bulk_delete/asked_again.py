@@ -4,7 +4,8 @@ A copy of what a head has is staged, and the server does not show it (L6), so th
 after the guards that says nothing new. A run that waited for a person, or whose sweep is tried again hours later, has
 to look at it anew: somebody may have staged an old object meanwhile.
 
-    the staging records are read       everything that is staged was seen: nothing else to do
+    the staging records are read       everything that is staged was seen: nothing else to do. Where only the mark read
+                                       them, the last look is none, however short the time
     size of an entry of a head         branches are asked again; what they serve, or do not answer about, stays
     size of an entry that a branch     nobody was asked about such a candidate: it stays, and the next run asks
       has got into its head since
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.check_limits import CheckLimitsOutput, HoldFiles, prove
@@ -53,6 +54,9 @@ class Asked:
             record: of the sweep.
         """
         guards = record.input(CheckLimitsOutput)
+        if record.input(MarkUncommittedOutput).exact:
+            # They had nobody to ask. What the mark saw is no answer about what was staged since.
+            return cls(at=datetime.min.replace(tzinfo=UTC), holds=guards.hold_files)
         # Another machine's clock wrote it down; both may differ from the store's.
         skew = 2 * timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
         return cls(at=guards.summary.finished_at - skew, holds=guards.hold_files)

@@ -10,7 +10,8 @@ Each repository has a run of its own, with its own lease, plan and report; nothi
 
 from dredge.gc.many.choose import Chosen, choose_repositories
 from dredge.gc.many.config import ManyConfig
-from dredge.gc.many.summary import Outcome, left_out, outcome_of, save_summary, summarize, table_lines
+from dredge.gc.many.summary import outcome_of
+from dredge.runs.many import Outcome, left_out, save_summary, summarize, table_lines
 
 __all__ = [
     "Chosen",

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dredge.errors import DredgeError
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
-from dredge.gc.many.summary import Outcome, outcome_of
+from dredge.gc.many.summary import outcome_of
 from dredge.lakefs import LakeFS
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.defects import foreseen
+from dredge.runs.many import Outcome
 from dredge.runs.tasks import TaskRunner
 from dredge.storage import StorageOptions
 from dredge.storage.parallel import ordered_map

@@ -10,7 +10,3 @@ taking       copies, exact versions, and the way back
 
 A file that nothing names today may be needed tomorrow: `docs/decisions/metadata.md` says when it is safe that it goes.
 """
-
-from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
-
-__all__ = ["MetadataReport", "look_at_metadata", "report_lines"]

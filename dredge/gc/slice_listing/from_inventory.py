@@ -17,9 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.inventory.download import downloaded
-from dredge.gc.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
-from dredge.gc.inventory.rows import read_rows
 from dredge.gc.namespaces import DATA, METADATA
 from dredge.gc.run import Run
 from dredge.gc.slice_listing.items import (
@@ -32,6 +29,9 @@ from dredge.gc.slice_listing.items import (
 )
 from dredge.gc.slice_listing.output import OLD, YOUNG, SliceListingOutput
 from dredge.gc.slice_listing.slices import slice_time
+from dredge.inventory.download import downloaded
+from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.rows import read_rows
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.tasks import TaskRunner, round_robin

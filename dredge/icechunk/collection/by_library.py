@@ -68,7 +68,7 @@ def collect_by_library(
             f"undo is {config.undo!r}, and the library deletes without a ledger, so nothing could be brought back. Let"
             " Dredge collect, or set undo to off"
         )
-    config = replace(config, undo=OFF)
+    config = replace(config, undo=OFF, inventory=None)
     run = Run.open(plan_collection(config, lease, options, clock).run_uri, options, clock)
     try:
         read_history(run.reader).check_links()

@@ -37,6 +37,7 @@ class Safety:
         lease_seconds: how long a lease lives without being renewed.
         gate_every_seconds: while deleting, how long a worker trusts its last look at lease and refs.
         watch_silence_seconds_max: while deleting, how old the driver's last look may be before workers stop.
+        inventory_days_max: an older inventory is refused. S3 makes them daily or weekly, and may take two days.
         canary_chunks: chunks of each ref that are looked up by another way before and after deleting.
     """
 
@@ -45,6 +46,7 @@ class Safety:
     lease_seconds: float = 3600
     gate_every_seconds: float = 3
     watch_silence_seconds_max: float = 60
+    inventory_days_max: float = 14
     canary_chunks: int = 20
 
     def __post_init__(self) -> None:
@@ -171,6 +173,13 @@ class CollectConfig:
         "Keep all transaction logs",
         "Delete no transaction log. For a repository that lacks logs which its repo info names.",
         default=False,
+    )
+    inventory: str | None = setting(
+        "Inventory instead of a listing",
+        "URI of a `manifest.json` of S3 Inventory, of the folder with those of all dates (the newest counts), or of"
+        " parquet, ORC or CSV files with `key`, `size`, `last_modified`. Clean runs read it instead of listing chunks;"
+        " what is younger than it waits for the next one. Empty: the store is listed.",
+        default=None,
     )
     undo: str = setting(
         "Undo",

@@ -9,6 +9,7 @@ from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
 from dredge.icechunk.collection.config import CollectConfig
+from dredge.inventory import Inventory
 from dredge.runs.folder import read_json
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import CLEAN, Version
@@ -34,6 +35,7 @@ class CollectionPlan:
         state: what earlier runs left, when it can be used; an optimized run builds on it.
         state_etag: of the pointer to it; None when there was none.
         lease: the right to run.
+        inventory: what is read instead of listing chunks; None lists them.
         undo: how what it deletes can be taken back.
         config: what the user asked for.
     """
@@ -50,6 +52,7 @@ class CollectionPlan:
     state_etag: str | None
     lease: LeaseGrant
     config: CollectConfig
+    inventory: Inventory | None = None
     undo: UndoWay = field(default_factory=UndoWay)
 
     @property
@@ -74,6 +77,7 @@ class CollectionPlan:
             "state": None if self.state is None else self.state.to_json(),
             "state_etag": self.state_etag,
             "lease": self.lease.to_json(),
+            "inventory": None if self.inventory is None else self.inventory.to_json(),
             "undo": self.undo.to_json(),
             "config": self.config.to_json(),
         }
@@ -94,6 +98,7 @@ class CollectionPlan:
             state_etag=value.get("state_etag"),
             lease=LeaseGrant.from_json(value["lease"]),
             config=CollectConfig.from_json(value["config"]),
+            inventory=None if value.get("inventory") is None else Inventory.from_json(value["inventory"]),
             undo=UndoWay.from_json(value.get("undo")),
         )
 

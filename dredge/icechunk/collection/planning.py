@@ -14,10 +14,12 @@ from dredge.icechunk.collection.plan import PLAN, CollectionPlan, read_plan
 from dredge.icechunk.collection.state.store import StateStore
 from dredge.icechunk.maintenance import RUNS, make_lease, open_state
 from dredge.icechunk.repository import spec_version
+from dredge.inventory import Inventory
+from dredge.inventory.manifest import find_inventory
 from dredge.runs.clock import Clock, utc_now
 from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
-from dredge.runs.versions import choose_mode
+from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
 from dredge.undo.ways import choose_way
 
@@ -40,8 +42,9 @@ def plan_collection(
 
     Raises:
         NotFoundError: no repository.
-        ConfigError: the store cannot take deletions back as the config asks for.
-        RefusedError: clocks differ too much.
+        FormatError: the inventory is damaged.
+        ConfigError: there is no such inventory, or the store cannot take deletions back as the config asks for.
+        RefusedError: clocks differ too much, or the inventory is of another bucket, too old or not complete.
         LeaseHeldError: another run works on the repository.
     """
     version = spec_version(open_reader(config.uri, options))
@@ -54,6 +57,7 @@ def plan_collection(
         log.error("the state of %s is unusable, so everything is listed: %s", config.uri, current.problem)
     log.info("run %s of %s is %s: %s", run_id, config.uri, mode, why)
     run_uri = f"{(config.run_root or f'{config.uri.rstrip("/")}/{RUNS}').rstrip('/')}/{run_id}"
+    inventory = _inventory(config, mode, now, options)
     undo = choose_way(config.undo, config.uri, run_uri, options)
     log.info("run %s: undo is %s: %s", run_id, undo.way, undo.why)
     repository_lease = make_lease(state, config.safety.lease_seconds)
@@ -64,13 +68,14 @@ def plan_collection(
         spec_version=version,
         run_uri=run_uri,
         created_at=now,
-        cutoff=now - timedelta(seconds=config.min_age_seconds),
+        cutoff=_cutoff(now, config, inventory),
         mode=mode,
         why_mode=why,
         state=None if current.state is None else current.version,
         state_etag=current.etag,
         lease=grant,
         config=config,
+        inventory=inventory,
         undo=undo,
     )
     try:
@@ -82,6 +87,24 @@ def plan_collection(
         raise
     log.info("run %s of %s planned: cutoff %s, folder %s", run_id, plan.uri, plan.cutoff, plan.run_uri)
     return plan
+
+
+def _cutoff(now: datetime, config: CollectConfig, inventory: Inventory | None) -> datetime:
+    """What was written since an inventory was begun waits for the next one."""
+    latest = now - timedelta(seconds=config.min_age_seconds)
+    return latest if inventory is None or inventory.created_at is None else min(latest, inventory.created_at)
+
+
+def _inventory(
+    config: CollectConfig, mode: str, now: datetime, options: StorageOptions | None
+) -> Inventory | None:
+    """What a clean run reads instead of listing chunks; an optimized one lists none."""
+    if config.inventory is None or mode != CLEAN:
+        return None
+    age_max = timedelta(days=config.safety.inventory_days_max)
+    found = find_inventory(config.inventory, config.uri, now, age_max, options).source
+    log.info("chunks of %s are read from inventory %s, begun %s", config.uri, found.uri, found.created_at)
+    return found
 
 
 def _checked_store_time(state: ObjectWriter, clock: Clock, skew_seconds_max: float) -> datetime:

@@ -49,7 +49,7 @@ MANY = (
     ),
     Breakage(
         "a run that failed is told of as a good one",
-        f"{GC}/many/summary.py",
+        "dredge/runs/many.py",
         "return self.outcome in ENDED or self.outcome == LEFT_OUT",
         "return True",
         ("test_a_run_whose_report_cannot_be_read_is_never_taken_for_a_good_one",),

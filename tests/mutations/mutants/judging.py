@@ -35,6 +35,8 @@ QUIET = (
 NEVER = 1e9
 """What a test takes that fails on the whole product: it is not asked."""
 QUICK_SECONDS = 0.3
+IMPORT_SECONDS = 20
+"""What it may take to import the product and the tests again."""
 
 type Seeds = Callable[[str], Iterator[tuple[str, Callable[[], bool]]]]
 """Gives, for a file, names of further checks that take longer, each of which tells whether something is wrong."""
@@ -136,7 +138,8 @@ class Judge:
             work: Callable[[], str] = lambda: self._imported_again(mutant, tree, tests)  # noqa: E731
         else:
             work = lambda: self._replaced(mutant, tree, tests)  # noqa: E731
-        ended = in_child(work, 20 + 5 * seconds, 30 + 20 * seconds)
+        cpu_seconds = 5 + 3 * seconds + IMPORT_SECONDS * (mutant.outer is None)
+        ended = in_child(work, cpu_seconds, 60 + 20 * seconds)
         if ended.cause.startswith("error"):
             raise RuntimeError(f"{mutant.key} could not be judged: {ended.cause}")
         by = ended.cause or ended.value

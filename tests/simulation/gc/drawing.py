@@ -1,6 +1,6 @@
 """Draws the histories of the collector's world: a past of some weeks, then some runs with writers and weather.
 
-On top of moves that are drawn one by one come scenes (`scenes.py`): a few moves that belong together and seldom come
+On top of moves that are drawn one by one come scenes (`scenes`): a few moves that belong together and seldom come
 about by themselves.
 """
 
@@ -13,7 +13,9 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
-from tests.simulation.gc.scenes import SCENES, Stage, draw_answer, draw_by_people
+from tests.simulation.gc.scenes import SCENES
+from tests.simulation.gc.scenes.people import draw_answer, draw_by_people
+from tests.simulation.gc.scenes.stage import Stage, run_of
 from tests.simulation.gc.temper import Temper
 from tests.simulation.history import Move
 from tests.simulation.orchestrator import STEPS, TASKS
@@ -24,12 +26,16 @@ RUN_CALLS = 400
 """About how many calls of its driver a run takes, one after the other."""
 PACES = (0.02, 0.02, 0.2, 2.0)
 RATES = (0.02, 0.1, 0.5, 1.0)
+CALM = 0.5
+"""Share of histories in which little happens beside a scene."""
 POLICIES = 4
 """Retention policies that runs choose from; 0 is none."""
 
 
 def draw_moves(chance: random.Random) -> list[Move]:
     """Draw a history."""
+    if chance.random() < CALM:
+        return _ordered(_draw_calm(chance))
     temper = Temper.draw(chance)
     pace = chance.choice(PACES)
     length = RUN_CALLS * pace
@@ -61,6 +67,27 @@ def draw_moves(chance: random.Random) -> list[Move]:
         scene = chance.choice(SCENES)
         moves += scene(chance, Stage(temper, number, starts[number], length))
     moves.append(Move(-59.0, "rest", (chance.choice(("clean", "clean", "optimized")), chance.randrange(2))))
+    return _ordered(moves)
+
+
+def _draw_calm(chance: random.Random) -> list[Move]:
+    """Draw a history with little else than a scene or two around a run that nothing else befalls."""
+    temper, pace = Temper.calm(), chance.choice(PACES[1:])
+    length = RUN_CALLS * pace
+    moves = [Move(-PAST_DAYS * DAY, "rules", (chance.choice((None, 1, 30)), 0)), Move(-60.0, "pace", (pace,))]
+    moves += [Move(-44.9 * DAY, "create branch", (branch, "main")) for branch in BRANCHES[1:]]
+    start = 0.0
+    if chance.random() < 0.2:
+        moves.append(run_of(0.0, "first"))
+        start = length + 28 * HOUR
+    mode = chance.choice(("clean", "clean", "optimized"))
+    moves.append(run_of(start, "run0", mode, by=chance.choice(("dag", "dag", "dag", "person"))))
+    for scene in chance.sample(SCENES, chance.choice((1, 1, 2))):
+        moves += scene(chance, Stage(temper, 0, start, length))
+    return [*moves, Move(-59.0, "rest", ("clean", 0))]
+
+
+def _ordered(moves: list[Move]) -> list[Move]:
     return [replace(move, at=round(move.at, 3)) for move in moves if move.at >= -PAST_DAYS * DAY]
 
 

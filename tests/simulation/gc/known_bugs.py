@@ -249,6 +249,23 @@ SERVERS: Mapping[str, tuple[Breakage, ...]] = {
 
 _ITSELF = "the program holds its own work against itself, and no history changes that work; unit tests do"
 _OWN_FILES = "nobody damages what a run has written for itself; unit tests do"
+_NOT_ASKED = "the guard {} is not asked"
+_MAY_ASK = "a run that may ask nobody passes its limits"
+_VERDICT, _ENDS_WELL = "a sweep does not ask for the guards' verdict", "a run whose verdict is bad ends well"
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    "namespaces may overlap": (_NOT_ASKED.format("surroundings.namespaces_apart"),),
+    "the sweep asks for no approval before it begins": (
+        "a round of deleting begins without a look at the approval",
+    ),
+    "a run beyond its limits asks nobody": (
+        "the sweep of a run that exceeds its limits and asked nobody begins",
+    ),
+    _VERDICT: (_ENDS_WELL,),
+    _ENDS_WELL: (_VERDICT,),
+    "the sweep of a run that exceeds its limits and asked nobody begins": (_MAY_ASK,),
+    _MAY_ASK: ("the sweep of a run that exceeds its limits and asked nobody begins",),
+}
+"""What must be broken as well, where more than one guard catches a fault."""
 WHY_NOT: Mapping[str, str] = {
     "objects without a time pass": "every store here gives times; unit tests have one that does not",
     "an object outside data/ may be a candidate": "no listing leaves data/; unit tests have one that does",

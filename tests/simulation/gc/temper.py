@@ -52,6 +52,14 @@ class Temper:
             tuple(chance.sample(kinds, chance.choice((1, 2, 3, len(kinds))))),
         )
 
+    @classmethod
+    def calm(cls) -> Temper:
+        """One that prefers nothing."""
+        places = {name: name for name in (*BRANCHES, *PATHS)}
+        return cls(
+            tuple(float(weight) for weight, _ in DRAWS.values()), places, tuple(kind.name for kind in KINDS)
+        )
+
     def write(self, chance: random.Random) -> tuple[str, tuple[Any, ...]]:
         """Draw a move of a writer: verb and arguments."""
         verb = chance.choices(VERBS, self.weights)[0]

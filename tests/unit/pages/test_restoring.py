@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 import pytest
 
-from dredge.gc.restore.choosing import Choice, foresee_restore
+from dredge.icechunk.collection.steps import collect
 from dredge.pages import restoring
 from dredge.pages.places import FolderPlaces
 from dredge.pages.surroundings import Facts
+from dredge.pages.undoing import UNDOING
+from dredge.undo.restore.choosing import Choice
 from tests.support.gc import World
+from tests.support.icechunk_repo import expired_sample
 from tests.support.pages import HOSTILE, SCRIPT, Around, Browser, Site, pages_of, site_of
 from tests.support.undo import data_bytes, restore, undo_world
 
@@ -91,16 +96,16 @@ def test_nothing_is_started_by_another_sites_form_or_without_the_right(
 def test_alone_the_pages_give_a_command_and_take_no_form(swept: tuple[World, str]) -> None:
     world, run = swept
     alone: Site = site_of(world)
+    (place,) = FolderPlaces(world.lake.namespace).all()
     hostile = "data/'; rm -rf /; '"
     world.orphan(hostile)
     text = alone.text(f"{run}/restore?{urlencode({'address': HOSTILE})}")
     assert "dredge gc restore" in text
     assert "<form action" not in text
     assert alone.client.post(f"{run}/restore", FORM).status_code == 405
-    from dredge.pages.restoring import command_of
-
-    words = shlex.split(command_of("s3://lake/run", {"address": hostile}))
-    assert words == ["dredge", "gc", "restore", "s3://lake/run", "--address", hostile]
+    words = shlex.split(restoring.command_of(place, run.rpartition("/")[2], {"address": hostile}))
+    uri = f"{place.runs_uri}/{run.rpartition('/')[2]}"
+    assert words == ["dredge", "gc", "restore", uri, "--address", hostile]
 
 
 def test_what_came_back_is_listed_with_its_run() -> None:
@@ -133,12 +138,40 @@ def test_who_asks_the_same_again_is_told_what_was_counted_a_moment_ago(
 
     def counted(*given: Any) -> Choice:
         asked.append(given[0])
-        return foresee_restore(*given)
+        return undoing.foresee(*given)
 
-    monkeypatch.setattr("dredge.pages.restoring.foresee_restore", counted)
+    undoing = UNDOING["lakefs"]
+    monkeypatch.setattr(restoring, "undoing_of", lambda _: replace(undoing, foresee=counted))
     for prefix in ("data/slice0", "data/slice0", "data/slice1"):
         assert "would come back" in client.get(f"{run}/restore?prefix={prefix}").text
     assert len(asked) == 2
     monkeypatch.setattr(restoring, "KEPT_SECONDS", 0.0)
     client.get(f"{run}/restore?prefix=data/slice0")
     assert len(asked) == 3
+
+
+def test_a_run_of_an_icechunk_collection_is_taken_back_by_its_own_dag(tmp_path: Path) -> None:
+    repo = expired_sample(tmp_path / "repo", 1)
+    report = collect(repo.config(undo="quarantine"))
+    deleted = report["deleted"]["objects"]
+    (place,) = FolderPlaces(f"file://{repo.folder}").all()
+    around = Around(replace(MAY, may_start=frozenset({"icechunk_restore"})))
+    run = f"/place/{place.key}/run/{report['run_id']}"
+    client = pages_of(place, around=around)
+    assert "Bring back" in client.get(run).text
+    text = client.get(f"{run}/restore?all=true").text
+    assert f"{deleted} objects" in text
+    (form,) = re.findall(r'action="([^"]+)" method="post"', text)
+    fields = {"all": "true", "form_token": "the user's own"}
+    assert client.post(f"{run}/restore", fields).status_code == 403, "the other kind's form"
+    assert around.started == []
+    answer = client.post(f"/{form}", fields)
+    assert answer.status_code == 303
+    assert client.get(urljoin(f"/{form}", answer.headers["location"])).status_code == 200
+    uri = f"{place.runs_uri}/{report['run_id']}"
+    asked = {"storage": repo.uri, "run": uri}
+    ((dag, settings),) = around.started
+    assert dag == "icechunk_restore"
+    assert settings == {**asked, "keep_days": 30.0, "all": True}
+    command = shlex.split(restoring.command_of(place, report["run_id"], {"all": "true"}))
+    assert command == ["dredge", "icechunk", "restore", settings["storage"], uri, "--all"]

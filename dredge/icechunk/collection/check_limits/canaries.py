@@ -20,7 +20,7 @@ from dredge.icechunk.collection.run import Run
 from dredge.icechunk.format.manifests import NATIVE, parse_manifest
 from dredge.icechunk.format.snapshots import parse_snapshot
 from dredge.icechunk.ids import ID_BYTES, encode_ids
-from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS
+from dredge.icechunk.repository import CHUNKS, MANIFESTS, SNAPSHOTS, read_refs
 
 REFS_MAX = 32
 MANIFESTS_MAX = 4
@@ -32,8 +32,7 @@ _NO_IDS = np.empty((0, ID_BYTES), np.uint8)
 def sample(run: Run) -> list[str]:
     """Give keys that the refs need now: tips, some of their manifests, some of their chunks."""
     rng = random.Random(run.plan.run_id)
-    history = run.read_history()
-    tips = sorted({ref.tip for ref in history.refs})
+    tips = sorted(_tips(run))
     keys: list[str] = []
     for tip in rng.sample(tips, min(REFS_MAX, len(tips))):
         key = SNAPSHOTS + tip
@@ -44,6 +43,13 @@ def sample(run: Run) -> list[str]:
         for manifest in rng.sample(small, min(MANIFESTS_MAX, len(small))):
             keys += _chunks(run, MANIFESTS + manifest, rng)
     return sorted(set(keys))
+
+
+def _tips(run: Run) -> set[str]:
+    """Give the tips of the refs as of now. Spec 1 says them without the history, which is a request a snapshot."""
+    if run.plan.spec_version == 1 and run.plan.config.after is None:
+        return set(read_refs(run.reader).values())
+    return {ref.tip for ref in run.read_history().refs}
 
 
 def _chunks(run: Run, key: str, rng: random.Random) -> list[str]:

@@ -61,7 +61,7 @@ def find_chunks(run: Run, runner: TaskRunner, record: StepRecord, results: Seque
         return
     settings = run.plan.config.tuning
     found = [
-        *_of_dead(run, runner, record, counted.bits),
+        *of_dead(run, runner, record, counted.bits),
         *_of_stopped(run, runner, record, run.base, counted.bits),
     ]
     shards: dict[int, list[PartInfo]] = {}
@@ -115,8 +115,15 @@ def _ask_for_new(
         record.details["absent"]["chunks"] = absent[: listing.ABSENT_MAX]
 
 
-def _of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list[NameResult]:
-    """Name the chunks of all dead manifests."""
+def of_dead(run: Run, runner: TaskRunner, record: StepRecord, bits: int) -> list[NameResult]:
+    """Name the chunks of all dead manifests.
+
+    Args:
+        run: this run.
+        runner: spreads the work.
+        record: of the step, with the manifests among its candidates.
+        bits: there are 2**bits shards.
+    """
     start = f"{ListCandidatesOutput.STEP}/manifests-"
     parts = [part for part in record.parts if part.name.startswith(start)]
     tasks = _tasks("", parts, _MANIFESTS_PER_TASK, "named")
@@ -206,7 +213,7 @@ def _beyond_manifests(
     if not any(table.num_rows for table in tables):
         return pa.table({"address": pa.array([], pa.string()), "size": pa.array([], pa.int64())})
     rows = pa.concat_tables(tables)
-    named_parts = [part for result in _of_dead(run, runner, record, 0) for part in result.shards.values()]
+    named_parts = [part for result in of_dead(run, runner, record, 0) for part in result.shards.values()]
     pieces = [run.folder.read_part(part, ["hash"])["hash"].to_numpy() for part in named_parts]
     found = sets.contains(sets.unite(pieces), _hashes(rows)) if pieces else np.zeros(rows.num_rows, np.bool_)
     return rows.filter(pa.array(~found))

@@ -112,7 +112,7 @@ def name_chunks(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResul
         if sum(table.num_rows for table in waiting) > _GATHERED_MAX:
             waiting = [once(waiting)]
     run.progress.add(len(items))
-    return NameResult(shards=_write(run.folder, config, task, once(waiting)), unread=unread)
+    return NameResult(shards=write_by_shard(run.folder, config.bits, task.name, once(waiting)), unread=unread)
 
 
 @partition_function
@@ -128,11 +128,19 @@ def name_left(run: WorkerRun, config: NameConfig, task: NameTask) -> NameResult:
     rows = rows.slice(task.first, task.count)
     names = pc.utf8_slice_codeunits(rows["address"], len(CHUNKS)).combine_chunks()
     _, is_id = hashes_of_names(names)
-    picked = rows.filter(pa.array(is_id))
-    raw = raw_ids_of_names(names.filter(pa.array(is_id)).to_pylist())
-    times = picked["last_modified"]
-    table = _table(raw, picked["size"].to_numpy(), True, times.combine_chunks())
-    return NameResult(shards=_write(run.folder, config, task, once([table])), unread=[])
+    table = rows_of_names(rows.filter(pa.array(is_id)), names.filter(pa.array(is_id)))
+    return NameResult(shards=write_by_shard(run.folder, config.bits, task.name, once([table])), unread=[])
+
+
+def rows_of_names(rows: pa.Table, names: pa.Array) -> pa.Table:
+    """Make rows of `NAMED` of chunks that somebody else knew of, which the store must be asked for.
+
+    Args:
+        rows: with `size` and `last_modified`.
+        names: their ids.
+    """
+    raw = raw_ids_of_names(names.to_pylist())
+    return _table(raw, rows["size"].to_numpy(), True, rows["last_modified"].combine_chunks())
 
 
 def _named_by(reader: ObjectReader, item: tuple[str, datetime]) -> pa.Table | None:
@@ -172,18 +180,24 @@ def once(tables: Sequence[pa.Table]) -> pa.Table:
     return table.take(pa.array(order[first]))
 
 
-def _write(folder: RunFolder, config: NameConfig, task: NameTask, rows: pa.Table) -> dict[int, PartInfo]:
+def write_by_shard(folder: RunFolder, bits: int, name: str, rows: pa.Table) -> dict[int, PartInfo]:
+    """Write rows of `NAMED`, which `once` gave, as a file for each shard that has any.
+
+    Args:
+        folder: the run folder.
+        bits: there are 2**bits shards.
+        name: of the files.
+        rows: what is written.
+    """
     hashes = rows["hash"].to_numpy()
-    bounds = np.arange(1, 1 << config.bits, dtype=np.uint64) << np.uint64(
-        64 - config.bits if config.bits else 0
-    )
+    bounds = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
     ends = [0, *np.searchsorted(hashes, bounds).tolist(), rows.num_rows]
     return {
         shard: folder.write_table(
             ListCandidatesOutput.STEP,
             shard,
             rows.slice(ends[shard], ends[shard + 1] - ends[shard]),
-            task.name,
+            name,
         )
         for shard in range(len(ends) - 1)
         if ends[shard + 1] > ends[shard]
@@ -247,20 +261,24 @@ def select_dead(run: WorkerRun, config: SelectConfig, task: SelectTask) -> Selec
         (alive,) = config.counted.find(counts_in, [hashes], its_shards_only=True)
         unnamed = rows.filter(pa.array(~alive))
         asked = unnamed.filter(unnamed["ask"])
-        dead += [_listed(unnamed.filter(pc.invert(unnamed["ask"]))), _there(run.open_store(), config, asked)]
+        dead += [
+            _listed(unnamed.filter(pc.invert(unnamed["ask"]))),
+            still_there(run.open_store(), config.cutoff, config.threads, asked),
+        ]
         found.counts["listed_objects"] += rows.num_rows - asked.num_rows + dead[-1].num_rows
-        found.counts["listed_bytes"] += _bytes(rows) - _bytes(asked) + _bytes(dead[-1])
+        found.counts["listed_bytes"] += bytes_of(rows) - bytes_of(asked) + bytes_of(dead[-1])
         found.counts["asked"] += asked.num_rows
         run.progress.add(rows.num_rows)
     going, held = without_pinned(pa.concat_tables([LISTING_SCHEMA.empty_table(), *dead]), config.pinned)
     candidates = [going] if going.num_rows else []
     for name, table in (("candidates", going), ("pinned", held)):
-        found.counts.update({f"{name}_objects": table.num_rows, f"{name}_bytes": _bytes(table)})
+        found.counts.update({f"{name}_objects": table.num_rows, f"{name}_bytes": bytes_of(table)})
     found.parts.extend(write_candidates(run.folder, "chunks", task.number, candidates, config.candidate_rows))
     return found
 
 
-def _bytes(rows: pa.Table) -> int:
+def bytes_of(rows: pa.Table) -> int:
+    """Sizes of objects together."""
     return int(pc.sum(rows["size"]).as_py() or 0)
 
 
@@ -273,11 +291,18 @@ def _listed(rows: pa.Table) -> pa.Table:
     return pa.table([keys, rows["size"], rows["last_modified"], etags], schema=LISTING_SCHEMA)
 
 
-def _there(reader: ObjectReader, config: SelectConfig, rows: pa.Table) -> pa.Table:
-    """Ask the store for chunks; gives those that are there and old."""
+def still_there(reader: ObjectReader, cutoff: datetime, threads: int, rows: pa.Table) -> pa.Table:
+    """Ask the store for chunks; gives those that are there and old, as a listing would.
+
+    Args:
+        reader: on the repository.
+        cutoff: only objects strictly older are given.
+        threads: requests in flight.
+        rows: of `NAMED`.
+    """
     keys = _listed(rows)["key"].to_pylist()
-    found = [info for info in ordered_map(partial(_stat, reader), keys, config.threads) if info is not None]
-    return pa.Table.from_pylist(list(_old(found, config.cutoff)), schema=LISTING_SCHEMA)
+    found = [info for info in ordered_map(partial(_stat, reader), keys, threads) if info is not None]
+    return pa.Table.from_pylist(list(_old(found, cutoff)), schema=LISTING_SCHEMA)
 
 
 def _old(found: Sequence[ObjectInfo], cutoff: datetime) -> Iterator[dict[str, object]]:

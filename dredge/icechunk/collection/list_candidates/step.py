@@ -15,7 +15,8 @@ from dredge.errors import FormatError
 from dredge.icechunk.collection.kinds import OBJECT_FOLDERS, OVERWRITTEN
 from dredge.icechunk.collection.list_candidates import listing
 from dredge.icechunk.collection.list_candidates.candidates import write_candidates
-from dredge.icechunk.collection.list_candidates.chunks import find_chunks, find_drift
+from dredge.icechunk.collection.list_candidates.chunks import find_chunks, find_drift, of_dead
+from dredge.icechunk.collection.list_candidates.from_inventory import find_in_inventory
 from dredge.icechunk.collection.list_candidates.listing import ListConfig, ListResult, ListTask
 from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
 from dredge.icechunk.collection.list_candidates.overwritten import find_old_copies
@@ -47,7 +48,9 @@ def _list_candidates(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     _record(record, tasks, results)
     if run.base is not None:
         find_chunks(run, runner, record, results)
-    elif (drift := find_drift(run, runner, record)) is not None:
+    elif run.plan.inventory is not None:
+        find_in_inventory(run, runner, record, of_dead(run, runner, record, mark.chunk_bits))
+    if run.base is None and (drift := find_drift(run, runner, record)) is not None:
         record.details["drift"] = drift
     _refuse_absent(run, record)
     _warn_of_foreign(record, tasks, results)
@@ -77,8 +80,8 @@ def _tasks(run: Run, mark: MarkOutput) -> Iterator[ListTask]:
     }
     keys_per_task = run.plan.config.tuning.keys_per_task
     for kind in OBJECT_FOLDERS:
-        if kind == "chunks" and run.base is not None:
-            continue  # what manifests name is looked at instead
+        if kind == "chunks" and (run.base is not None or run.plan.inventory is not None):
+            continue  # what manifests or an inventory name is looked at instead
         bounds = bounds_for(expected[kind], keys_per_task, not run.reader.uri.startswith("file:"))
         for number, (low, high) in enumerate(pairwise(bounds)):
             yield ListTask(kind=kind, number=number, low=low, high=high)

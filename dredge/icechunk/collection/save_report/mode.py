@@ -24,6 +24,12 @@ def facts_of_mode(run: Run, listed: ListCandidatesOutput | None) -> list[tuple[s
     facts = [("Mode", f"{plan.mode}: {plan.why_mode}" if plan.why_mode else plan.mode)]
     if plan.mode == OPTIMIZED:
         facts.append(("Not looked at", f"{UNSEEN}. Only a clean run finds them{_last_clean(run)}"))
+    if plan.inventory is not None:
+        begun = plan.inventory.created_at
+        when = "of an unknown time" if begun is None else f"begun {begun:%Y-%m-%d %H:%M} UTC"
+        facts.append(
+            ("Chunks from", f"{plan.inventory.uri}, {when}; what is younger waits for the next clean run")
+        )
     drift = None if listed is None else listed.drift
     if drift is not None:
         text = f"nothing, in {drift['runs']:,} optimized runs"

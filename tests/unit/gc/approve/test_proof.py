@@ -5,20 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
-from dredge.gc.approve.records import AIRFLOW, record_answer
+from dredge.gc.approve.needed import why_asked
+from dredge.gc.approve.output import ApproveOutput
+from dredge.gc.approve.proof import approval_of, check_approved
+from dredge.gc.approve.records import AIRFLOW, COMMAND, Answer, Asked, record_answer, request_of
 from dredge.gc.approve.step import approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
+from dredge.gc.subtract import SubtractOutput
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import StepSummary
+from dredge.runs.tries import StepTry
 from dredge.storage import open_deleter
 from tests.support.approvals import approved_run, change, said, take, waiting_run
-from tests.support.gc import World, deleting, summary_of
+from tests.support.gc import World, busy_world, deleting, summary_of
 
 
 def keys(run: Run) -> list[str]:
@@ -235,3 +244,106 @@ def test_the_sweep_of_a_run_that_asks_nobody_needs_no_answer() -> None:
     )
     bulk_delete(run, world.runner)
     assert world.data() == kept
+
+
+class Question:
+    """A run's question and its yes, of which single fields can be other ones.
+
+    Args:
+        run: was approved.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._guards = CheckLimitsOutput.of(summary_of(run, "check_limits"))
+        self.asked = find_question(run)
+        assert self.asked.approved is not None
+        self.answer: Answer = self.asked.approved
+        self.skew = timedelta(seconds=run.plan.config.safety.clock_skew_seconds_max)
+
+    def put_at(self, at: datetime) -> Asked:
+        """The same, as the run would have put it at another time."""
+        why = why_asked(self._run.plan, self._guards)
+        request = request_of(self._run, self.asked.request.subject, self._guards, why, at)
+        return replace(self.asked, request=request)
+
+    def counts(self, now: datetime, asked: Asked | None = None, **fields: Any) -> bool:
+        run: Any = SimpleNamespace(plan=self._run.plan, store_now=lambda: now)
+        answer = replace(self.answer, **fields)
+        try:
+            check_approved(run, asked or self.asked, answer, self._guards)
+        except RefusedError:
+            return False
+        return True
+
+
+MOMENT = timedelta(microseconds=1)
+
+
+def test_a_yes_counts_for_its_question_its_approvers_and_to_the_moment() -> None:
+    _, run, *_ = approved_run(approvers="ada", approval_hours=2)
+    question = Question(run)
+    request, at = question.asked.request, question.answer.at
+    assert question.counts(at)
+    for fields in (
+        {"request": "another"},
+        {"run_id": "another"},
+        {"candidates": "another"},
+        {"decision": "rejected"},
+        {"by": ""},
+        {"by": "eve"},
+        {"through": COMMAND},
+        {"at": request.asked_at - MOMENT},
+        {"at": request.answer_until},
+        {"at": at + question.skew},
+    ):
+        assert not question.counts(at, **fields), fields
+    assert question.counts(at, at=request.asked_at)
+    assert question.counts(at, at=at + question.skew - MOMENT)
+    assert question.counts(request.answer_until, at=request.answer_until - MOMENT)
+    assert question.counts(request.expires_at(at) - MOMENT)
+    assert not question.counts(request.expires_at(at))
+
+
+def test_a_question_was_put_after_the_plan_and_not_in_the_future() -> None:
+    _, run, *_ = approved_run()
+    question, planned = Question(run), run.plan.created_at
+    now = planned + timedelta(hours=1)
+
+    def may_be_put(at: datetime) -> bool:
+        return question.counts(now, question.put_at(at), at=max(at, now - MOMENT))
+
+    assert may_be_put(planned)
+    assert may_be_put(now)
+    assert not may_be_put(planned - MOMENT)
+    late = now + question.skew + MOMENT
+    assert not question.counts(now, question.put_at(late), at=late)
+
+
+def record_of(run: Run, *without: str, **changed: StepSummary) -> StepRecord:
+    steps = (SubtractOutput.STEP, CheckLimitsOutput.STEP, ApproveOutput.STEP)
+    inputs = {step: changed.get(step) or summary_of(run, step) for step in steps if step not in without}
+    return StepRecord(inputs, StepTry(run.folder.writer, "bulk_delete", 1))
+
+
+def test_the_sweep_begins_with_the_steps_answer_and_the_records_and_without_a_no() -> None:
+    _, run, *_ = approved_run()
+    assert approval_of(run, record_of(run))() == ""
+    with pytest.raises(RefusedError, match="nobody has approved"):
+        approval_of(run, record_of(run, "approve"))
+    taken = summary_of(run, "approve")
+    other = replace(taken, details={**taken.details, "request_digest": "another"})
+    with pytest.raises(RefusedError, match="what was approved is not"):
+        approval_of(run, record_of(run, approve=other))
+    veto = approval_of(run, record_of(run))
+    said(run, "rejected", by="eve")
+    assert veto() == "the run was rejected"
+    with pytest.raises(RejectedError, match="eve rejected it"):
+        approval_of(run, record_of(run))
+
+
+def test_nobody_is_heard_about_a_run_that_asks_nobody() -> None:
+    world, _, _ = busy_world(approval="never")
+    run = world.plan()
+    world.mark(run)
+    assert approval_of(run, record_of(run, "approve"))() == ""

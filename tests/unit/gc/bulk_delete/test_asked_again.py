@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dredge.errors import AwaitingApprovalError
 from dredge.gc.approve.step import approve
 from dredge.gc.bulk_delete import BulkDeleteOutput
+from dredge.gc.bulk_delete.asked_again import Asked, ask_again
+from dredge.gc.bulk_delete.recheck import Subtracted
 from dredge.gc.bulk_delete.step import bulk_delete
+from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.run import Run
+from dredge.runs.perform import StepRecord
+from dredge.runs.tries import StepTry
+from dredge.sets.live import in_any
 from tests.support.approvals import said, take
 from tests.support.gc import World, make_world, summary_of
+from tests.support.kv_views import Snapshots, open_as
+from tests.unit.gc.mark_uncommitted.test_kv_standing import copy_of
 
 pytestmark = pytest.mark.usefixtures("without_canaries")
 
@@ -98,6 +109,26 @@ def test_an_object_that_a_branch_serves_unseen_which_was_not_there_stays() -> No
     world.assert_readable("new")
 
 
+def test_an_object_that_a_branch_serves_unseen_stays_when_only_the_mark_saw_all_that_was_staged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the records told of all, the guards had nobody to ask. The re-check reads a copy that fell behind."""
+    open_as(Snapshots(world := make_world(read_kv=True)), monkeypatch)
+    world.upload("a", CONTENT)
+    world.lake.commit()
+    old = world.orphan("data/old", CONTENT)
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    world.client.usage()
+    open_as(Snapshots(world, copy_of(world)), monkeypatch)
+    stage_old(world, old, "a")
+    bulk_delete(run, world.runner)
+    assert old in world.data()
+    world.assert_readable()
+    assert kept_by(run) == {"head_since": 1}
+
+
 def test_what_no_branch_serves_goes_after_a_pause_and_branches_were_asked_again() -> None:
     world, run, old = marked(approval="always")
     wait(world, run)
@@ -128,3 +159,47 @@ def test_a_server_that_does_not_answer_after_a_pause_keeps_what_it_was_to_be_ask
         bulk_delete(run, world.runner)
     assert old in world.data()
     assert kept_by(run) == {"identical_no_answer": 1}
+
+
+def record_of(run: Run) -> StepRecord:
+    inputs = {output.STEP: summary_of(run, output.STEP) for output in BulkDeleteOutput.INPUTS}
+    return StepRecord(inputs, StepTry.claim(run.folder.writer, "bulk_delete"))
+
+
+def test_an_answer_counts_for_a_while_and_the_guards_may_have_a_clock_that_is_ahead() -> None:
+    world, run, _ = marked()
+    record, safety = record_of(run), run.plan.config.safety
+    first = Asked.by_the_guards(run, record)
+    skew = timedelta(seconds=safety.clock_skew_seconds_max)
+    assert first.at == summary_of(run, "check_limits").finished_at - 2 * skew
+    now, pause = run.clock(), timedelta(seconds=safety.ask_again_seconds)
+
+    def asked(before: timedelta, exact: bool = False) -> Asked:
+        known = replace(first, at=now - before)
+        found = ask_again(
+            run, world.runner, record, known, Subtracted({}, set(), set(), exact=exact), "recheck/x"
+        )
+        assert (found is known) or found.at == now
+        return found
+
+    assert asked(pause - timedelta(microseconds=1)).at != now
+    assert asked(10 * pause, exact=True).at != now, "everything that is staged was seen"
+    again = asked(pause)
+    assert (again.at, again.questions, again.sizes) == (now, 1, ())
+    assert again.holds.cleared == first.holds.cleared
+
+
+def test_after_a_mark_that_held_nothing_for_its_size_all_sizes_of_heads_stay() -> None:
+    """Where it read the staging records and the re-check cannot, nobody was asked about any candidate."""
+    world, run, _ = marked()
+    record = record_of(run)
+    staged = record.input(MarkUncommittedOutput)
+    details = {**staged.summary.details, "kv": {"exact": True}}
+    exactly = {**record.inputs, "mark_uncommitted": replace(staged.summary, details=details)}
+    for inputs, stays in ((record.inputs, False), (exactly, True)):
+        asked = replace(Asked.by_the_guards(run, record), at=run.clock() - timedelta(days=1))
+        nothing_new = Subtracted({}, set(), set())
+        again = StepRecord(inputs, record.attempt)
+        found = ask_again(run, world.runner, again, asked, nothing_new, "recheck/x")
+        (held,) = in_any(found.sizes, [np.array([len(CONTENT)], np.uint64)])
+        assert held.tolist() == [stays]

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from dredge.gc.bulk_delete.recheck import Subtracted, recheck
+from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
+from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
-from tests.support.gc import World, make_world
+from tests.support.gc import World, make_world, summary_of
 
 PATHS = ("audit/a", "x")
 AUDITS = RetentionPolicy((PolicyRule("audits", ("rel-*",), None, ("audit/**",)),))
@@ -48,3 +51,66 @@ def test_sweep_keeps_what_a_branch_that_was_made_after_the_mark_reads_and_what_a
     expected = {found[number] for found in addresses.values() for number in (1, 3)}
     assert world.data() == expected | {addresses[path][0] for path in kept_before}
     world.assert_readable("rel-1")
+
+
+def marked(**settings: Any) -> tuple[World, Run, Subtracted]:
+    """A run that has its candidates, on a branch with something committed and something staged."""
+    world = make_world(**settings)
+    world.upload("a", b"committed")
+    world.lake.commit()
+    world.upload("b", b"staged")
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    return world, run, Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
+
+
+def test_what_is_new_is_read_once() -> None:
+    world, run, subtracted = marked()
+
+    def figures(number: int) -> tuple[int, ...]:
+        found = recheck(run, world.runner, subtracted, f"recheck/{number}")
+        return tuple(found[name] for name in ("staged_rows", "new_commits", "new_ranges", "live_addresses"))
+
+    assert figures(0) == (1, 0, 0, 1)
+    commit = world.lake.commit()
+    staged, commits, ranges, live = figures(1)
+    assert (staged, commits, ranges > 0, live > 0) == (0, 1, True, True)
+    assert subtracted.heads == {("main", subtracted.commits[commit.id])}
+    assert figures(2) == (0, 0, 0, 0)
+    assert len(subtracted.live) == 3
+    assert not subtracted.exact
+
+
+def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> None:
+    world, run, subtracted = marked()
+    (old,) = filter(None, subtracted.commits.values())
+    with world.during("prepare_commits", lambda: world.lake.commit() and None):
+        recheck(run, world.runner, subtracted, "recheck/0")
+    assert subtracted.heads == {("main", metarange) for metarange in subtracted.commits.values() if metarange}
+    assert ("main", old) in subtracted.heads
+
+
+def test_what_is_committed_while_staging_is_about_to_be_read_is_found_in_its_commit() -> None:
+    """Staging first: what leaves it before it is read is in a commit when those are read."""
+    world, run, subtracted = marked()
+    before = len(subtracted.commits)
+    with world.during("prepare_uncommitted", lambda: world.lake.commit() and None):
+        found = recheck(run, world.runner, subtracted, "recheck/0")
+    assert (found["staged_rows"], found["new_commits"]) == (0, 1)
+    assert len(subtracted.commits) == before + 1
+
+
+def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:
+    world, _, commits = superseded(policy=AUDITS)
+    run = world.plan()
+    world.mark(run)
+    subtracted = Subtracted.of_mark(run, ListCommittedOutput.of(summary_of(run, "list_committed")))
+    sets = []
+    world.lake.catalog.branches.create_branch(world.lake.repository, "rel-1", commits[1])
+    for number in range(2):
+        recheck(run, world.runner, subtracted, f"recheck/{number}")
+        sets.append(len(subtracted.live))
+    assert sets[0] > 1
+    assert sets[1] == sets[0] + 1, "the re-check's own, and nothing of the policy again"
+    assert subtracted.by_path

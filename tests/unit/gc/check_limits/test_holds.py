@@ -163,3 +163,14 @@ def test_a_code_that_nobody_knows_is_its_own_sentence() -> None:
     assert why_held("made_up") == "made_up"
     assert why_held(codes.SERVED) != codes.SERVED
     assert why_held(UNREADABLE) != UNREADABLE
+
+
+def test_a_verdict_is_about_its_own_size_and_one_that_nobody_knows_holds() -> None:
+    found = Verdicts(
+        np.array([3, 5, 9, 11], np.uint64), np.array([0, 2, 0, 1 + len(codes.UNSETTLED)], np.int8), NONE
+    )
+    sizes = [2, 3, 4, 5, 9, 10, 11, 12]
+    names = pa.array([f"data/{size}" for size in sizes])
+    rows = pa.table({"size": pa.array(sizes, pa.int64()), "hash": pa.array(hash64(names))})
+    more = codes.TOO_MANY
+    assert found.codes_of(rows).to_pylist() == [more, None, more, codes.UNSETTLED[1], None, more, more, more]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.mark_uncommitted import KVAccess
-from dredge.gc.metadata import MetadataReport, look_at_metadata, report_lines
 from dredge.gc.metadata.files import KINDS, find_named, sort_files
+from dredge.gc.metadata.report import MetadataReport, look_at_metadata, report_lines
 from dredge.graveler import messages
 from dredge.graveler.committed.entries import Entry
 from dredge.graveler.committed.store import RangeReader, RangeStore

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,15 +13,17 @@ from dredge.errors import FormatError
 from dredge.gc.config import GCConfig
 from dredge.gc.slice_listing import LISTED
 from dredge.gc.subtract.classify import CANDIDATES, SubtractConfig, classify, write_candidates
+from dredge.gc.subtract.holds import LEFT_STAGING, SAME_SIZE
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import StepSummary
-from dredge.sets.files import write_hashes
+from dredge.sets.files import read_hashes, write_hashes
 from dredge.sets.hashes import unite
-from dredge.sets.live import LiveSet
+from dredge.sets.live import LiveSet, LocatedSet
 from dredge.sets.sharded import ShardedSet
 from dredge.storage import memory_store, open_writer
+from dredge.undo.pins import PINNED
 
 SIGNED = "data/slice/object," + "s" * 43
 
@@ -60,6 +64,33 @@ def test_reasons_are_told_by_expired_ranges_and_by_the_name(folder: RunFolder) -
     assert rows["hold"].to_pylist() == [None, None, None]
 
 
+def test_whatever_the_step_knows_holds_its_candidates(folder: RunFolder) -> None:
+    names = ["data/a", "data/b", "data/c", "data/d"]
+    brought_back, left, *_ = hash64(pa.array(names)).tolist()
+
+    def one(name: str, value: int) -> tuple[LocatedSet, ...]:
+        part = write_hashes(folder, f"{name}.u64", np.array([value], np.uint64))
+        return (LocatedSet(folder.uri, ShardedSet(0, {0: part})),)
+
+    known = replace(
+        config(),
+        head_sizes=one("sizes", 3),
+        pinned=one("pinned", brought_back),
+        staged_before=one("left", left),
+    )
+    held = [PINNED, LEFT_STAGING, SAME_SIZE, None]
+    assert classify(folder, listed(*names), known)["hold"].to_pylist() == held
+    written = write_candidates(folder, known, [listed(*names)], "a")
+    assert {reason: figures.examples for reason, figures in written.by_reason.items()} == {
+        "unreferenced": ("data/d",)
+    }
+    assert {code: (figures.objects, figures.size_bytes) for code, figures in written.by_hold.items()} == {
+        PINNED: (1, 1),
+        LEFT_STAGING: (1, 2),
+        SAME_SIZE: (1, 3),
+    }
+
+
 def test_an_object_outside_data_is_no_candidate(folder: RunFolder) -> None:
     with pytest.raises(FormatError, match="'_lakefs/x' is not below data/"):
         classify(folder, listed("data/x", "_lakefs/x"), config())
@@ -80,6 +111,8 @@ def test_files_with_held_rows_are_known_by_their_hashes(folder: RunFolder) -> No
     now = datetime(2026, 1, 1, tzinfo=UTC)
     output = SubtractOutput(StepSummary("subtract", "run", "success", now, now, parts=tuple(both.parts)))
     assert [part.name for part in output.with_holds] == ["subtract/part-b-00000.parquet"]
+    deletable = unite([read_hashes(folder, part) for part in output.hashes])
+    assert deletable.tolist() == unite([hash64(pa.array(["data/x", "data/y"]))]).tolist()
     assert (both.objects, both.size_bytes) == (3, 4)
     assert {code: figures.objects for code, figures in both.by_hold.items()} == {"unreadable": 1}
     assert both.by_reason["unreferenced"].examples == ("data/x", "data/y")

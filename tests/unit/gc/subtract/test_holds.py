@@ -10,8 +10,23 @@ import pytest
 from dredge.errors import RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.subtract import holds
-from dredge.gc.subtract.holds import SAME_SIZE, UNREADABLE, Evidence, Hold, Mask, holds_of
+from dredge.gc.subtract.holds import (
+    LEFT_STAGING,
+    SAME_SIZE,
+    UNREADABLE,
+    Evidence,
+    Hold,
+    Mask,
+    holds_of,
+    why_of_hold,
+)
 from dredge.hashing import hash64
+from dredge.runs.folder import RunFolder
+from dredge.sets.files import write_hashes
+from dredge.sets.live import LocatedSet
+from dredge.sets.sharded import ShardedSet
+from dredge.storage import forget_memory_store, open_writer
+from dredge.undo.pins import PINNED
 from tests.support.gc import World, make_world, summary_of
 
 LEGAL = "legal_hold"
@@ -153,6 +168,38 @@ def test_objects_of_unknown_age_are_held_whatever_their_size() -> None:
     undescribed = Evidence(config=EVIDENCE.config, undescribed=True)
     assert holds_of(rows("data/x"), undescribed).to_pylist() == [UNREADABLE]
     assert holds_of(rows("data/x"), EVIDENCE).to_pylist() == [None]
+
+
+def located(name: str, *values: int) -> tuple[LocatedSet, ...]:
+    folder = RunFolder(open_writer("memory://holds-test/run"), "run")
+    part = write_hashes(folder, f"{name}.u64", np.array(sorted(values), np.uint64))
+    return (LocatedSet(folder.uri, ShardedSet(0, {0: part})),)
+
+
+def test_what_was_brought_back_left_staging_or_is_as_long_as_an_entry_of_a_head_is_held_in_this_order() -> (
+    None
+):
+    names = [f"data/{letter}" for letter in "pls-"]
+    some = rows(*names)
+    some = some.set_column(some.schema.get_field_index("size"), "size", pa.array([7, 7, 7, 8], pa.int64()))
+    p, left, *_ = hash64(pa.array(names)).tolist()
+    evidence = Evidence(
+        config=EVIDENCE.config,
+        head_sizes=located("sizes", 7),
+        pinned=located("pinned", p),
+        staged_before=located("staged", p, left),
+    )
+    assert holds_of(some, evidence).to_pylist() == [PINNED, LEFT_STAGING, SAME_SIZE, None]
+    forget_memory_store("holds-test")
+    assert why_of_hold(PINNED) != why_of_hold(LEFT_STAGING)
+    assert why_of_hold("another") is None
+
+
+def test_what_earlier_runs_saw_staged_and_cannot_be_read_stops_the_run() -> None:
+    gone = located("staged", 1)
+    forget_memory_store("holds-test")
+    with pytest.raises(RefusedError, match="what an earlier run saw staged cannot be read"):
+        holds_of(rows("data/x"), Evidence(config=EVIDENCE.config, staged_before=gone))
 
 
 def test_only_the_hold_for_an_equal_size_may_be_lifted() -> None:

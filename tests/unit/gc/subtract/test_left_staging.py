@@ -10,9 +10,10 @@ import pytest
 
 from dredge.errors import RefusedError, UnavailableError
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
+from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.subtract.holds import LEFT_STAGING
-from dredge.gc.subtract.left_staging import staged_before
+from dredge.gc.subtract.left_staging import earlier_marks, staged_before
 from dredge.graveler.xid import new_descending_xid
 from dredge.runs.folder import RunFolder
 from dredge.runs.tries import StepTry
@@ -115,6 +116,22 @@ def test_what_left_staging_goes_at_once_where_the_user_says_so(world: World) -> 
     address = reset_world(world)
     world.collect(safety={"commit_hours_max": 0})
     assert address not in world.data()
+
+
+def test_nothing_of_an_earlier_mark_is_asked_for_where_the_user_says_so(world: World) -> None:
+    world.upload(PATH, b"first")
+    world.collect()
+    world.age(minutes=1)
+    for hours, marks in ((20, 1), (0, 0)):
+        context = world.plan(safety={"commit_hours_max": hours})
+        world.mark(context)
+        undo(context, "slice_listing")
+        world.mark(context)
+        staged = MarkUncommittedOutput.of(summary_of(context, "mark_uncommitted"))
+        assert staged.hashes_of_earlier_tries
+        assert len(list(earlier_marks(context))) == marks
+        assert bool(staged_before(context, staged)) is bool(marks)
+        release_lease(context)
 
 
 def test_what_left_staging_goes_at_once_where_the_records_tell_of_every_token(

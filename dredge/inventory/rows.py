@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.errors import FormatError, RefusedError
-from dredge.gc.inventory.manifest import Layout
+from dredge.inventory.manifest import Layout
 from dredge.storage.model import LISTING_SCHEMA
 
 BATCH_ROWS = 65_536

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dredge.errors import FormatError, NotFoundError
-from dredge.gc.inventory.manifest import InventoryFile
+from dredge.inventory.manifest import InventoryFile
 from dredge.storage import open_reader
 
 

@@ -6,10 +6,10 @@ rows        reads its files, in batches
 download    brings one file to this machine, checked against its digest
 
 An inventory says what *was* there. So what it names and nothing live names is looked up in the store before it is a
-candidate (`dredge.gc.subtract.earlier_runs`), as is all that only an earlier run knew of; `docs/safety.md` says why
+candidate (by each collector in its own way), as is all that only an earlier run knew of; `docs/safety.md` says why
 that is enough.
 """
 
-from dredge.gc.inventory.source import Inventory
+from dredge.inventory.source import Inventory
 
 __all__ = ["Inventory"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dredge.errors import ConfigError, DredgeError, FormatError, RefusedError
-from dredge.gc.inventory.manifest import Contents, find_inventory
+from dredge.inventory.manifest import Contents, find_inventory
 from tests.support.gc import World, make_world
 from tests.support.inventories import Inventory, bucket_of, table_of
 

@@ -1,101 +1,38 @@
-"""Scenes: a few moves around one run that belong together, each a way in which something was lost before, or nearly.
-
-Every number in a scene is drawn, so that the moves also come too early, too late, or in another order.
-"""
+"""Ways in which something was lost before, or nearly: around one run, mostly while it is at work."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
-from tests.simulation.gc.temper import Temper
-from tests.simulation.history import Move
-from tests.simulation.writers import BRANCHES, CONTENTS, OLDEST
-
-SLEEPS = (330.0, 400.0, 900.0, HOUR, 2 * HOUR, 14 * HOUR)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where a scene is played.
-
-    Attributes:
-        temper: of the history.
-        run: number of the run that it is about.
-        at: when that begins.
-        length: about how long it takes, in seconds.
-    """
-
-    temper: Temper
-    run: int
-    at: float
-    length: float
-
-    def during(self, chance: random.Random) -> float:
-        """A time while the run is at work."""
-        return self.at + chance.random() * self.length * chance.choice((0.4, 1.0, 1.0, 1.5))
-
-    def past(self, days: float) -> float:
-        """A time in the past."""
-        return -days * DAY
-
-
-MOMENTS = (
-    ("slice_listing", "list"),
-    ("mark_uncommitted", "list_branches"),
-    ("mark_uncommitted", "prepare_uncommitted"),
-    ("mark_uncommitted", "diff_branch"),
-    ("list_committed", "list_branches"),
-    ("list_committed", "prepare_commits_async"),
-    ("list_committed", "put"),
-    ("subtract", "put"),
-    ("check_limits", "stat_object"),
-    ("check_limits", "put"),
-    ("bulk_delete", "list_branches"),
-    ("bulk_delete", "prepare_uncommitted"),
-    ("bulk_delete", "prepare_uncommitted"),
-    ("bulk_delete", "prepare_commits_async"),
-    ("bulk_delete", "put"),
-    ("bulk_delete", "delete"),
-    ("bulk_delete", "delete"),
-    ("verify", "stat"),
+from tests.simulation.gc.scenes.stage import (
+    MOMENTS,
+    SLEEPS,
+    SWEEPING,
+    Moves,
+    Scene,
+    Stage,
+    content,
+    head_moves,
+    moment,
 )
-"""Calls of a run in whose moment something may be done: role and name."""
-_SWEEPING = (("bulk_delete", "get"), ("bulk_delete", "put"), ("bulk_delete", "delete"))
-
-
-def moment(
-    chance: random.Random, stage: Stage, verb: str, *args: Any, among: Sequence[tuple[str, str]] = MOMENTS
-) -> Move:
-    """A move that is made right when a run does some call."""
-    number = 1 + int(chance.random() ** 2 * 6)
-    return Move(max(0.0, stage.at - 1), "when", (*chance.choice(among), number, verb, *args))
-
-
-def _content(chance: random.Random) -> bytes:
-    """Draw bytes: often as long as others, or of a length that nothing else has."""
-    return chance.choice(CONTENTS) if chance.random() < 0.5 else bytes(chance.randrange(3, 60))
-
-
-type Moves = list[Move]
-type Scene = Callable[[random.Random, Stage], Moves]
+from tests.simulation.history import Move
+from tests.simulation.writers import BRANCHES, OLDEST
 
 
 def the_same_again(chance: random.Random, stage: Stage) -> Moves:
     """The same bytes are uploaded again over what is committed, and the head moves while a run looks."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
-        Move(stage.past(20), "upload", (branch, path, _content(chance))),
+        Move(stage.past(20), "upload", (branch, path, content(chance))),
         Move(stage.past(19), "commit", (branch, 0)),
         Move(stage.past(chance.choice((3, 2, 1.5))), "upload the same", (branch, path)),
     ]
     if chance.random() < 0.4:
         moves.append(Move(stage.past(1.2), "commit", (branch, 0)))  # refused: nothing has changed
     if chance.random() < 0.5:
-        verb, args = _head_moves(chance, branch, path)
+        verb, args = head_moves(chance, branch, path)
         moves.append(moment(chance, stage, verb, *args))
     return moves
 
@@ -122,7 +59,7 @@ def claimed(chance: random.Random, stage: Stage) -> Moves:
     branch, other = stage.temper.branch(chance), stage.temper.branch(chance)
     first, path = stage.temper.path(chance), stage.temper.path(chance)
     return [
-        Move(stage.past(20), "link", (branch, first, _content(chance), 0.0, 0.1, True)),
+        Move(stage.past(20), "link", (branch, first, content(chance), 0.0, 0.1, True)),
         Move(stage.past(19.5), "commit", (branch, 0)),
         Move(stage.past(19), "copy", (other, path, first, branch)),
         Move(stage.past(18), "commit", (other, 0)),
@@ -137,7 +74,7 @@ def branches_come_and_go(chance: random.Random, stage: Stage) -> Moves:
     moves = [Move(stage.past(4), "create branch", (branch, "main")) for branch in BRANCHES[1:]]
     for branch in BRANCHES:
         if chance.random() < 0.5:
-            moves.append(Move(at, "upload", (branch, stage.temper.path(chance), _content(chance))))
+            moves.append(Move(at, "upload", (branch, stage.temper.path(chance), content(chance))))
         else:  # the server that scans it writes no row for it
             moves.append(Move(at, "reset", (branch,)))
     # A scan is there in the mark, and one in the re-check, or more. Much shorter than a run it is not there.
@@ -160,11 +97,11 @@ def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
     moves = [
         Move(stage.past(44), "rules", (1, chance.choice((0, 2)))),
-        Move(stage.past(43), "upload", (branch, path, _content(chance))),
+        Move(stage.past(43), "upload", (branch, path, content(chance))),
         Move(stage.past(42), "commit", (branch, 0)),
         Move(stage.past(30), "delete", (branch, path)),
         Move(stage.past(29), "commit", (branch, 0)),
-        Move(stage.past(9), "upload", (branch, path, _content(chance))),
+        Move(stage.past(9), "upload", (branch, path, content(chance))),
         Move(stage.past(8), "commit", (branch, 0)),
     ]
     for _ in range(chance.choice((1, 2, 3))):
@@ -183,12 +120,12 @@ def expired_comes_back(chance: random.Random, stage: Stage) -> Moves:
 def staged_moves(chance: random.Random, stage: Stage) -> Moves:
     """What was staged for long is committed, merged, reset or taken along while a run is at work."""
     branch, path = stage.temper.branch(chance), stage.temper.path(chance)
-    moves = [Move(stage.past(chance.choice((2, 3, 20))), "upload", (branch, path, _content(chance)))]
+    moves = [Move(stage.past(chance.choice((2, 3, 20))), "upload", (branch, path, content(chance)))]
     if chance.random() < 0.5:
         moves.append(Move(stage.past(1.5), "commit", (branch, 0)))
         moves.append(Move(stage.past(1.4), "metadata", (branch, path)))
     for _ in range(chance.choice((1, 2, 3, 5))):
-        verb, args = _head_moves(chance, branch, path)
+        verb, args = head_moves(chance, branch, path)
         if chance.random() < 0.5:
             moves.append(moment(chance, stage, verb, *args))
         else:
@@ -215,7 +152,7 @@ def late_link(chance: random.Random, stage: Stage) -> Moves:
     hours = chance.choice((23.5, 24.0, 24.2, 25.1, 25.5, 26.0))
     moves = []
     for number in range(chance.choice((1, 3))):
-        write = stage.temper.branch(chance), stage.temper.path(chance), _content(chance)
+        write = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
         link = stage.during(chance)
         moves.append(Move(link - hours * HOUR, "hand out", write))
         moves.append(Move(link, "link the last", (-1 - number,)))
@@ -224,7 +161,7 @@ def late_link(chance: random.Random, stage: Stage) -> Moves:
 
 def late_stage(chance: random.Random, stage: Stage) -> Moves:
     """An old address, perhaps nobody's, is staged while a run is at work."""
-    moves = [Move(stage.past(3), "orphan", (_content(chance),))]
+    moves = [Move(stage.past(3), "orphan", (content(chance),))]
     for _ in range(chance.choice((1, 2, 4))):
         where = stage.temper.branch(chance), stage.temper.path(chance)
         moves.append(moment(chance, stage, "stage", *where, chance.choice((-1, -2, -3, 0, 1, 7))))
@@ -233,7 +170,7 @@ def late_stage(chance: random.Random, stage: Stage) -> Moves:
 
 def late_parts(chance: random.Random, stage: Stage) -> Moves:
     """An upload in parts ends right when a run begins, and its server takes its time to stage it."""
-    where = stage.temper.branch(chance), stage.temper.path(chance), _content(chance)
+    where = stage.temper.branch(chance), stage.temper.path(chance), content(chance)
     end = stage.at + chance.random() * 0.3 * stage.length
     return [
         Move(end - 30 * HOUR, "begin parts", where),
@@ -295,65 +232,15 @@ def others_inside(chance: random.Random, stage: Stage) -> Moves:
 
 def deleted_while_idle(chance: random.Random, stage: Stage) -> Moves:
     """Plenty is garbage and workers faint, so that a sweep takes long, and heads move to old commits meanwhile."""
-    moves = [Move(stage.past(3), "orphan", (_content(chance),)) for _ in range(chance.choice((5, 15)))]
+    moves = [Move(stage.past(3), "orphan", (content(chance),)) for _ in range(chance.choice((5, 15)))]
     for _ in range(chance.choice((1, 2, 4))):
         number, seconds = 1 + int(chance.random() ** 2 * 30), chance.choice((70.0, 150.0, 250.0, 290.0))
         when = "bulk_delete", chance.choice(("get", "put", "put_if_absent")), number, "faint", seconds
         moves.append(Move(max(0.0, stage.at - 1), "when", when))
     for _ in range(chance.choice((1, 2))):
         verb, old = chance.choice(("create branch from commit", "hard reset")), OLDEST + chance.randrange(4)
-        moves.append(moment(chance, stage, verb, stage.temper.branch(chance), old, among=_SWEEPING))
+        moves.append(moment(chance, stage, verb, stage.temper.branch(chance), old, among=SWEEPING))
     return moves + expired_comes_back(chance, stage) + expired_comes_back(chance, stage)
-
-
-def draw_answer(chance: random.Random) -> tuple[str, str, str]:
-    """Draw what somebody answers a run: decision, name, and where."""
-    decision = chance.choice(("approved", "approved", "approved", "rejected"))
-    return decision, chance.choice(("anna", "bert")), chance.choice(("Airflow", "Airflow", "dredge gc"))
-
-
-def draw_by_people(chance: random.Random) -> tuple[str, tuple[Any, ...]]:
-    """Draw something that people do after runs: verb and arguments."""
-    if chance.random() < 0.5:
-        return "restore", (chance.randrange(6), chance.choice((1.0, 3.0, 30.0)))
-    return "purge", (chance.choice((1.0, 1.0, 2.0)), chance.random() < 0.2)
-
-
-def asked_first(chance: random.Random, stage: Stage) -> Moves:
-    """A run waits for a person, who answers early or late, and others answer as well; things come back meanwhile."""
-    name, hours = f"asked{stage.run}", chance.choice((1.0, 3.0, 12.0))
-    at = stage.at + chance.choice((0.0, stage.length + HOUR))
-    by = chance.choice(("dag", "dag", "dag", "person"))
-    run = name, "clean", False, chance.choice((None, 1, 3)), 0, None, by, ("always", hours), "off"
-    moves = [Move(at, "run", run)]
-    answered = (
-        at + stage.length + chance.choice((60.0, 0.5 * hours * HOUR, 0.98 * hours * HOUR, 1.1 * hours * HOUR))
-    )
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        moves.append(Move(answered, "answer", (name, *draw_answer(chance))))
-        if by == "person":
-            moves.append(Move(answered + 60, "resume", (name,)))
-        answered += chance.choice((0.0, 0.3 * stage.length, HOUR))
-    if chance.random() < 0.3:
-        moves.append(moment(chance, stage, "answer", name, *draw_answer(chance), among=MOMENTS[-8:]))
-    later = Stage(stage.temper, stage.run, chance.choice((at, answered - stage.length)), stage.length)
-    return moves + chance.choice((expired_comes_back, staged_moves, late_stage))(chance, later)
-
-
-def taken_back(chance: random.Random, stage: Stage) -> Moves:
-    """What a run deletes is brought back and kept for a while, made final, or both, and other runs follow."""
-    at = stage.at + chance.choice((0.0, stage.length))
-    undo = chance.choice(("auto", "quarantine", "quarantine"))
-    run = "clean", False, None, 0, None, "dag", ("never", 1.0), undo
-    moves = [Move(stage.past(3), "orphan", (_content(chance),)) for _ in range(chance.choice((1, 4)))]
-    moves.append(Move(at, "run", (f"undone{stage.run}", *run)))
-    for _ in range(chance.choice((1, 2, 4))):
-        at += chance.choice((0.5 * stage.length, stage.length + HOUR, 25 * HOUR, 50 * HOUR))
-        moves.append(Move(at, *draw_by_people(chance)))
-    for number in range(chance.choice((0, 1, 2))):
-        at += chance.choice((0.0, HOUR, 26 * HOUR))
-        moves.append(Move(at, "run", (f"undone{stage.run}{number}", *run)))
-    return moves + (expired_comes_back(chance, stage) if chance.random() < 0.5 else [])
 
 
 def neighbours(chance: random.Random, stage: Stage) -> Moves:
@@ -379,69 +266,3 @@ STORMS: tuple[tuple[str, str, tuple[str, ...], Scene], ...] = (
     ("cached answer", "bulk_delete", ("list_branches",), expired_comes_back),
 )
 """Weather whose answers, if they were believed, would lose something: kind, step, calls, and what depends on them."""
-
-
-def _head_moves(chance: random.Random, branch: str, path: str) -> tuple[str, tuple[Any, ...]]:
-    verb = chance.choice(
-        (
-            "commit",
-            "commit",
-            "metadata",
-            "reset path",
-            "reset",
-            "hard reset",
-            "hard reset",
-            "delete branch",
-            "re-create branch",
-            "upload",
-            "delete",
-            "copy",
-            "merge",
-        )
-    )
-    old = OLDEST + chance.randrange(6)
-    args: dict[str, tuple[Any, ...]] = {
-        "commit": (branch, chance.choice((0, 40))),
-        "reset": (branch,),
-        "hard reset": (branch, old),
-        "delete branch": (branch,),
-        "re-create branch": (branch, old, 0.0),
-        "upload": (branch, path, _content(chance)),
-        "copy": (branch, path, path, branch),
-        "merge": (branch, "main", ""),
-    }
-    return verb, args.get(verb, (branch, path))
-
-
-SCENES: tuple[Scene, ...] = (
-    the_same_again,
-    the_same_again,
-    claimed,
-    storm,
-    storm,
-    storm,
-    branches_come_and_go,
-    branches_come_and_go,
-    expired_comes_back,
-    expired_comes_back,
-    staged_moves,
-    staged_moves,
-    orphan,
-    orphan,
-    late_link,
-    late_stage,
-    late_parts,
-    two_at_once,
-    two_at_once,
-    again_and_again,
-    again_and_again,
-    damage,
-    others_inside,
-    deleted_while_idle,
-    asked_first,
-    asked_first,
-    taken_back,
-    taken_back,
-    neighbours,
-)
-"""All scenes; one that stands twice is drawn twice as often."""

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from dredge.errors import ConfigError, FormatError, NotFoundError, RefusedError
-from dredge.gc.inventory.source import Inventory
+from dredge.inventory.source import Inventory
 from dredge.storage import ObjectInfo, StorageOptions, open_reader
 
 type FileFormat = Literal["csv", "orc", "parquet"]

@@ -1,0 +1,390 @@
+"""Chunks in a clean run that reads an inventory of the bucket instead of listing them.
+
+    inventory's files ──> names, sizes and times ─┐
+    dead manifest files (listed) ─────────────────┴─> each once ──> no live manifest names it, older than the cutoff
+                                              ──> the store is asked: there, and still old ──> candidate
+    live, and not in the inventory ──> the store is asked for each by name ──> absent
+
+An inventory says what was there: what it lacks is not collected, and what it has is asked for. The cutoff is not after
+its beginning, so what is younger waits for the next run. Snapshots, transaction logs and manifests are listed as ever:
+a thousand of them take a request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError, NotFoundError, RefusedError
+from dredge.icechunk.collection import sets
+from dredge.icechunk.collection.age import is_old_column
+from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
+from dredge.icechunk.collection.list_candidates.candidates import without_pinned, write_candidates
+from dredge.icechunk.collection.list_candidates.named import (
+    NameResult,
+    bytes_of,
+    once,
+    rows_of_names,
+    still_there,
+    write_by_shard,
+)
+from dredge.icechunk.collection.list_candidates.output import ListCandidatesOutput
+from dredge.icechunk.collection.list_candidates.unproved import ABSENT_MAX, AskResult
+from dredge.icechunk.collection.mark import MarkOutput
+from dredge.icechunk.collection.run import Run
+from dredge.icechunk.format.manifests import NATIVE, parse_manifest
+from dredge.icechunk.ids import ID_BYTES, encode_ids, hashes_of, hashes_of_names
+from dredge.icechunk.repository import CHUNKS, MANIFESTS
+from dredge.inventory.download import downloaded
+from dredge.inventory.manifest import Contents, InventoryFile, Layout, find_inventory
+from dredge.inventory.rows import read_rows
+from dredge.runs.partition import WorkerRun, partition_function
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo
+from dredge.runs.tasks import TaskRunner, round_robin
+from dredge.sets.live import LocatedSet
+from dredge.storage import ObjectReader
+from dredge.storage.parallel import ordered_map
+
+_GATHERED_MAX = 2 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryConfig:
+    """What all tasks need that read an inventory.
+
+    Attributes:
+        layout: how its files are read.
+        bits: there are 2**bits shards.
+    """
+
+    layout: Layout
+    bits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryTask:
+    """One task.
+
+    Attributes:
+        name: of the files that it writes.
+        files: of the inventory.
+    """
+
+    name: str
+    files: list[InventoryFile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryResult:
+    """What a task read.
+
+    Attributes:
+        shards: rows of `named.NAMED`, by shard.
+        objects: below `chunks/`.
+        size_bytes: their sizes together.
+        foreign: of these, names that are no ids.
+        rows: of the files.
+    """
+
+    shards: dict[int, PartInfo]
+    objects: int
+    size_bytes: int
+    foreign: int
+    rows: int
+
+
+@partition_function
+def name_inventory(run: WorkerRun, config: InventoryConfig, task: InventoryTask) -> InventoryResult:
+    """Write the chunks that some files of an inventory name, each once.
+
+    Raises:
+        FormatError: a file is missing or damaged, or gives no size or time.
+    """
+    counts: Counter[str] = Counter()
+    waiting: list[pa.Table] = []
+    for file in task.files:
+        with downloaded(file) as path:
+            for batch in read_rows(path, file.uri, config.layout, counts):
+                rows = pa.Table.from_batches([batch])
+                waiting.append(_chunks_of(rows.filter(pc.starts_with(rows["key"], CHUNKS)), counts))
+                run.progress.add(batch.num_rows)
+                if sum(table.num_rows for table in waiting) > _GATHERED_MAX:
+                    waiting = [once(waiting)]
+    return InventoryResult(
+        shards=write_by_shard(run.folder, config.bits, task.name, once(waiting)),
+        objects=counts["objects"],
+        size_bytes=counts["bytes"],
+        foreign=counts["foreign"],
+        rows=counts["inventory_rows"],
+    )
+
+
+def _chunks_of(rows: pa.Table, counts: Counter[str]) -> pa.Table:
+    if rows["size"].null_count or rows["last_modified"].null_count:
+        raise FormatError("the inventory gives no size or no time for some chunks. Nothing was deleted.")
+    names = pc.utf8_slice_codeunits(rows["key"], len(CHUNKS)).combine_chunks()
+    _, is_id = hashes_of_names(names)
+    counts.update(objects=rows.num_rows, foreign=int((~is_id).sum()), bytes=bytes_of(rows))
+    return rows_of_names(rows.filter(pa.array(is_id)), names.filter(pa.array(is_id)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectConfig:
+    """What all tasks need that compare.
+
+    Attributes:
+        cutoff: only objects strictly older are candidates.
+        candidate_rows: most rows of a part.
+        threads: requests in flight in one task.
+        pinned: what was brought back and is kept for now.
+        keep_all: no chunk may be deleted.
+    """
+
+    cutoff: datetime
+    candidate_rows: int
+    threads: int
+    pinned: tuple[LocatedSet, ...]
+    keep_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectTask:
+    """One shard.
+
+    Attributes:
+        shard: its number; makes the names of the parts.
+        rows: of `named.NAMED`.
+        live: sets of live chunks.
+    """
+
+    shard: int
+    rows: list[PartInfo]
+    live: list[PartInfo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectResult:
+    """What a task found.
+
+    Attributes:
+        parts: of candidates.
+        counts: figures of chunks, as those of a listing are named.
+        absent: set of live chunks that the inventory lacks.
+    """
+
+    parts: list[PartInfo]
+    counts: dict[str, int]
+    absent: PartInfo
+
+
+@partition_function
+def select_unnamed(run: WorkerRun, config: SelectConfig, task: SelectTask) -> SelectResult:
+    """Write those chunks of a shard as candidates that no live manifest names and that the store still has."""
+    rows = once(list(run.folder.read_parts(task.rows)))
+    live = sets.unite([sets.read_ids(run.folder, part) for part in task.live])
+    hashes = rows["hash"].to_numpy()
+    unnamed = rows.filter(pa.array(~sets.contains(live, hashes)))
+    old = is_old_column(unnamed["last_modified"].combine_chunks(), config.cutoff)
+    asked = unnamed.filter(pa.array(old))
+    there = still_there(run.open_store(), config.cutoff, config.threads, asked)
+    going, held = without_pinned(there, config.pinned)
+    spared, going = (going, going.slice(0, 0)) if config.keep_all else (going.slice(0, 0), going)
+    counts = {"asked": asked.num_rows}
+    young = unnamed.filter(pa.array(~old))
+    for name, table in (("candidates", going), ("pinned", held), ("spared", spared), ("young", young)):
+        counts |= {f"{name}_objects": table.num_rows, f"{name}_bytes": bytes_of(table)}
+    tables = [going] if going.num_rows else []
+    run.progress.add(rows.num_rows)
+    name = f"{ListCandidatesOutput.STEP}/_absent/{task.shard:04d}.ids"
+    return SelectResult(
+        parts=write_candidates(run.folder, "chunks", task.shard, tables, config.candidate_rows),
+        counts=counts,
+        absent=sets.write_ids(run.folder, name, live[~sets.contains(hashes, live)]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsentConfig:
+    """What all tasks need that ask for live chunks.
+
+    Attributes:
+        absent: sets of those that the inventory lacks.
+        threads: requests in flight in one task.
+    """
+
+    absent: list[PartInfo]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbsentTask:
+    """One part of the index.
+
+    Attributes:
+        index_part: with manifests.
+        live: set of the live manifests.
+    """
+
+    index_part: PartInfo
+    live: PartInfo
+
+
+@partition_function
+def ask_for_absent(run: WorkerRun, config: AbsentConfig, task: AbsentTask) -> AskResult:
+    """Ask the store for the chunks that live manifests of a part of the index name and the inventory lacks.
+
+    Raises:
+        FormatError: a manifest is missing or damaged, or does not name what was counted.
+    """
+    absent = sets.unite([sets.read_ids(run.folder, part) for part in config.absent])
+    live, reader = sets.read_ids(run.folder, task.live), run.open_store()
+    pieces = [np.empty((0, ID_BYTES), np.uint8)]
+    for manifest, chunks in read_manifest_rows(run.open_state(), task.index_part):
+        wanted = chunks[sets.contains(absent, chunks)]
+        if len(wanted) and sets.contains(live, sets.of_names([manifest])).all():
+            pieces.append(_ids_of(reader, manifest, wanted))
+    ids = np.unique(np.concatenate(pieces), axis=0)
+    keys = [CHUNKS + name for name in encode_ids(ids).to_pylist()]
+    there = list(ordered_map(partial(_is_there, reader), keys, config.threads))
+    missing = np.unique(hashes_of(ids)[~np.array(there, np.bool_)])
+    run.progress.add(1)
+    some = [f"{number:016x}" for number in missing[:ABSENT_MAX].tolist()]
+    return AskResult(asked=len(keys), missing=len(missing), absent=some)
+
+
+def _ids_of(reader: ObjectReader, manifest: str, wanted: sets.Ids) -> np.ndarray:
+    key = MANIFESTS + manifest
+    try:
+        arrays = parse_manifest(reader.get(key), key).arrays
+    except NotFoundError:
+        raise FormatError(f"{reader.uri}/{key} is live and missing. Nothing was deleted.") from None
+    ids = np.concatenate(
+        [np.empty((0, ID_BYTES), np.uint8), *(array.ids[array.kind == NATIVE] for array in arrays)]
+    )
+    found = ids[sets.contains(wanted, hashes_of(ids))]
+    if len(np.unique(hashes_of(found))) != len(wanted):
+        raise FormatError(
+            f"{reader.uri}/{key} does not name the chunks that the index has for it: it was damaged, in the store or on"
+            " its way, when the index took it in. Nothing was deleted. Remove the folder of the index, which makes the"
+            " next run read every manifest again."
+        )
+    return found
+
+
+def _is_there(reader: ObjectReader, key: str) -> bool:
+    try:
+        reader.stat(key)
+    except NotFoundError:
+        return False
+    return True
+
+
+def find_in_inventory(run: Run, runner: TaskRunner, record: StepRecord, dead: Sequence[NameResult]) -> None:
+    """Find the chunks that may go, and the live ones that are not there.
+
+    Args:
+        run: a clean run that was planned on an inventory.
+        runner: spreads the work.
+        record: of the step; gets candidates and figures.
+        dead: what dead manifests name, in as many shards as the mark has.
+
+    Raises:
+        RefusedError: it is another inventory by now, or has no chunks while some are live.
+        FormatError: a file of it, or a live manifest, is missing or damaged.
+    """
+    mark, contents = record.input(MarkOutput), _same_inventory(run)
+    shares = round_robin(contents.files, run.num_tasks(runner, len(contents.files)))
+    tasks = [
+        InventoryTask(name=f"inventory-{number:05d}", files=share) for number, share in enumerate(shares)
+    ]
+    config = InventoryConfig(layout=contents.layout, bits=mark.chunk_bits)
+    read: list[InventoryResult] = run.spread(
+        runner, ListCandidatesOutput.STEP, name_inventory, config, tasks, "objects"
+    )
+    if mark.chunks and not any(result.objects for result in read):
+        raise RefusedError(
+            f"inventory {contents.source.uri} names no object below {run.plan.uri.rstrip('/')}/{CHUNKS}, where there"
+            " are live ones: it is of other prefixes. Nothing was deleted. Name another one, or none: then the store is"
+            " listed."
+        )
+    totals = Counter(
+        listed_objects=sum(result.objects for result in read),
+        listed_bytes=sum(result.size_bytes for result in read),
+        foreign=sum(result.foreign for result in read),
+    )
+    shards = [[result.shards for result in read], [result.shards for result in dead]]
+    absent = _select(run, runner, record, mark, [item for group in shards for item in group], totals)
+    totals["absent"] = _ask_for_absent(run, runner, record, mark, absent)
+    record.counts.update({f"chunks_{name}": value for name, value in totals.items()})
+    record.counts["inventory_rows"] = sum(result.rows for result in read)
+    record.details["inventory"] = contents.source.to_json()
+
+
+def _same_inventory(run: Run) -> Contents:
+    """The inventory of the plan, found anew; its age was looked at when the run was planned."""
+    planned = run.plan.inventory
+    if planned is None:  # never: the caller asked
+        raise AssertionError("the run was planned on an inventory")
+    found = find_inventory(planned.uri, run.plan.uri, run.store_now(), timedelta.max, run.options)
+    if found.source != planned:
+        raise RefusedError(
+            f"inventory {planned.uri} is another one than when the run was planned. Nothing was deleted. Start a"
+            " new run."
+        )
+    return found
+
+
+def _select(
+    run: Run,
+    runner: TaskRunner,
+    record: StepRecord,
+    mark: MarkOutput,
+    found: Sequence[dict[int, PartInfo]],
+    totals: Counter[str],
+) -> list[PartInfo]:
+    settings = run.plan.config.tuning
+    tasks = [
+        SelectTask(shard=shard, rows=[parts[shard] for parts in found if shard in parts], live=live)
+        for shard, live in enumerate(mark.chunk_shards)
+    ]
+    config = SelectConfig(
+        cutoff=run.plan.cutoff,
+        candidate_rows=settings.candidate_rows,
+        threads=settings.threads,
+        pinned=run.pinned(),
+        keep_all="chunks" in run.plan.config.kept_kinds,
+    )
+    results: list[SelectResult] = run.spread(
+        runner, ListCandidatesOutput.STEP, select_unnamed, config, tasks, "shards", len(tasks)
+    )
+    for result in results:
+        record.parts += result.parts
+        totals.update(result.counts)
+    return [result.absent for result in results if result.absent.rows]
+
+
+def _ask_for_absent(
+    run: Run, runner: TaskRunner, record: StepRecord, mark: MarkOutput, absent: Sequence[PartInfo]
+) -> int:
+    """Ask for live chunks that the inventory lacks; gives how many are not there."""
+    if not absent:
+        return 0
+    parts = ManifestIndex.load(run.state).manifest_parts.values()
+    tasks = [AbsentTask(index_part=part, live=mark.live("manifests")) for part in parts]
+    config = AbsentConfig(absent=list(absent), threads=run.plan.config.tuning.threads)
+    answers: list[AskResult] = run.spread(
+        runner, ListCandidatesOutput.STEP, ask_for_absent, config, tasks, "parts", len(tasks)
+    )
+    missing = sorted({digits for answer in answers for digits in answer.absent})
+    record.counts["new_chunks_asked"] = sum(answer.asked for answer in answers)
+    if missing:
+        record.details["absent"]["chunks"] = missing[:ABSENT_MAX]
+    return sum(answer.missing for answer in answers)

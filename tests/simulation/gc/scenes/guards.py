@@ -1,0 +1,269 @@
+"""What guards are there for: each scene does what one of them, or a few, have to notice."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.simulation.clock import DAY, HOUR
+from tests.simulation.gc.scenes.losses import expired_comes_back
+from tests.simulation.gc.scenes.stage import (
+    MOMENTS,
+    Moves,
+    Stage,
+    branches,
+    content,
+    garbage,
+    moment,
+    run_of,
+)
+from tests.simulation.history import Move
+from tests.simulation.writers import OLDEST, PATHS
+
+MARKED = (
+    ("subtract", "put"),
+    ("check_limits", "list_branches"),
+    ("check_limits", "put"),
+    ("bulk_delete", "get"),
+)
+"""Calls after staging was read and before the re-check reads it."""
+AFTER_COMMITS = (("subtract", "put"), ("subtract", "get"), ("check_limits", "get"), ("check_limits", "put"))
+
+
+def kept_by_a_tag(chance: random.Random, stage: Stage) -> Moves:
+    """Only a tag still leads to a commit that no rule keeps."""
+    branch, path = chance.choice(("one", "two")), stage.temper.path(chance)
+    moves = [
+        Move(stage.past(44), "rules", (1, 0)),
+        *branches(stage),
+        Move(stage.past(43), "upload", (branch, path, content(chance))),
+        Move(stage.past(42), "commit", (branch, 0)),
+        Move(stage.past(41), "tag head", (branch,)),
+    ]
+    if chance.random() < 0.5:
+        return [*moves, Move(stage.past(40), "delete branch", (branch,))]
+    return [
+        *moves,
+        Move(stage.past(40), "delete", (branch, path)),
+        Move(stage.past(39), "commit", (branch, 0)),
+        Move(stage.past(9), "upload", (branch, path, content(chance))),
+        Move(stage.past(8), "commit", (branch, 0)),
+    ]
+
+
+def only_hidden(chance: random.Random, stage: Stage) -> Moves:
+    """Only a hidden branch has something, committed or staged, with rules or without."""
+    path, other = stage.temper.path(chance), stage.temper.path(chance)
+    return [
+        Move(stage.past(44), "rules", (chance.choice((None, None, 5)), 0)),
+        *branches(stage),
+        Move(stage.past(20), "upload", ("hidden", path, content(chance))),
+        Move(stage.past(19), "commit", ("hidden", 0)),
+        Move(stage.past(chance.choice((2, 3))), "upload the same", ("hidden", path)),
+        Move(stage.past(2), "upload", ("hidden", other, content(chance))),
+        *garbage(chance, stage, 1, 3),
+    ]
+
+
+def only_looked(chance: random.Random, stage: Stage) -> Moves:
+    """A run that is only to look finds garbage, after another one or before."""
+    at = stage.at + chance.choice((0.0, 2 * HOUR))
+    mode = chance.choice(("clean", "optimized"))
+    return [
+        *garbage(chance, stage, 1, 4),
+        run_of(at, f"looks{stage.run}", mode, dry_run=True, by=chance.choice(("dag", "person"))),
+    ]
+
+
+def staged_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
+    """Old objects that nobody names are staged or linked anew, after the mark has read staging."""
+    moves = garbage(chance, stage, 2, 4)
+    for number in range(chance.choice((1, 2))):
+        where = stage.temper.branch(chance), stage.temper.path(chance)
+        moves.append(moment(chance, stage, "stage", *where, -1 - number, among=MARKED))
+    return moves
+
+
+def up_again_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
+    """An expired commit is taken up again, after the mark has read commits."""
+    back = expired_comes_back(chance, stage)
+    moves = [move for move in back if move.at < 0]
+    verb = chance.choice(("create branch from commit", "hard reset", "tag"))
+    old = OLDEST + chance.choice((1, 1, 2, 3))
+    args: tuple[Any, ...] = (old,) if verb == "tag" else (stage.temper.branch(chance), old)
+    return [*moves, moment(chance, stage, verb, *args, among=AFTER_COMMITS)]
+
+
+def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
+    """A branch is gone whenever a scan of staging comes to it, and is there again before and after."""
+    gone = chance.choice(("one", "one", "two"))
+    begin = max(0.0, stage.at - 1)
+    # What is committed is there whatever a scan shows, and most of what a look at some objects sees.
+    moves = [Move(stage.past(20), "upload", ("main", path, b"x")) for path in PATHS[:4]]
+    moves += [Move(stage.past(19), "commit", ("main", 0)), *branches(stage, 4)]
+    moves.append(Move(stage.past(2.5), "upload", ("main", "e", bytes(chance.choice((70, 80))))))
+    for branch in ("one", "two"):
+        moves.append(Move(stage.past(2.4), "reset", (branch,)))
+    seconds = chance.choice((0.2, 0.5, 1.0))
+    moves += [Move(-58.0, "clients hurry"), Move(-58.0, "servers have", ("rows_lost_on_branch_delete",))]
+    again = "re-create branch", gone, OLDEST, seconds / HOUR
+    call = f"get branches/{chance.choice(('main', 'main', gone))}"  # the scan has listed it by then
+    return [*moves, Move(begin, "each", ("prepare_uncommitted", call, 1, 60, *again))]
+
+
+def not_there(chance: random.Random, stage: Stage) -> Moves:
+    """The same bytes are staged again, unseen, and a proxy says of everything that it is not there."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    call = chance.choice(("stat_object", "stat_object", "list_objects", "list_branches"))
+    seconds = round(chance.choice((0.02, 0.1, 2.0)) * stage.length, 3)
+    spell = chance.choice(("proxy 404", "proxy 404", "proxy page")), seconds, 1.0
+    return [
+        *branches(stage),
+        Move(stage.past(20), "upload", (branch, path, bytes(chance.randrange(70, 90)))),
+        Move(stage.past(19), "commit", (branch, 0)),
+        Move(stage.past(chance.choice((3, 2))), "upload the same", (branch, path)),
+        *garbage(chance, stage, 1),
+        Move(max(0.0, stage.at - 1), "when", ("check_limits", call, 1, "weather", *spell)),
+    ]
+
+
+def alike_later(chance: random.Random, stage: Stage) -> Moves:
+    """A run waits for a person; meanwhile an old object is staged over its like, which no server shows."""
+    branch, path, name = stage.temper.branch(chance), stage.temper.path(chance), f"late{stage.run}"
+    data = bytes(chance.randrange(70, 90))
+    waits = chance.choice((HOUR, 3 * HOUR))
+    moves = [*branches(stage), *garbage(chance, stage, 1, 2)]
+    if chance.random() < 0.5:  # the head has it from before
+        moves += [
+            Move(stage.past(20), "upload", (branch, path, data)),
+            Move(stage.past(19), "commit", (branch, 0)),
+            Move(stage.past(3), "upload the same", (branch, path)),
+            Move(stage.past(2.9), "reset path", (branch, path)),
+        ]
+    else:  # it comes into the head only now
+        moves += [
+            Move(stage.past(3), "orphan", (data,)),
+            Move(stage.at + stage.length + 0.3 * waits, "upload", (branch, path, data)),
+            Move(stage.at + stage.length + 0.35 * waits, "commit", (branch, 0)),
+        ]
+    answered = stage.at + stage.length + waits
+    return [
+        *moves,
+        run_of(stage.at + 1, name, approval=("always", 12.0)),
+        Move(answered - chance.choice((0.1, 0.5)) * waits, "stage alike", (branch, path)),
+        Move(answered, "answer", (name, "approved", "anna", "Airflow")),
+        Move(answered + 5, "answer", (name, "approved", "anna", "dredge gc")),
+    ]
+
+
+def clocks_apart(chance: random.Random, stage: Stage) -> Moves:
+    """A server's clock is ahead when an address is handed out, and behind when it is linked."""
+    off, link = chance.choice((400.0, 900.0, 2400.0)), stage.during(chance)
+    moves = [Move(stage.past(5), "clocks off", (off,)), *garbage(chance, stage, 1)]
+    for number in range(3):
+        write = stage.temper.branch(chance), stage.temper.path(chance), bytes(90 + number)
+        begun = link - 24 * HOUR - chance.random() * 1.8 * off
+        moves.append(Move(begun, "hand out", write))
+        moves.append(Move(link, "link the last", (-1 - number,)))
+    begin = stage.at - chance.choice((1.0, HOUR))
+    return [*moves, Move(min(begin, -55.0), "clocks off", (-off,))]
+
+
+def exactly_old(chance: random.Random, stage: Stage) -> Moves:
+    """Objects lie around the very second of a run's cutoff."""
+    first = stage.at - 25 * HOUR - 1
+    step = chance.choice((0.5, 1.0)) * max(1.0, stage.length / 400)
+    return [Move(first + step * number, "orphan", (bytes(60 + number),)) for number in range(12)]
+
+
+def tables_are_broken(chance: random.Random, stage: Stage) -> Moves:
+    """Ranges or what the collector knows of them are lost or damaged, before a run or between two."""
+    verb = chance.choice(("lose range", "damage range", "lose index", "lose page"))
+    branch = stage.temper.branch(chance)
+    moves = [
+        Move(stage.past(20), "upload", (branch, "a", content(chance))),
+        Move(stage.past(19), "commit", (branch, 0)),
+        Move(stage.past(18), "upload", (branch, "b", content(chance))),
+        Move(stage.past(17), "commit", (branch, 0)),
+    ]
+    if verb == "lose page":
+        moves.append(Move(stage.past(2.5), "upload", (branch, "e", content(chance))))
+        when = chance.choice(("mark_uncommitted", "bulk_delete")), "get", 1 + chance.randrange(6)
+        return [*moves, Move(max(0.0, stage.at - 1), "when", (*when, verb, chance.randrange(8)))]
+    at = chance.choice((stage.past(0.5), stage.at + 1.5 * stage.length))
+    if at > 0:
+        moves.append(run_of(at + 60, f"next{stage.run}", chance.choice(("clean", "optimized"))))
+    return [*moves, *(Move(at + n, verb, (chance.randrange(40),)) for n in range(3))]
+
+
+def in_one_place(chance: random.Random, stage: Stage) -> Moves:
+    """Another repository comes into this one's namespace, before a run, or while it is at work."""
+    verb = chance.choice(("nest", "nest unseen", "share", "share"))
+    moves = garbage(chance, stage, 1, 3)
+    if chance.random() < 0.4:
+        return [*moves, Move(stage.past(4), verb)]
+    among = tuple(found for found in MOMENTS if found[0] in ("slice_listing", "mark_uncommitted", "subtract"))
+    return [*moves, moment(chance, stage, verb, among=among)]
+
+
+def back_from_the_head(chance: random.Random, stage: Stage) -> Moves:
+    """What a head has goes back into staging while staging is read: by new metadata, and a reset of the branch."""
+    branch, path = stage.temper.branch(chance), stage.temper.path(chance)
+    moves = [
+        *branches(stage),
+        Move(stage.past(44), "rules", (1, 0)),
+        Move(stage.past(20), "upload", (branch, path, content(chance))),
+        Move(stage.past(19), "commit", (branch, 0)),
+    ]
+    step = chance.choice(("mark_uncommitted", "bulk_delete"))
+    call = chance.choice(("prepare_uncommitted", "list_branches", "diff_branch"))
+    number = chance.choice((1, 1, 2))
+    begin = max(0.0, stage.at - 1)
+    first, second = ("metadata", branch, path), ("hard reset", branch, OLDEST)
+    wait = chance.choice((0.0, 0.001, 0.01)) * stage.length
+    moves.append(Move(begin, "when", (step, call, number, *first)))
+    return [*moves, Move(begin + wait, "when", (step, call, number + chance.choice((0, 0, 1)), *second))]
+
+
+def orphan_of_before(chance: random.Random, stage: Stage) -> Moves:
+    """A worker sleeps while its run fails and is cleared, and wakes beside the new results that it knows nothing of."""
+    name = f"run{stage.run}"
+    task, first = chance.choice(
+        (("subtract", "list_committed"), ("list_committed", "mark_uncommitted"), ("check_limits", "subtract"))
+    )
+    later = stage.at + 3 * HOUR
+    back = [move for move in expired_comes_back(chance, stage) if move.at < 0]
+    old = OLDEST + chance.choice((1, 1, 2, 3))
+    wake = chance.choice(
+        (("check_limits", "get"), ("bulk_delete", "get"), ("subtract", "get"), ("check_limits", "put"))
+    )
+    return [
+        *back,
+        Move(0.0, "sleep", (f"{name} {task}", 1 + int(chance.random() ** 2 * 60), 14 * HOUR)),
+        Move(
+            max(0.0, stage.at - 1), "when", ("check_limits", "get", 1, "weather", "store down", 1800.0, 1.0)
+        ),
+        Move(later, "create branch from commit", (chance.choice(("two", "one")), old)),
+        Move(later, "hard reset", (stage.temper.branch(chance), old)),
+        Move(later + 600, "clear", (name, first)),
+        Move(later + 599, "when", (*wake, 1 + chance.randrange(4), "wake", f"{name} {task}")),
+    ]
+
+
+def after_a_while(chance: random.Random, stage: Stage) -> Moves:
+    """A run that failed is gone on with after hours or days, as somebody does who clears it."""
+    name = f"run{stage.run}"
+    spell = chance.choice(("store down", "proxy page")), 1800.0, 1.0
+    hours = chance.choice((3.0, 25.0, 50.0, 80.0))
+    task = chance.choice(("bulk_delete", "bulk_delete", "check_limits", "subtract"))
+    moves = [*garbage(chance, stage, 3), *(m for m in expired_comes_back(chance, stage) if m.at < 0)]
+    moves.append(
+        Move(
+            max(0.0, stage.at - 1),
+            "when",
+            ("bulk_delete", chance.choice(("get", "put")), 1, "weather", *spell),
+        )
+    )
+    old = OLDEST + chance.choice((1, 1, 2, 3))
+    moves.append(Move(stage.at + hours * HOUR - 600, "hard reset", (stage.temper.branch(chance), old)))
+    return [*moves, Move(stage.at + min(hours * HOUR, 6 * DAY), "clear", (name, task))]

@@ -1,0 +1,141 @@
+"""What scenes are made of: where one is played, moments of a run, and a few draws."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.clock import DAY, HOUR
+from tests.simulation.gc.temper import Temper
+from tests.simulation.history import Move
+from tests.simulation.writers import BRANCHES, CONTENTS, OLDEST
+
+SLEEPS = (330.0, 400.0, 900.0, HOUR, 2 * HOUR, 14 * HOUR)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a scene is played.
+
+    Attributes:
+        temper: of the history.
+        run: number of the run that it is about.
+        at: when that begins.
+        length: about how long it takes, in seconds.
+    """
+
+    temper: Temper
+    run: int
+    at: float
+    length: float
+
+    def during(self, chance: random.Random) -> float:
+        """A time while the run is at work."""
+        return self.at + chance.random() * self.length * chance.choice((0.4, 1.0, 1.0, 1.5))
+
+    def past(self, days: float) -> float:
+        """A time in the past."""
+        return -days * DAY
+
+
+MOMENTS = (
+    ("slice_listing", "list"),
+    ("mark_uncommitted", "list_branches"),
+    ("mark_uncommitted", "prepare_uncommitted"),
+    ("mark_uncommitted", "diff_branch"),
+    ("list_committed", "list_branches"),
+    ("list_committed", "prepare_commits_async"),
+    ("list_committed", "put"),
+    ("subtract", "put"),
+    ("check_limits", "stat_object"),
+    ("check_limits", "put"),
+    ("bulk_delete", "list_branches"),
+    ("bulk_delete", "prepare_uncommitted"),
+    ("bulk_delete", "prepare_uncommitted"),
+    ("bulk_delete", "prepare_commits_async"),
+    ("bulk_delete", "put"),
+    ("bulk_delete", "delete"),
+    ("bulk_delete", "delete"),
+    ("verify", "stat"),
+)
+"""Calls of a run in whose moment something may be done: role and name."""
+SWEEPING = (("bulk_delete", "get"), ("bulk_delete", "put"), ("bulk_delete", "delete"))
+
+
+def moment(
+    chance: random.Random, stage: Stage, verb: str, *args: Any, among: Sequence[tuple[str, str]] = MOMENTS
+) -> Move:
+    """A move that is made right when a run does some call."""
+    number = 1 + int(chance.random() ** 2 * 6)
+    return Move(max(0.0, stage.at - 1), "when", (*chance.choice(among), number, verb, *args))
+
+
+def content(chance: random.Random) -> bytes:
+    """Draw bytes: often as long as others, or of a length that nothing else has."""
+    return chance.choice(CONTENTS) if chance.random() < 0.5 else bytes(chance.randrange(3, 60))
+
+
+type Moves = list[Move]
+type Scene = Callable[[random.Random, Stage], Moves]
+
+
+def head_moves(chance: random.Random, branch: str, path: str) -> tuple[str, tuple[Any, ...]]:
+    verb = chance.choice(
+        (
+            "commit",
+            "commit",
+            "metadata",
+            "reset path",
+            "reset",
+            "hard reset",
+            "hard reset",
+            "delete branch",
+            "re-create branch",
+            "upload",
+            "delete",
+            "copy",
+            "merge",
+        )
+    )
+    old = OLDEST + chance.randrange(6)
+    args: dict[str, tuple[Any, ...]] = {
+        "commit": (branch, chance.choice((0, 40))),
+        "reset": (branch,),
+        "hard reset": (branch, old),
+        "delete branch": (branch,),
+        "re-create branch": (branch, old, 0.0),
+        "upload": (branch, path, content(chance)),
+        "copy": (branch, path, path, branch),
+        "merge": (branch, "main", ""),
+    }
+    return verb, args.get(verb, (branch, path))
+
+
+def run_of(
+    at: float,
+    name: str,
+    mode: str = "clean",
+    *,
+    dry_run: bool = False,
+    most: int | None = None,
+    policy: int = 0,
+    window: tuple[float, float] | None = None,
+    by: str = "dag",
+    approval: tuple[str, float] = ("over_limits", 12.0),
+    undo: str = "off",
+) -> Move:
+    """A run, asked for as `drawing._draw_run` does."""
+    return Move(at, "run", (name, mode, dry_run, most, policy, window, by, approval, undo))
+
+
+def branches(stage: Stage, days: float = 44.0) -> Moves:
+    """All branches are there, most likely."""
+    return [Move(stage.past(days), "create branch", (branch, "main")) for branch in BRANCHES[1:]]
+
+
+def garbage(chance: random.Random, stage: Stage, *counts: int) -> Moves:
+    """Some objects that nobody names, each of a length of its own, old when the run begins, and not before."""
+    at = stage.at - 26.5 * HOUR
+    return [Move(at, "orphan", (bytes(60 + n),)) for n in range(chance.choice(counts))]

@@ -1,0 +1,86 @@
+"""Many repositories: which are meant, and that a broken one stops no other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.icechunk.collection.steps import collect
+from dredge.icechunk.many import ManyConfig, choose_repositories, outcome_of, summary_root
+from dredge.runs.clock import utc_now
+from dredge.runs.many import summarize
+from tests.support.icechunk import local_storage, quiet
+from tests.support.icechunk_repo import Repo
+
+
+def empty(folder: Path) -> str:
+    quiet().Repository.create(local_storage(folder), spec_version=1)
+    return f"file://{folder}"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    folder = tmp_path / "lake"
+    for name in ("a", "b", "scratch"):
+        empty(folder / name)
+    (folder / "notes").mkdir()
+    (folder / "notes" / "readme").write_text("no repository")
+    return folder
+
+
+def chosen(lake: Path, named: tuple[str, ...] = (), **asked: str) -> tuple[list[str], dict[str, str]]:
+    return choose_repositories(ManyConfig.from_params(asked), named)
+
+
+def test_folder_stands_for_the_repositories_in_it_but_for_those_left_out(lake: Path) -> None:
+    found, missing = chosen(lake, storages=f"file://{lake}/*", leave_out="*/scratch")
+    assert (found, missing) == ([f"file://{lake}/a", f"file://{lake}/b"], {})
+
+
+def test_each_is_meant_once_and_what_is_no_repository_is_left_out_with_the_reason(lake: Path) -> None:
+    uri = f"file://{lake}"
+    found, missing = chosen(lake, storages=f"{uri}/a/, {uri}/a {uri}/nowhere,{uri}/*")
+    assert found == [f"{uri}/a", f"{uri}/b", f"{uri}/scratch"]
+    assert list(missing) == [f"{uri}/nowhere"]
+
+
+def test_those_with_settings_of_their_own_are_meant_when_nothing_else_is(lake: Path) -> None:
+    named = (f"file://{lake}/b",)
+    assert chosen(lake, named)[0] == list(named)
+    assert chosen(lake, named, storages=f"file://{lake}/a")[0] == [f"file://{lake}/a"]
+    assert chosen(lake) == ([], {})
+
+
+def test_text_that_is_no_uri_is_refused(lake: Path) -> None:
+    with pytest.raises(ConfigError, match="not a URI"):
+        chosen(lake, storages="weather")
+
+
+def test_broken_repository_is_told_of_and_stops_no_other(lake: Path) -> None:
+    uris = [f"file://{lake}/a", f"file://{lake}/b"]
+    shutil.rmtree(lake / "a" / "refs")
+    outcomes = []
+    for uri in uris:
+        run_uri, why = "", ""
+        try:
+            config = Repo(lake / uri[-1]).config(dry_run=True)
+            run_uri = f"{uri}/_dredge/runs/{collect(config)['run_id']}"
+        except Exception as error:
+            why = str(error)
+        outcomes.append(outcome_of(uri, run_uri, why))
+    assert [item.outcome for item in outcomes] == ["failed", "dry_run"]
+    assert outcomes[0].why
+    summary = summarize(outcomes, utc_now())
+    assert summary["counts"]["failed_repositories"] == 1
+    assert summary["repositories"][0]["repository"] == uris[0], "those that need a look come first"
+
+
+def test_page_goes_where_it_was_asked_for_or_into_the_first_repository() -> None:
+    config = ManyConfig()
+    assert summary_root(config, None, ["s3://lake/a", "s3://lake/b"]) == "s3://lake/a/_dredge"
+    assert summary_root(config, "s3://runs/x/", ["s3://lake/a"]) == "s3://runs/x"
+    assert summary_root(ManyConfig(summary_root="s3://pages"), "s3://runs", []) == "s3://pages"
+    assert summary_root(config, None, []) == ""
