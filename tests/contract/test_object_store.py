@@ -74,7 +74,14 @@ class Stores:
 
 
 @pytest.fixture(
-    params=["local", "memory", "s3", "gcs", "gcs_emulator", pytest.param("azure", marks=pytest.mark.stores)]
+    params=[
+        "local",
+        "memory",
+        "s3",
+        "gcs",
+        pytest.param("gcs_emulator", marks=pytest.mark.stores),
+        pytest.param("azure", marks=pytest.mark.stores),
+    ]
 )
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     options = StorageOptions()
