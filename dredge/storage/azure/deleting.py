@@ -90,8 +90,8 @@ class AzureDeleter:
             again = [o for o in found if o.outcome == "failed" and _is_passing(o.code)]
             doubts.update((o.key, str(o.code)) for o in found if _is_doubtful(o.code))
             outcomes.update((o.key, _with_doubt(o, doubts)) for o in found)
-            alone = attempt + 1 == BATCH_ATTEMPTS and len(batch) > 1
-            if not again or (alone and not any(o.code in THROTTLED for o in again)):
+            enough = attempt + 1 == BATCH_ATTEMPTS and len(batch) > 1
+            if not again or (enough and not any(o.code in THROTTLED for o in again)):
                 break
             if any(o.code in THROTTLED for o in again):
                 self._rate.throttled()
