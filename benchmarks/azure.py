@@ -36,13 +36,14 @@ def main(objects: int, repeat: int) -> None:
             _best(repeat, lambda: sum(1 for _ in container.client.list_blobs("data/"))),
             _requests(container, lambda: list(reader.list("data/"))),
         )
-        half = objects // 2
+        other = make_container(options)
+        _plant(other, names)
         deleter, own = open_deleter(container.uri, options), list[tuple[float, float]]()
         count = _requests(
-            container, lambda: own.append(_best(1, lambda: len(deleter.delete(names[:half])))), retries=False
+            container, lambda: own.append(_best(1, lambda: len(deleter.delete(names)))), retries=False
         )
-        bare = _best(1, lambda: _bare_delete(container, names[half:]))
-        _say("deleting", half, own[0], bare, count)
+        bare = _best(1, lambda: _bare_delete(other, names))
+        _say("deleting", objects, own[0], bare, count)
         assert container.names() == []
 
 

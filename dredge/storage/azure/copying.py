@@ -86,15 +86,13 @@ class AzureCopier:
             if error.status_code not in (409, 412):
                 raise
             code = code_of(error)
-            if code in {"SourceConditionNotMet", "CannotVerifyCopySource"} or not if_absent:
-                if code in {"SourceConditionNotMet", "ConditionNotMet", "CannotVerifyCopySource"}:
-                    raise FormatError(
-                        f"{key!r} has changed since it was looked at; nothing was copied"
-                    ) from None
-                raise
-            raise ConflictError(
-                f"{key!r} exists already in {self._target.uri}; nothing was written"
-            ) from None
+            if if_absent and code in {"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}:
+                raise ConflictError(
+                    f"{key!r} exists already in {self._target.uri}; nothing was written"
+                ) from None
+            if code in {"SourceConditionNotMet", "ConditionNotMet", "CannotVerifyCopySource"}:
+                raise FormatError(f"{key!r} has changed since it was looked at; nothing was copied") from None
+            raise
 
     def _look(self, location: Location, key: str) -> Any:
         name = _name(location, key)
