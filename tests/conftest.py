@@ -20,6 +20,7 @@ from tests.support.depth import IS_LONG, load_profile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from dredge.storage import StorageOptions
     from tests.support.airflow import Airflow
     from tests.support.postgres import PostgresServer
     from tests.support.spark import ConnectServer
@@ -58,6 +59,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture(scope="session")
+def azure_options() -> Iterator[StorageOptions]:
+    """The one emulator of Azure of the test run."""
+    from tests.support.azure import azurite
+
+    with azurite() as options:
+        yield options
 
 
 @pytest.fixture(scope="session")

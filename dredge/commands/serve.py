@@ -33,7 +33,9 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
 @click.option(
     "--kv", metavar="URL", help="Key-value store instead of the folder's, such as sqlite:///abs/kv.db."
 )
-@click.option("--blockstore", type=click.Choice(["local", "s3"]), default="local", show_default=True)
+@click.option(
+    "--blockstore", type=click.Choice(["local", "s3", "gs", "azure"]), default="local", show_default=True
+)
 @click.option("--access-key-id", envvar=KEY_ENV, help=f"Key id of the administrator [env {KEY_ENV}].")
 @click.option(
     "--local-import", is_flag=True, help="Let clients import objects from folders below DIR/objects."
@@ -49,7 +51,7 @@ SIGNING_ENV = "DREDGE_SERVER_SIGNING_KEY"
     "--presign/--no-presign",
     default=True,
     show_default=True,
-    help="With --blockstore s3: let clients read and write objects in the store itself, by pre-signed URLs.",
+    help="Unless --blockstore is local: let clients read and write objects in the store itself, by signed URLs.",
 )
 @click.option(
     "--presign-multipart/--no-presign-multipart",
@@ -91,7 +93,7 @@ def command(
     listen: str,
     data: str | None,
     kv: str | None,
-    blockstore: str,
+    blockstore: Literal["local", "s3", "gs", "azure"],
     access_key_id: str | None,
     local_import: bool,
     profile: Literal["lakefs", "design"],
@@ -108,11 +110,12 @@ def command(
     """Run the embedded lakeFS server until SIGTERM or Ctrl-C.
 
     It speaks lakeFS's HTTP API, so lakectl, lakefs-sdk and the lakefs package work with it. Storage
-    namespaces are local:///… folders below DIR/objects, or s3://bucket/prefix with --blockstore s3 (reached
-    by the usual AWS_… variables). The key pair comes from LAKECTL_CREDENTIALS_ACCESS_KEY_ID and
-    LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY; without them one is made, kept in DIR/server.json and shown once.
-    Secrets are never taken as arguments. That pair is the administrator's; more users, groups and policies
-    are made through the API.
+    namespaces are local:///… folders below DIR/objects, s3://bucket/prefix with --blockstore s3 (reached
+    by the usual AWS_… variables), gs://bucket/prefix with --blockstore gs (by Google's), or
+    https://account.blob.core.windows.net/container/prefix with --blockstore azure (by the AZURE_… ones). The key pair
+    comes from LAKECTL_CREDENTIALS_ACCESS_KEY_ID and LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY; without them one is made,
+    kept in DIR/server.json and shown once. Secrets are never taken as arguments. That pair is the administrator's;
+    more users, groups and policies are made through the API.
 
     \b
     Examples:
@@ -142,7 +145,9 @@ def command(
         raise ConfigError(f"key id ({KEY_ENV} or --access-key-id) and secret ({SECRET_ENV}) come together")
     given = Credentials(access_key_id, secret) if access_key_id and secret else None
     if data is None and (kv is None or blockstore == "local"):
-        raise ConfigError("give --data DIR (without it, both --kv URL and --blockstore s3 are needed)")
+        raise ConfigError(
+            "give --data DIR (without it, both --kv URL and a --blockstore other than local are needed)"
+        )
 
     folder = None if data is None else DataFolder.open(data, given)
     made = folder.created if folder else given is None
@@ -153,7 +158,7 @@ def command(
     settings = ServerSettings(
         listen=listen,
         kv_url=kv or (folder.kv_url if folder else ""),
-        blockstore="s3" if blockstore == "s3" else "local",
+        blockstore=blockstore,
         local_base=folder.objects if folder and blockstore == "local" else None,
         local_import=local_import,
         storage=StorageOptions.from_env(),
@@ -173,7 +178,9 @@ def command(
     namespace = (
         f"local://{folder.objects}/<repository>"
         if folder and blockstore == "local"
-        else "s3://<bucket>/<prefix>"
+        else "https://<account>.blob.core.windows.net/<container>/<prefix>"
+        if blockstore == "azure"
+        else f"{blockstore}://<bucket>/<prefix>"
     )
 
     def ready(url: str) -> None:

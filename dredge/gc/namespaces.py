@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from dredge.errors import RefusedError
-from dredge.storage.schemes import canonical_scheme
+from dredge.storage.schemes import canonical_parts, canonical_scheme
 
 DATA = "data/"
 METADATA = "_lakefs/"
@@ -25,13 +25,14 @@ def canonical_namespace(uri: str) -> str:
     trailing slash.
 
     Args:
-        uri: as a server words it. Nothing but the scheme and trailing slashes is changed: the rest is the
-            store's key.
+        uri: as a server words it. Nothing but the scheme, the spelling of an Azure host and trailing slashes
+            is changed: the rest is the store's key.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return uri.rstrip("/") + "/"
-    return f"{canonical_scheme(scheme)}://{rest.rstrip('/')}/"
+    scheme, rest = canonical_parts(scheme, rest)
+    return f"{scheme}://{rest.rstrip('/')}/"
 
 
 def key_of(location: str, namespace: str) -> str:

@@ -28,6 +28,7 @@ from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_writer, store_clock
+from dredge.storage.conditions import demand_conditions
 from dredge.undo import choose_way
 from dredge.undo.came_back import slices_to_list
 from dredge.undo.pins import read_pins
@@ -200,6 +201,7 @@ class _Clocks:
 def _compare_clocks(server: LakeFS, state: ObjectWriter, clock: Clock, seconds_max: float) -> _Clocks:
     before = clock()
     now = store_clock(state, "")
+    demand_conditions(state)
     ahead = (now - before).total_seconds()
     check_clocks(ahead, seconds_max)
     return _Clocks(now, ahead, compare_server(server, lambda: store_clock(state, ""), seconds_max))

@@ -20,7 +20,7 @@ from enum import IntEnum
 from urllib.parse import quote, unquote
 
 from dredge.errors import FormatError
-from dredge.storage.schemes import canonical_scheme
+from dredge.storage.schemes import canonical_parts
 
 _URI = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://(.*)$", re.DOTALL)
 _KNOWN_TO_SERVER = frozenset({"s3", "gs", "http", "https", "local", "mem", "memory"})
@@ -133,7 +133,7 @@ def _split(uri: str) -> tuple[str, str]:
     match = _URI.match(uri)
     if match is None:
         return "", uri
-    return canonical_scheme(match[1]), match[2]
+    return canonical_parts(match[1], match[2])
 
 
 def _inside(scheme: str, path: str, namespace: str) -> str | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dredge.errors import ConfigError, RefusedError, UnavailableError
 from dredge.icechunk.history import Ref
 from dredge.storage import StorageOptions
-from dredge.storage.location import parse_uri
+from dredge.storage.gcs.options import GcsOptions
+from dredge.storage.location import Location, parse_uri
 
 if TYPE_CHECKING:
     import icechunk
@@ -57,10 +58,24 @@ def library_storage(uri: str, options: StorageOptions) -> Any:
             from_env=None if keys else True,
             force_path_style=options.uses_path_style,
         )
-    scheme, _, rest = location.bucket.partition("://")
-    if scheme in ("gs", "gcs"):
-        return icechunk.gcs_storage(bucket=rest, prefix=location.root or None, from_env=True)
+    if location.driver == "gcs":
+        return _gcs_storage(location, options.gcs)
     raise ConfigError(f"{uri}: no way to open the Icechunk library on this kind of store (s3, gs, file)")
+
+
+def _gcs_storage(location: Location, options: GcsOptions) -> Any:
+    import icechunk
+
+    key, file = options.credentials_json, options.credentials_file
+    return icechunk.gcs_storage(
+        bucket=location.bucket,
+        prefix=location.root or None,
+        service_account_key=key,
+        application_credentials=None if key else file,
+        anonymous=True if options.is_anonymous else None,
+        from_env=None if key or file or options.is_anonymous else True,
+        config={"google_base_url": options.endpoint} if options.endpoint_url else None,
+    )
 
 
 def expire_with_library(

@@ -12,7 +12,11 @@ from dredge.server.settings import ServerSettings
 from dredge.storage import ObjectReader, ObjectWriter, StorageOptions, open_reader, open_writer
 
 _LOCAL_NAMESPACE = re.compile(r"^(?:(?:local|file)://(?=/)|local://(?!/))([^?#%]+)$", re.DOTALL)
-_S3_NAMESPACE = r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)"
+_BUCKETS = {
+    "s3": r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/|$)",
+    "azure": r"^https?://[a-z0-9.:-]+(/[a-z0-9]{3,24})?/[a-z0-9][a-z0-9-]{1,61}[a-z0-9](/|$)",
+    "gs": r"^gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/|$)",
+}
 
 
 class NamespaceRefusedError(InvalidValueError):
@@ -25,7 +29,8 @@ class Namespaces:
     Local namespaces are `local://name`, as on a real server: a folder below the base folder; or `local:///abs/folder`
     or `file:///abs/folder` below it (the SDK refuses to send the last form). Their path is literal, as everywhere in
     Dredge: `..`, `.`, empty parts, URI syntax (`?`, `#`, `%`) and symbolic links that leave the base are refused. S3
-    namespaces are `s3://bucket/prefix`.
+    namespaces are `s3://bucket/prefix`, those of Google Cloud Storage `gs://bucket/prefix`, and those of Azure
+    `https://account.blob.core.windows.net/container/prefix`.
 
     Args:
         settings: block store, base folder, S3 options.
@@ -33,7 +38,7 @@ class Namespaces:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.blockstore = settings.blockstore
-        self.can_import = settings.blockstore == "s3" or settings.local_import
+        self.can_import = settings.blockstore != "local" or settings.local_import
         self._base = os.path.realpath(settings.local_base) if settings.local_base else ""
         self._options = settings.storage or StorageOptions.from_env()
         self._writers: dict[str, ObjectWriter] = {}
@@ -42,12 +47,14 @@ class Namespaces:
     @property
     def example(self) -> str:
         """Example of a valid namespace URI."""
-        return "local://example-bucket/" if self.blockstore == "local" else "s3://example-bucket/"
+        if self.blockstore == "azure":
+            return "https://mystorageaccount.blob.core.windows.net/mycontainer/"
+        return f"{self.blockstore}://example-bucket/"
 
     @property
     def pattern(self) -> str:
         """Regular expression for namespace URIs, shown by clients; `check` is stricter."""
-        return "^local://" if self.blockstore == "local" else "^s3://"
+        return "^https?://" if self.blockstore == "azure" else f"^{self.blockstore}://"
 
     def check(self, uri: str) -> None:
         """Check that a namespace is inside the server's block store.
@@ -55,7 +62,9 @@ class Namespaces:
         Raises:
             NamespaceRefusedError: 400, it is not.
         """
-        allowed = self._is_local(uri) if self.blockstore == "local" else re.match(_S3_NAMESPACE, uri)
+        allowed = (
+            self._is_local(uri) if self.blockstore == "local" else re.match(_BUCKETS[self.blockstore], uri)
+        )
         if not allowed:
             raise NamespaceRefusedError(
                 f"storage namespace {uri!r}: failed to match required regex {self.pattern}: invalid namespace"
@@ -67,8 +76,8 @@ class Namespaces:
         Raises:
             NamespaceRefusedError: 400, another scheme, or none.
         """
-        schemes = ("s3://",) if self.blockstore == "s3" else ("local://", "file://")
-        if not address.startswith(schemes):
+        schemes = {"local": ("local://", "file://"), "azure": ("https://", "http://")}
+        if not address.startswith(schemes.get(self.blockstore, (f"{self.blockstore}://",))):
             raise NamespaceRefusedError(f"physical address is not valid for block adapter: {self.blockstore}")
 
     def check_unshared(self, uri: str, others: Iterable[str]) -> None:

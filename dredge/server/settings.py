@@ -28,7 +28,7 @@ class ServerSettings:
     Attributes:
         listen: `host:port`; port 0 picks a free port.
         kv_url: `memory://`, `sqlite:///abs/path.db` or any other URL that `dredge.kv.open_store` accepts.
-        blockstore: where objects are stored: "local" (a folder) or "s3".
+        blockstore: where objects are stored: "local" (a folder), "s3", "gs" (Google Cloud Storage) or "azure".
         local_base: absolute path of the folder that contains all local namespaces; required for "local".
         local_import: allow imports on a "local" server, from folders below `local_base`; "s3" always allows them.
         storage: connection options for S3; None reads the usual AWS variables.
@@ -51,7 +51,7 @@ class ServerSettings:
 
     listen: str = "127.0.0.1:8000"
     kv_url: str = "memory://"
-    blockstore: Literal["local", "s3"] = "local"
+    blockstore: Literal["local", "s3", "gs", "azure"] = "local"
     local_base: str | None = None
     local_import: bool = False
     storage: StorageOptions | None = None
@@ -68,8 +68,8 @@ class ServerSettings:
     prepare_commits_answer: Literal["lakefs", "single"] = "lakefs"
 
     def __post_init__(self) -> None:
-        if self.blockstore not in ("local", "s3"):
-            raise ConfigError(f"unknown block store {self.blockstore!r}; use 'local' or 's3'")
+        if self.blockstore not in ("local", "s3", "gs", "azure"):
+            raise ConfigError(f"unknown block store {self.blockstore!r}; use 'local', 's3', 'gs' or 'azure'")
         if self.blockstore == "local" and not (self.local_base or "").rstrip("/").startswith("/"):
             raise ConfigError(
                 "the local block store needs local_base: an absolute folder other than /, for its namespaces"
@@ -109,13 +109,13 @@ class ServerSettings:
 
     @property
     def signs_urls(self) -> bool:
-        """Whether URLs are pre-signed: enabled, and on S3."""
-        return self.presign and self.blockstore == "s3"
+        """Whether URLs are pre-signed: enabled, and not on a folder."""
+        return self.presign and self.blockstore != "local"
 
     @property
     def signs_parts(self) -> bool:
         """Whether URLs for the parts of an upload are pre-signed."""
-        return self.catalog.presign_multipart and self.signs_urls
+        return self.catalog.presign_multipart and self.signs_urls and self.blockstore == "s3"
 
     @property
     def catalog_settings(self) -> Settings:

@@ -1,4 +1,4 @@
-"""Object storage: local folders, S3, and (through the same client, untested here) GCS and Azure.
+"""Object storage: local folders, S3, Google Cloud Storage and Azure Blob Storage.
 
 No other package knows the stores' clients.
 Start with `open_reader`, `open_writer` and `open_deleter`; `model.py` says what they can do.

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from dredge.errors import ConfigError
+from dredge.storage.azure.uris import split_uri
 from dredge.storage.options import StorageOptions
 from dredge.storage.schemes import DRIVERS, Driver, canonical_scheme
 
@@ -19,7 +20,7 @@ class Location:
 
     Attributes:
         driver: which kind of store.
-        bucket: S3 bucket, memory store's name, or the URL of an Azure container or a GCS bucket; "" for local.
+        bucket: name of an S3 or GCS bucket, or of a memory store, or the URL of an Azure container; "" for local.
         root: key prefix without trailing slash ("" is the whole bucket), or the absolute folder for local.
         uri: the canonical form, without trailing slash.
     """
@@ -35,8 +36,8 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
 
     Args:
         uri: `s3://bucket/prefix` (s3a and s3n are the same), `file:///abs`, `local:///abs`, `local://name`
-            (below `options.local_base`), an absolute path, `memory://name/prefix`, `gs://…`, `abfss://…`,
-            `https://…blob…`.
+            (below `options.local_base`), an absolute path, `memory://name/prefix`, `gs://…`, and those of
+            `dredge.storage.azure.uris`.
         options: for `local_base`.
 
     Raises:
@@ -57,14 +58,15 @@ def parse_uri(uri: str, options: StorageOptions) -> Location:
                 raise ConfigError(f"{uri!r} needs a base folder for local stores (DREDGE_LOCAL_BASE)")
             return _local(os.path.join(options.local_base, rest))
         raise ConfigError(f"{uri!r} must name an absolute folder, such as file:///data/lake")
-    if driver in {"s3", "memory"}:
+    if driver in {"s3", "memory", "gcs"}:
         bucket, _, path = rest.partition("/")
         if not bucket:
             raise ConfigError(f"{uri!r} names no bucket")
         root = path.removesuffix("/")
-        return Location(driver, bucket, root, f"{driver}://{bucket}" + (f"/{root}" if root else ""))
-    if driver in {"azure", "gcs"}:
-        return _by_container(driver, canonical_scheme(scheme), rest)
+        base = f"{canonical_scheme(scheme)}://{bucket}"
+        return Location(driver, bucket, root, base + (f"/{root}" if root else ""))
+    if driver == "azure":
+        return _azure(scheme, rest, options)
     raise ConfigError(
         f"{uri!r}: no driver for {scheme}://; there are drivers for {', '.join(sorted(DRIVERS))}"
     )
@@ -77,13 +79,7 @@ def _local(path: str) -> Location:
     return Location("local", "", root, f"file://{root}")
 
 
-def _by_container(driver: Driver, scheme: str, rest: str) -> Location:
-    host, _, path = rest.partition("/")
-    if not host:
-        raise ConfigError(f"{scheme}://{rest!s} names no bucket")
-    base = f"{scheme}://{host}"
-    if scheme in {"https", "azure", "az"} and ".blob." in host:
-        container, _, path = path.partition("/")
-        base = f"https://{host}/{container}"
+def _azure(scheme: str, rest: str, options: StorageOptions) -> Location:
+    container, path = split_uri(scheme, rest, options.azure)
     root = path.removesuffix("/")
-    return Location(driver, base, root, base + (f"/{root}" if root else ""))
+    return Location("azure", container.url, root, container.url + (f"/{root}" if root else ""))

@@ -17,6 +17,8 @@ from dredge.storage.undo import (
     VersionReader,
 )
 
+_KEEPS_NONE = "{} keeps no versions that Dredge could delete"
+
 
 def open_reader(uri: str, options: StorageOptions | None = None) -> ObjectReader:
     """Open a store for reading; the object has no method that changes anything.
@@ -79,7 +81,12 @@ def open_marker_remover(uri: str, options: StorageOptions | None = None) -> Mark
     Raises:
         ConfigError: the store keeps no versions.
     """
-    return MarkerRemover(_named(uri, options))
+    options = options or StorageOptions.from_env()
+    location = parse_uri(uri, options)
+    deleter = driver_of(location).marker_deleter(location, options)
+    if deleter is None:
+        raise ConfigError(_KEEPS_NONE.format(location.uri))
+    return MarkerRemover(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
 
 
 def open_old_version_deleter(uri: str, options: StorageOptions | None = None) -> OldVersionDeleter:
@@ -88,11 +95,8 @@ def open_old_version_deleter(uri: str, options: StorageOptions | None = None) ->
     Raises:
         ConfigError: the store keeps no versions.
     """
-    return OldVersionDeleter(_named(uri, options))
-
-
-def _named(uri: str, options: StorageOptions | None) -> VersionDeleter:
-    return NamedVersionDeleter(_version_deleter(uri, options), open_versions(uri, options).versioning)
+    deleter = _version_deleter(uri, options)
+    return OldVersionDeleter(NamedVersionDeleter(deleter, open_versions(uri, options).versioning))
 
 
 def open_exact_version_deleter(uri: str, options: StorageOptions | None = None) -> ExactVersionDeleter:
@@ -109,5 +113,5 @@ def _version_deleter(uri: str, options: StorageOptions | None) -> VersionDeleter
     location = parse_uri(uri, options)
     deleter = driver_of(location).version_deleter(location, options)
     if deleter is None:
-        raise ConfigError(f"{location.uri} keeps no versions that Dredge could delete")
+        raise ConfigError(_KEEPS_NONE.format(location.uri))
     return deleter

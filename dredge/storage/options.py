@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dredge.errors import ConfigError
+from dredge.storage.azure.options import AzureOptions
+from dredge.storage.gcs.options import GcsOptions
+
+_STYLE = "AWS_S3_ADDRESSING_STYLE"
+_PAYER = "AWS_REQUEST_PAYER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +27,11 @@ class StorageOptions:
         session_token: for temporary credentials.
         ca_bundle: path of a PEM file with certificate authorities to trust.
         path_style: bucket in the path instead of the host name; None means "when endpoint_url is set".
+        requester_pays: whether whoever asks pays, as buckets may demand.
         local_base: folder for `local://name` URIs.
         delete_requests: bulk delete requests in flight at once.
+        azure: how Azure Blob Storage is reached.
+        gcs: of Google Cloud Storage.
     """
 
     endpoint_url: str | None = None
@@ -33,8 +41,11 @@ class StorageOptions:
     session_token: str | None = field(default=None, repr=False)
     ca_bundle: str | None = None
     path_style: bool | None = None
+    requester_pays: bool = False
     local_base: str | None = None
     delete_requests: int = 16
+    azure: AzureOptions = field(default_factory=AzureOptions)
+    gcs: GcsOptions = field(default_factory=GcsOptions)
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None:
@@ -57,7 +68,7 @@ class StorageOptions:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> StorageOptions:
-        """Read the usual AWS variables (and DREDGE_LOCAL_BASE) from an environment.
+        """Read the usual variables of AWS, Azure and Google (and DREDGE_LOCAL_BASE) from an environment.
 
         Args:
             environ: defaults to this process's.
@@ -74,7 +85,11 @@ class StorageOptions:
             secret_access_key=first("AWS_SECRET_ACCESS_KEY"),
             session_token=first("AWS_SESSION_TOKEN"),
             ca_bundle=first("AWS_CA_BUNDLE"),
+            path_style={"path": True, "virtual": False}.get(first(_STYLE) or ""),
+            requester_pays=first(_PAYER) == "requester",
             local_base=first("DREDGE_LOCAL_BASE"),
+            azure=AzureOptions.from_env(env),
+            gcs=GcsOptions.from_env(env),
         )
 
     def to_env(self) -> dict[str, str]:
@@ -88,6 +103,10 @@ class StorageOptions:
             "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
             "AWS_SESSION_TOKEN": self.session_token,
             "AWS_CA_BUNDLE": self.ca_bundle,
+            _STYLE: None if self.path_style is None else "path" if self.path_style else "virtual",
+            _PAYER: "requester" if self.requester_pays else None,
             "DREDGE_LOCAL_BASE": self.local_base,
+            **self.azure.to_env(),
+            **self.gcs.to_env(),
         }
         return {name: value for name, value in values.items() if value is not None}

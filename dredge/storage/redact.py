@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SECRET = re.compile(
-    r"(?i)((?:[a-z-]*(?:signature|credential|token|secret|password)[a-z_-]*|sig|authorization|accesskeyid)"
+    r"(?i)((?:[a-z-]*(?:signature|credential|token|secret|password)[a-z_-]*|sig|upload_id|authorization|accesskeyid)"
     r"\s*[=:]\s*)[^&\s,;\"']+"
 )
 _USERINFO = re.compile(r"//(?:[^/@\s]+|[^/@\s:]+:[^@\s]+)@")

@@ -18,7 +18,10 @@ SAME_PLACE: Mapping[str, str] = {
     "local": "file",
     "mem": "memory",
     "gcs": "gs",
-    "abfs": "abfss",
+    "abfs": "https",
+    "abfss": "https",
+    "wasb": "https",
+    "wasbs": "https",
     "http": "https",
 }
 
@@ -34,10 +37,12 @@ DRIVERS: Mapping[str, Driver] = {
     "gcs": "gcs",
     "az": "azure",
     "azure": "azure",
-    "adl": "azure",
     "abfs": "azure",
     "abfss": "azure",
+    "wasb": "azure",
+    "wasbs": "azure",
     "https": "azure",
+    "http": "azure",
 }
 
 
@@ -45,3 +50,19 @@ def canonical_scheme(scheme: str) -> str:
     """Give the scheme that a scheme is compared as, in lower case."""
     lower = scheme.lower()
     return SAME_PLACE.get(lower, lower)
+
+
+def canonical_parts(scheme: str, rest: str) -> tuple[str, str]:
+    """Give what a URI is compared as: its scheme, and what stands behind `://`.
+
+    Azure has two spellings of one place, `https://account.blob…/container/path` and
+    `abfss://container@account.dfs…/path`, and host names have no case. All other text is the store's, and stays.
+    """
+    canonical = canonical_scheme(scheme)
+    if canonical != "https":
+        return canonical, rest
+    host, slash, path = rest.partition("/")
+    container, at, account = host.rpartition("@")
+    if at and scheme.lower() not in {"http", "https"}:
+        host, slash, path = account, "/", f"{container}/{path}"
+    return canonical, host.lower().replace(".dfs.core.", ".blob.core.", 1) + slash + path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol, runtime_checkable
+from urllib.parse import quote
 
 
 @runtime_checkable
@@ -20,3 +22,13 @@ class UrlSigner(Protocol):
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
         """Sign a URL to PUT an object to; the client may send any content type."""
+
+
+def attachment(filename: str) -> str:
+    """A Content-Disposition that names a file (RFC 6266); encoded where the name is more than a plain word."""
+    if re.fullmatch(r"[A-Za-z0-9!#$&+.^_`|~-]+", filename):
+        return f"attachment; filename={filename}"
+    if filename.isascii() and filename.isprintable():
+        escaped = filename.replace("\\", "\\\\").replace('"', '\\"')
+        return f'attachment; filename="{escaped}"'
+    return "attachment; filename*=utf-8''" + quote(filename, safe="", errors="replace")

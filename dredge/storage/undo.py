@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from dredge.errors import FormatError, RefusedError
 from dredge.storage.model import DeleteOutcome, MaySend, ObjectInfo, always
@@ -105,6 +105,14 @@ class VersionReader(Protocol):
     def versions(self, key: str) -> list[ObjectVersion]:
         """Every version and marker of exactly this key, the newest first; of those with the same time versions come
         before markers."""
+
+
+@runtime_checkable
+class KeepsDeletedBytes(Protocol):
+    """A store that may keep the bytes of what is deleted, and have them paid for, for a time after every deletion."""
+
+    def kept_seconds(self) -> int | None:
+        """For how long; 0 for not at all, None when the credentials may not ask."""
 
 
 class VersionDeleter(Protocol):

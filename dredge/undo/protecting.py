@@ -26,7 +26,7 @@ NOT_COPIED = "not_copied"
 GROUP_KEYS = 1000
 """Longest group of keys that is copied before it is deleted; a task that is killed copies so many again."""
 _COPIES_AT_ONCE = 16
-_ARCHIVED = "InvalidObjectState"
+_ARCHIVED = ("InvalidObjectState", "BlobArchived")
 
 
 def protection(way: str, namespace: str, run_uri: str) -> Protect | None:
@@ -86,7 +86,8 @@ class Quarantine:
 def _not_copied(error: DredgeError) -> Protected:
     """What lasts keeps the object until the next run; what may pass, or a person must mend, is tried again."""
     text = str(error)
-    if isinstance(error, UnavailableError) or (isinstance(error, ConfigError) and _ARCHIVED not in text):
+    lasts = any(code in text for code in _ARCHIVED)
+    if isinstance(error, UnavailableError) or (isinstance(error, ConfigError) and not lasts):
         return Protected(ledger.FAILED, "AccessDenied" if "AccessDenied" in text else NOT_COPIED, text)
     return Protected(ledger.KEPT, NOT_COPIED, text)
 

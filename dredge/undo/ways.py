@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dredge.errors import ConfigError, NotFoundError
-from dredge.storage import StorageOptions, open_copier, open_reader, open_versions
+from dredge.storage import StorageOptions, VersionReader, open_copier, open_reader, open_versions
+from dredge.storage.undo import KeepsDeletedBytes
 
 OFF, VERSIONS, QUARANTINE = "off", "versions", "quarantine"
 AUTO = "auto"
@@ -66,18 +67,36 @@ def choose_way(asked: str, namespace: str, run_uri: str, options: StorageOptions
     Raises:
         ConfigError: the store cannot do what was asked for.
     """
+    versions = open_versions(namespace, options)
+    chosen = _choose(asked, namespace, run_uri, versions, options)
+    kept = versions.kept_seconds() if isinstance(versions, KeepsDeletedBytes) else 0
+    return replace(chosen, why=f"{chosen.why}; {_kept_words(kept)}") if kept else chosen
+
+
+def _kept_words(seconds: int) -> str:
+    """That deleting frees nothing yet."""
+    return (
+        f"by the bucket's soft delete policy the bytes of what is deleted stay, and are paid for, {seconds / 86400:g}"
+        " days more"
+    )
+
+
+def _choose(
+    asked: str, namespace: str, run_uri: str, versions: VersionReader, options: StorageOptions | None
+) -> UndoWay:
     if asked == OFF:
         return UndoWay(way=OFF, why="asked for")
     if asked == QUARANTINE:
         open_copier(namespace, quarantine_uri(run_uri), options)
         return UndoWay(way=QUARANTINE, why="asked for")
-    found = open_versions(namespace, options).versioning()
+    found = versions.versioning()
     if found == "enabled":
         return UndoWay(way=VERSIONS, why="asked for" if asked == VERSIONS else "the bucket keeps versions")
     problem = {
         "off": "the store keeps no versions",
         "suspended": "the versioning of the bucket is suspended",
-        "unknown": "the credentials may not ask whether the bucket keeps versions (s3:GetBucketVersioning)",
+        "unknown": "the credentials may not ask whether the bucket keeps versions (s3:GetBucketVersioning,"
+        " storage.buckets.get)",
     }[found]
     if asked == AUTO:
         return UndoWay(way=OFF, why=problem)

@@ -1,4 +1,4 @@
-"""How a task reaches object stores: an AWS connection when there is one, else the worker's own means."""
+"""How a task reaches object stores: by connections where there are some, else by the worker's own means."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_dredge.operators.hooks import azure, google
+from dredge.errors import ConfigError
 from dredge.storage import StorageOptions
+from dredge.storage.azure.clients import is_installed as is_azure_installed
 
 log = logging.getLogger(__name__)
+
+GOOGLE_DEFAULT = "google_cloud_default"
+AZURE_DEFAULT = "wasb_default"
+"""The connections that the providers of Google and Microsoft take when none is named."""
 
 _OWN_CREDENTIALS = ("aws_access_key_id", "role_arn", "profile_name", "session_kwargs", "assume_role_method")
 
@@ -21,9 +28,14 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
 
     :param aws_conn_id: connection of type ``aws``; its extra may have ``endpoint_url`` and ``region_name``.
         None, a connection that does not exist (local folders need none), and one without credentials leave
-        those to the environment and to the machine's role.
+        those to the environment and to the machine's role. One of type ``google_cloud_platform`` or ``wasb`` is
+        taken as well; else ``google_cloud_default`` says how Google Cloud Storage is reached, and ``wasb_default`` how
+        Azure is, where there are such connections (and, for Azure, the extra ``azure`` is installed).
     """
-    options = StorageOptions.from_env()
+    own = StorageOptions.from_env()
+    options = _with_default(own, GOOGLE_DEFAULT, google.CONN_TYPE)
+    if is_azure_installed():
+        options = _with_default(options, AZURE_DEFAULT, azure.CONN_TYPE)
     if not aws_conn_id:
         return options
     try:
@@ -31,6 +43,9 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
     except AirflowNotFoundException:
         log.info("No connection %s: object stores are reached by the worker's own means", aws_conn_id)
         return options
+
+    if connection.conn_type in (google.CONN_TYPE, azure.CONN_TYPE):
+        return _with_connection(options, own, connection)
 
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
@@ -51,3 +66,25 @@ def storage_options(aws_conn_id: str | None) -> StorageOptions:
         secret_access_key=keys.secret_key,
         session_token=keys.token,
     )
+
+
+def _with_connection(options: StorageOptions, own: StorageOptions, connection: Any) -> StorageOptions:
+    """Add what a connection says of its store to what the environment says of it."""
+    if connection.conn_type == google.CONN_TYPE:
+        return replace(options, gcs=google.google_options(connection.extra_dejson, own.gcs))
+    return replace(options, azure=azure.azure_options(connection, own.azure))
+
+
+def _with_default(options: StorageOptions, conn_id: str, conn_type: str) -> StorageOptions:
+    """Add what a default connection says. It may be there for something else, so that what is wrong with it matters
+    only to who stores objects there, who finds the warning above the error."""
+    try:
+        connection = BaseHook.get_connection(conn_id)
+        if connection.conn_type != conn_type:
+            return options
+        return _with_connection(options, options, connection)
+    except AirflowNotFoundException:
+        return options
+    except ConfigError as error:
+        log.warning("Connection %s is not used: %s", conn_id, error)
+        return options

@@ -15,12 +15,13 @@ from dredge.errors import ConfigError, NotFoundError
 from dredge.storage import ObjectWriter, StorageOptions, forget_memory_store, open_writer
 from dredge.storage.local import uploads as local_uploads
 from dredge.storage.uploads import Part, UploadRefusedError, Uploads, open_uploads
+from tests.support.azure import make_container
 from tests.support.objectstore import make_bucket
 
 LARGE = b"x" * (5 << 20)
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
+@pytest.fixture(params=["local", "memory", "s3", "gcs", pytest.param("azure", marks=pytest.mark.stores)])
 def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWriter]:
     if request.param == "local":
         yield open_writer(f"file://{tmp_path}/space")
@@ -28,6 +29,12 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectWri
         name = uuid.uuid4().hex
         yield open_writer(f"memory://{name}/space")
         forget_memory_store(name)
+    elif request.param == "azure":
+        there = make_container(request.getfixturevalue("azure_options"))
+        yield open_writer(f"{there.uri}/space", there.options)
+    elif request.param == "gcs":
+        server = request.getfixturevalue("gcs_server")
+        yield open_writer(f"{server.bucket()}/space", server.options)
     else:
         options: StorageOptions = request.getfixturevalue("moto_options")
         yield open_writer(f"{make_bucket(options).uri}/space", options)
@@ -158,8 +165,20 @@ def test_two_uploads_of_one_key_do_not_mix(writer: ObjectWriter, uploads: Upload
     second = uploads.put_part("k", two, 1, [b"two"])
     uploads.complete("k", two, [(1, second.etag)])
     assert writer.get("k") == b"two"
+    if "devstoreaccount1" in writer.uri:  # Azure forgets all other blocks of a name when some are committed
+        with pytest.raises(NotFoundError):
+            uploads.complete("k", one, [(1, first.etag)])
+        assert writer.get("k") == b"two"
+        return
     uploads.complete("k", one, [(1, first.etag)])
     assert writer.get("k") == b"one"
+
+
+def test_a_part_may_be_empty(writer: ObjectWriter, uploads: Uploads) -> None:
+    upload_id = uploads.begin("k")
+    parts = [uploads.put_part("k", upload_id, number, [data]) for number, data in ((1, LARGE), (2, b""))]
+    uploads.complete("k", upload_id, [(part.number, part.etag) for part in parts])
+    assert writer.get("k") == LARGE
 
 
 def test_parts_may_be_written_at_the_same_time(writer: ObjectWriter, uploads: Uploads) -> None:

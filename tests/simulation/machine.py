@@ -72,7 +72,13 @@ _ROOMS = (
 _urandom = os.urandom
 _REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), version=4))
 """For what is kept on disk for other processes: a cache that has to be filled first must draw nothing of a history."""
-_LEFT_OUT = ("dredge.kv.postgres", "dredge.kv.dynamodb", "dredge.storage.s3", "dredge.storage.remote")
+_LEFT_OUT = (
+    "dredge.kv.postgres",
+    "dredge.kv.dynamodb",
+    "dredge.storage.s3",
+    "dredge.storage.azure",
+    "dredge.storage.gcs",
+)
 
 
 @contextmanager

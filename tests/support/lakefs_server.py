@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import lakefs
@@ -31,7 +31,7 @@ from lakefs_sdk.configuration import Configuration
 
 from dredge.kv import Entry, Store, open_store
 from dredge.server import Credentials, FaultInjector, ServerSettings, ThreadedServer
-from dredge.storage import ObjectWriter, open_writer
+from dredge.storage import ObjectWriter, StorageOptions, open_writer
 from tests.support.objectstore import TestBucket
 
 KEY_PAIR = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
@@ -171,11 +171,20 @@ class Lake:
             return pool.request(method, url, body=body, headers=sent, redirect=False)
 
 
+class HasBucket(Protocol):
+    """A bucket of S3 or of Google Cloud Storage."""
+
+    @property
+    def options(self) -> StorageOptions: ...
+    @property
+    def uri(self) -> str: ...
+
+
 @contextmanager
 def lakefs_server(
     folder: Path,
     *,
-    bucket: TestBucket | None = None,
+    bucket: HasBucket | None = None,
     kv: Store | None = None,
     kv_url: str = "memory://",
     clock: Clock | None = None,
@@ -212,7 +221,8 @@ def lakefs_server(
         given |= {"local_base": str(objects)}
         base = f"local://{objects}"
     else:
-        given |= {"blockstore": "s3", "storage": bucket.options}
+        kind = bucket.uri.partition(":")[0].replace("https", "http")
+        given |= {"blockstore": {"http": "azure"}.get(kind, kind), "storage": bucket.options}
         base = bucket.uri
     server = ThreadedServer(
         ServerSettings(**(given | settings)), kv=kv, open_namespace=open_namespace, clock=clock, faults=faults

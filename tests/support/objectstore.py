@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import ssl
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -137,11 +138,16 @@ class ScriptedS3:
     Args:
         answer: called with method, path with query, and body; gives status and XML. A raised ConnectionError
             drops the connection without an answer.
+        tls: speak TLS by it.
     """
 
-    def __init__(self, answer: Callable[[str, str, bytes], Answer]) -> None:
+    def __init__(
+        self, answer: Callable[[str, str, bytes], Answer], tls: ssl.SSLContext | None = None
+    ) -> None:
         self._answer = answer
+        self._tls = tls
         self.requests: list[tuple[str, str, bytes]] = []
+        self.headers: list[dict[str, str]] = []
 
     def __enter__(self) -> ScriptedS3:
         scripted = self
@@ -153,6 +159,7 @@ class ScriptedS3:
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 scripted.requests.append((self.command, self.path, body))
+                scripted.headers.append({name.lower(): value for name, value in self.headers.items()})
                 try:
                     status, text = scripted._answer(self.command, self.path, body)
                 except ConnectionError:
@@ -161,6 +168,7 @@ class ScriptedS3:
                 data = text.encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/xml")
+                self.send_header("ETag", '"e"')
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -172,6 +180,8 @@ class ScriptedS3:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        if self._tls is not None:
+            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self
@@ -184,7 +194,7 @@ class ScriptedS3:
     @property
     def options(self) -> StorageOptions:
         return StorageOptions(
-            endpoint_url=f"http://127.0.0.1:{self._server.server_port}",
+            endpoint_url=f"http{'s' if self._tls else ''}://127.0.0.1:{self._server.server_port}",
             region="us-east-1",
             access_key_id="AKIAIOSFODNN7EXAMPLE",
             secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",

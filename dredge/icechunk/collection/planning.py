@@ -21,6 +21,7 @@ from dredge.runs.handover import hand_over
 from dredge.runs.lease import LeaseGrant
 from dredge.runs.versions import CLEAN, choose_mode
 from dredge.storage import ObjectWriter, StorageOptions, open_reader, open_writer, store_clock
+from dredge.storage.conditions import demand_conditions
 from dredge.undo.ways import choose_way
 
 log = logging.getLogger("dredge")
@@ -110,6 +111,7 @@ def _inventory(
 def _checked_store_time(state: ObjectWriter, clock: Clock, skew_seconds_max: float) -> datetime:
     before = clock()
     now = store_clock(state, "")
+    demand_conditions(state)
     ahead = (now - before).total_seconds()
     if abs(ahead) > skew_seconds_max:
         raise RefusedError(

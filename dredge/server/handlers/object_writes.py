@@ -77,7 +77,7 @@ def stage_object(request: ApiRequest) -> Response:
         content_type=body.get("content_type") or "",
         force=request.flag("force"),
     )
-    if follows_lakefs and request.backend.settings.blockstore == "s3":
+    if follows_lakefs and request.backend.settings.blockstore != "local":
         stats = replace(stats, physical_address=reworded(address))
     return responses.json(201, serializers.object_stats(stats, metadata=None))
 

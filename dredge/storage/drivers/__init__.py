@@ -35,6 +35,9 @@ class Driver(Protocol):
     def version_deleter(self, location: Location, options: StorageOptions) -> VersionDeleter | None:
         """Open for deleting versions; None when this kind of store keeps none."""
 
+    def marker_deleter(self, location: Location, options: StorageOptions) -> VersionDeleter | None:
+        """Open for taking away delete markers, or what stands for them; None when the store keeps no versions."""
+
 
 def driver_of(location: Location) -> Driver:
     """Load the driver of a place."""

@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+from dredge.storage.azure.clients import require
+from dredge.storage.azure.copying import AzureCopier
+from dredge.storage.azure.deleting import AzureDeleter
+from dredge.storage.azure.store import AzureReader, AzureWriter
+from dredge.storage.azure.uris import container_of
+from dredge.storage.azure.versions import AzureVersions
 from dredge.storage.location import Location
 from dredge.storage.options import StorageOptions
-from dredge.storage.remote import RemoteCopier, RemoteDeleter, RemoteReader, RemoteWriter
-from dredge.storage.undo import NoVersions
+
+require()
 
 
-def reader(location: Location, options: StorageOptions) -> RemoteReader:
+def reader(location: Location, options: StorageOptions) -> AzureReader:
     """Open for reading."""
-    return RemoteReader(location)
+    return AzureReader(location, options)
 
 
-def writer(location: Location, options: StorageOptions) -> RemoteWriter:
+def writer(location: Location, options: StorageOptions) -> AzureWriter:
     """Open for reading and writing."""
-    return RemoteWriter(location)
+    return AzureWriter(location, options)
 
 
-def deleter(location: Location, options: StorageOptions) -> RemoteDeleter:
+def deleter(location: Location, options: StorageOptions) -> AzureDeleter:
     """Open for deleting."""
-    return RemoteDeleter(location)
+    return AzureDeleter(location, options)
 
 
-def copier(source: Location, target: Location, options: StorageOptions) -> RemoteCopier | None:
-    """Open a way from one folder into another of the same container."""
-    return RemoteCopier(source, target) if source.bucket == target.bucket else None
+def copier(source: Location, target: Location, options: StorageOptions) -> AzureCopier | None:
+    """Open a way from one folder into another of the same account."""
+    same = container_of(source.bucket).endpoint == container_of(target.bucket).endpoint
+    return AzureCopier(source, target, options) if same else None
 
 
-def versions(location: Location, options: StorageOptions) -> NoVersions:
-    """The client shows no versions."""
-    return NoVersions()
+def versions(location: Location, options: StorageOptions) -> AzureVersions:
+    """Open for looking at what the account keeps."""
+    return AzureVersions(location, options)
 
 
 def version_deleter(location: Location, options: StorageOptions) -> None:
-    """The client shows no versions."""
+    """Nothing is deleted by its version here; see `dredge.storage.azure.versions`."""
+
+
+marker_deleter = version_deleter

@@ -36,3 +36,6 @@ def versions(location: Location, options: StorageOptions) -> NoVersions:
 
 def version_deleter(location: Location, options: StorageOptions) -> None:
     """A folder keeps no versions."""
+
+
+marker_deleter = version_deleter

@@ -42,3 +42,6 @@ def versions(location: Location, options: StorageOptions) -> MemoryVersions:
 def version_deleter(location: Location, options: StorageOptions) -> MemoryVersionDeleter:
     """Open for deleting versions."""
     return MemoryVersionDeleter(location)
+
+
+marker_deleter = version_deleter

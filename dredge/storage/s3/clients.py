@@ -12,7 +12,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dredge.errors import ConfigError
 from dredge.storage import native
@@ -117,14 +117,20 @@ def _build_boto3(options: StorageOptions, retries: bool, signature_version: str 
             read_timeout=READ_SECONDS,
             max_pool_connections=POOL_CONNECTIONS,
             retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS if retries else 1},
-            s3={"addressing_style": "path" if options.uses_path_style else "auto"},
+            s3={"addressing_style": _addressing_style(options)},
             # Older S3-compatible servers refuse the newer default checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         ),
     )
-    install_hooks(client)
+    install_hooks(client, options.requester_pays)
     return client
+
+
+def _addressing_style(options: StorageOptions) -> Literal["auto", "virtual", "path"]:
+    if options.uses_path_style:
+        return "path"
+    return "auto" if options.path_style is None else "virtual"
 
 
 def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
@@ -139,6 +145,8 @@ def _build_obstore(options: StorageOptions, bucket: str) -> S3Store:
     if options.ca_bundle:
         with open(options.ca_bundle, "rb") as file:
             client_options["root_certificate"] = file.read()
+    if options.requester_pays:
+        settings["request_payer"] = True
     if options.endpoint_url:
         settings["endpoint"] = options.endpoint_url
         client_options["allow_http"] = options.endpoint_url.startswith("http://")

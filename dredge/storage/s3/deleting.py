@@ -3,7 +3,7 @@
 What goes into a bulk request is XML, so keys that XML cannot carry are deleted one by one; a single such key
 would make the server refuse the whole request. Throttled keys, and only they, are tried again at half the
 rate. An answer that does not clearly speak about a key is asked again for that key alone: deleting twice is
-harmless, guessing is not.
+harmless, guessing is not. Where a store knows no bulk delete, each key gets a request of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dredge.storage.options import StorageOptions
 from dredge.storage.rate import AdaptiveRate
 from dredge.storage.redact import redact
 from dredge.storage.s3.clients import s3_client
-from dredge.storage.s3.errors import THROTTLED, TRANSIENT, translate
+from dredge.storage.s3.errors import THROTTLED, TRANSIENT, UNKNOWN_REQUEST, translate
 from dredge.storage.s3.wire import IS_DELETE_RESULT
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class S3Deleter:
         self._root = location.root + "/" if location.root else ""
         self._rate = rate or AdaptiveRate()
         self._versioned: bool | None = None
+        self._has_bulk = True
         self._sleep: Callable[[float], None] = time.sleep
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,6 +103,8 @@ class S3Deleter:
             if not may_send():
                 return {o.key: o for o in _all_failed(left, NOT_SENT, "")} | outcomes
             found = self._send(left)
+            if len(left) > 1 and all(o.code in UNKNOWN_REQUEST for o in found):
+                return outcomes | self._one_by_one(left, may_send)
             again = [o for o in found if o.outcome == "failed" and _is_passing(o.code)]
             doubts.update((o.key, str(o.code)) for o in found if _is_doubtful(o.code))
             outcomes.update((o.key, _with_doubt(o, doubts)) for o in found)
@@ -121,12 +124,20 @@ class S3Deleter:
                 )
         return outcomes
 
+    def _one_by_one(self, keys: list[str], may_send: MaySend) -> dict[str, DeleteOutcome]:
+        """Delete keys on a store that knows no bulk delete."""
+        self._has_bulk = False
+        found: dict[str, DeleteOutcome] = {}
+        for key in keys:
+            found |= self._delete_batch([key], may_send)
+        return found
+
     def _send(self, keys: list[str]) -> list[DeleteOutcome]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = s3_client(self._options, retries=False)
         try:
-            if len(keys) == 1 and not is_xml_safe(self._root + keys[0]):
+            if len(keys) == 1 and not (self._has_bulk and is_xml_safe(self._root + keys[0])):
                 return [self._send_single(client, keys[0])]
             return self._send_bulk(client, keys)
         except ClientError as error:

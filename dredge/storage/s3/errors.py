@@ -31,6 +31,8 @@ THROTTLED = frozenset(
 TRANSIENT = frozenset(
     {"InternalError", "RequestTimeout", "RequestTimeoutException", "InternalServerError", "500", "502", "504"}
 )
+UNKNOWN_REQUEST = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
+"""Codes of stores that know only some of S3's requests."""
 _MISSING = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchBucket", "NoSuchUpload", "NoSuchVersion"})
 _CONFLICT = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _DENIED = frozenset(
@@ -60,6 +62,8 @@ def by_code(code: str, status: int, words: str) -> DredgeError:
         return ConfigError(
             f"{words}. The bucket does not exist at this endpoint; check the URI and the endpoint."
         )
+    if code in UNKNOWN_REQUEST or status == 501:
+        return ConfigError(f"{words}. NotImplemented: this store does not know such a request.")
     if code in _CONFLICT or status == 412:
         return ConflictError(words)
     if code in _MISSING or status == 404:

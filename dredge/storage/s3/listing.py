@@ -233,7 +233,9 @@ def list_objects(
     """List keys below `root` (a key prefix that ends with "/", or ""); see `ObjectReader.list`."""
     pages = Pages(options, bucket, root + prefix, root + start_after if start_after else "", "")
     held: list[pa.RecordBatch] = []
+    last = ""
     for page in pages:
+        last = _in_order(page.rows.column(0), last, f"listing s3://{bucket}/{root}{prefix}")
         rows, done = _bounded(_relative(page.rows, root), start_after, stop_before)
         if rows.num_rows:
             held.append(rows)
@@ -244,6 +246,20 @@ def list_objects(
             break
     if held:
         yield pa.concat_batches(held)
+
+
+def _in_order(keys: pa.Array, last: str, what: str) -> str:
+    """Prove that keys ascend strictly; gives the last one. Ranges listed side by side leave nothing out only then."""
+    if not len(keys):
+        return last
+    first = keys[0].as_py()
+    ascending = pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py()
+    if not ascending or (last and first <= last):
+        raise FormatError(
+            f"{what}: the store lists keys in another order than that of their bytes, so that parts of a listing would"
+            " leave some out or name them twice. Nothing of this listing is used."
+        )
+    return str(keys[-1].as_py())
 
 
 def _relative(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:

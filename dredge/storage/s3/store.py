@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any, Self
-from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -22,6 +20,7 @@ from dredge.storage.s3.errors import translated
 from dredge.storage.s3.listing import list_objects, list_one_level
 from dredge.storage.s3.parts import S3Uploads
 from dredge.storage.s3.uploading import Upload
+from dredge.storage.signed_urls import attachment
 
 CHUNK_BYTES = 1 << 20
 COPY_LIMIT_BYTES = 5 << 30
@@ -205,7 +204,7 @@ class S3Writer(S3Reader):
         """Sign a URL to read an object; see `UrlSigner`."""
         target = {"Bucket": self._bucket, "Key": self._name(key)}
         if filename:
-            target["ResponseContentDisposition"] = _attachment(filename)
+            target["ResponseContentDisposition"] = attachment(filename)
         return str(self._signer.generate_presigned_url("get_object", target, ExpiresIn=expires_seconds))
 
     def presign_put(self, key: str, expires_seconds: int) -> str:
@@ -241,16 +240,6 @@ def info_of_answer(key: str, answer: Any) -> ObjectInfo:
     if modified is None:
         raise UnavailableError(f"the store gave no Last-Modified for {key!r}; its age is unknown")
     return ObjectInfo(key, size, modified.astimezone(UTC), _bare(answer.get("ETag")))
-
-
-def _attachment(filename: str) -> str:
-    """A Content-Disposition that names a file (RFC 6266); encoded where the name is more than a plain word."""
-    if re.fullmatch(r"[A-Za-z0-9!#$&+.^_`|~-]+", filename):
-        return f"attachment; filename={filename}"
-    if filename.isascii() and filename.isprintable():
-        escaped = filename.replace("\\", "\\\\").replace('"', '\\"')
-        return f'attachment; filename="{escaped}"'
-    return "attachment; filename*=utf-8''" + quote(filename, safe="", errors="replace")
 
 
 def _bare(etag: str | None) -> str | None:

@@ -22,9 +22,11 @@ IS_DELETE_RESULT = "DredgeIsDeleteResult"
 _EMPTY_PAGE = b'<?xml version="1.0" encoding="UTF-8"?><ListBucketResult/>'
 
 
-def install_hooks(client: S3Client) -> None:
+def install_hooks(client: S3Client, requester_pays: bool = False) -> None:
     """Add our hooks to a client."""
     events = client.meta.events
+    if requester_pays:
+        events.register("before-call.s3", _pay)
     _come_before_the_search_for_errors(events)
     events.register_last("before-parse.s3.DeleteObjects", _keep_result_kind)
     events.register_last("before-call.s3.DeleteObjects", _add_md5)
@@ -63,6 +65,10 @@ def _keep_result_kind(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
 ) -> None:
     customized_response_dict[IS_DELETE_RESULT] = b"DeleteResult" in response_dict["body"][:1024]
+
+
+def _pay(params: dict[str, Any], **_: object) -> None:
+    params["headers"]["x-amz-request-payer"] = "requester"
 
 
 def _add_md5(params: dict[str, Any], **_: object) -> None:

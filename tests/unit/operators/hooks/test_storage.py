@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from airflow_dredge.operators.hooks import storage
 from airflow_dredge.operators.hooks.storage import storage_options
+from dredge.errors import ConfigError
+from dredge.storage import StorageOptions
+from dredge.storage.azure.options import AzureOptions
 from tests.support.airflow import FILTERS, connections
 
 pytestmark = [pytest.mark.dags, *(pytest.mark.filterwarnings(line) for line in FILTERS)]
@@ -17,6 +24,9 @@ NO_AWS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "STORAGE_EMULATOR_HOST",
 )
 
 
@@ -69,3 +79,119 @@ def test_aws_connection_without_keys_leaves_them_to_the_machine() -> None:
     with connections(aws_default={"conn_type": "aws", "extra": {"region_name": "eu-north-1"}}):
         options = storage_options("aws_default")
     assert (options.region, options.access_key_id) == ("eu-north-1", None)
+
+
+KEY = {"type": "service_account", "private_key": "SECRETKEY"}
+
+
+@pytest.mark.parametrize("prefix", ["", "extra__google_cloud_platform__"])
+@pytest.mark.parametrize("named", ["aws_default", "google_cloud_default"])
+def test_a_google_connection_gives_key_and_project(named: str, prefix: str) -> None:
+    extra = {f"{prefix}keyfile_dict": json.dumps(KEY), f"{prefix}project": "p"}
+    google = {"conn_type": "google_cloud_platform", "extra": extra}
+    given: dict[str, Any] = {"aws_default": None, "google_cloud_default": None, named: google}
+    with connections(**given):
+        options = storage_options("aws_default")
+    assert json.loads(options.gcs.credentials_json or "") == KEY
+    assert options.gcs.project == "p"
+    assert "SECRETKEY" not in repr(options)
+
+
+def test_a_google_connection_may_name_a_file_or_leave_the_identity_to_the_machine() -> None:
+    for extra, file in (
+        ({"key_path": "/k.json"}, "/k.json"),
+        ({}, None),
+        ({"credential_config_file": "/c"}, "/c"),
+    ):
+        google = {"conn_type": "google_cloud_platform", "extra": extra}
+        with connections(aws_default=google, google_cloud_default=None):
+            gcs = storage_options("aws_default").gcs
+        assert (gcs.credentials_file, gcs.credentials_json) == (file, None)
+
+
+def test_aws_keys_and_google_keys_go_side_by_side() -> None:
+    aws = {"conn_type": "aws", "login": "S3KEY", "password": "s3secret"}
+    google = {"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": KEY}}
+    with connections(aws_default=aws, google_cloud_default=google):
+        options = storage_options("aws_default")
+    assert options.access_key_id == "S3KEY"
+    assert options.gcs.credentials_json is not None
+
+
+@pytest.mark.parametrize("extra", [{"impersonation_chain": "other@p"}, {"keyfile_dict": "SECRETKEY"}])
+def test_an_identity_that_is_not_supported_is_refused_where_it_is_asked_for(extra: dict[str, str]) -> None:
+    """Taking the machine's identity instead would work with other rights than were meant."""
+    google = {"conn_type": "google_cloud_platform", "extra": extra}
+    with connections(aws_default=google, google_cloud_default=None), pytest.raises(ConfigError) as raised:
+        storage_options("aws_default")
+    assert "SECRETKEY" not in str(raised.value)
+    with connections(aws_default=None, google_cloud_default=google):
+        assert storage_options("aws_default").gcs.credentials_json is None
+
+
+ENDPOINT = "https://acct.blob.core.windows.net"
+
+
+@pytest.mark.parametrize("named", ["aws_default", "wasb_default"])
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"login": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
+        ({"host": ENDPOINT, "login": "acct", "password": "K=="}, AzureOptions("acct", "K==", None, ENDPOINT)),
+        ({"host": "acct", "password": "K=="}, AzureOptions("acct", "K==")),
+        (
+            {"host": "http://127.0.0.1:10000/acct", "login": "acct", "password": "K=="},
+            AzureOptions("acct", "K==", None, "http://127.0.0.1:10000/acct"),
+        ),
+        ({"login": "acct", "extra": {"sas_token": "?sv=1&sig=S"}}, AzureOptions("acct", None, "sv=1&sig=S")),
+        (
+            {"extra": {"extra__wasb__sas_token": f"{ENDPOINT}/?sv=1&sig=S"}},
+            AzureOptions("acct", None, "sv=1&sig=S", ENDPOINT),
+        ),
+        (
+            {"extra": {"connection_string": "AccountName=acct;AccountKey=K=="}},
+            AzureOptions("acct", "K=="),
+        ),
+        (
+            {"host": ENDPOINT, "login": "app", "password": "word", "extra": {"tenant_id": "t"}},
+            AzureOptions("acct", None, None, ENDPOINT, "t", "app", "word"),
+        ),
+        ({"extra": {"managed_identity_client_id": "m"}}, AzureOptions(client_id="m")),
+    ],
+)
+def test_a_connection_of_azure_is_read_as_its_provider_reads_it(
+    fields: dict[str, Any], found: AzureOptions, named: str
+) -> None:
+    given: dict[str, Any] = {
+        "aws_default": None,
+        "wasb_default": None,
+        named: {"conn_type": "wasb", **fields},
+    }
+    with connections(**given):
+        options = storage_options("aws_default")
+    assert options.azure == found
+    assert StorageOptions.from_env(options.to_env()).azure == found
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"password": "K=="}, {"extra": {"sas_token": "sig=S"}}, {"extra": {"workload_identity_tenant_id": "t"}}],
+)
+def test_a_connection_of_azure_that_says_too_little_is_refused_where_it_is_asked_for(
+    fields: dict[str, Any],
+) -> None:
+    azure = {"conn_type": "wasb", **fields}
+    with connections(aws_default=azure, wasb_default=None), pytest.raises(ConfigError) as raised:
+        storage_options("aws_default")
+    assert "K==" not in str(raised.value)
+    with connections(aws_default=None, wasb_default=azure):
+        assert storage_options("aws_default").azure == AzureOptions()
+
+
+def test_without_the_extra_the_default_connection_of_azure_is_not_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage, "is_azure_installed", lambda: False)
+    azure = {"conn_type": "wasb", "login": "acct", "password": "K=="}
+    with connections(aws_default=None, wasb_default=azure):
+        assert storage_options("aws_default").azure == AzureOptions()

@@ -1,0 +1,181 @@
+"""Copies inside an Azure account: one request up to 256 MiB, block by block above; both are seen whole or not at all.
+
+The asynchronous Copy Blob would do any size, but shows its target before it is complete, and leaves an empty one when
+it fails. Source: Blob service REST API, Copy Blob From URL, Put Block From URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dredge.errors import ConflictError, FormatError, NotFoundError
+from dredge.storage.azure.blocks import block_id, new_upload_id, only_if_absent
+from dredge.storage.azure.clients import container_client
+from dredge.storage.azure.errors import code_of, translated
+from dredge.storage.azure.listing import FOLDER_MARK
+from dredge.storage.azure.names import is_exact
+from dredge.storage.azure.signing import source_access
+from dredge.storage.location import Location
+from dredge.storage.model import ObjectInfo
+from dredge.storage.options import StorageOptions
+from dredge.storage.parallel import ordered_map
+from dredge.storage.undo import check_source
+
+COPY_LIMIT_BYTES = 256 << 20
+BLOCK_BYTES = 100 << 20
+_BLOCKS_AT_ONCE = 8
+_ACCESS_SECONDS = 3600
+
+
+class AzureCopier:
+    """See `dredge.storage.undo.ObjectCopier`; source and target are folders of one account.
+
+    Args:
+        source: copied from.
+        target: copied to.
+        options: how both are reached.
+    """
+
+    def __init__(self, source: Location, target: Location, options: StorageOptions) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._source, self._target, self._options)
+
+    def __repr__(self) -> str:
+        return f"AzureCopier({self._source.uri!r}, {self._target.uri!r})"
+
+    def copy(
+        self, key: str, if_absent: bool = False, size: int | None = None, etag: str | None = None
+    ) -> ObjectInfo:
+        """Copy one object, and look at the copy."""
+        return self.copy_to(key, key, if_absent, size, etag)
+
+    def copy_to(
+        self,
+        key: str,
+        target: str,
+        if_absent: bool = False,
+        size: int | None = None,
+        etag: str | None = None,
+    ) -> ObjectInfo:
+        """Copy one object to a key of its own, and look at the copy; see `ObjectCopier.copy`."""
+        source = self._look(self._source, key)
+        check_source(key, source.size, source.etag.strip('"'), size, etag)
+        name = _name(self._target, target)
+        if not is_exact(name):
+            raise NotFoundError(f"{target!r} cannot be addressed exactly in {self._target.uri}")
+        client = container_client(self._options, self._target.bucket).get_blob_client(name)
+        with translated(f"copying {key!r} from {self._source.uri} to {self._target.uri}"):
+            send = self._send_whole if source.size <= COPY_LIMIT_BYTES else self._send_blocks
+            self._tell_conflicts(lambda: send(client, key, source, if_absent), key, if_absent)
+        copied = self._look(self._target, target)
+        _compare(key, source, copied)
+        return ObjectInfo(target, copied.size, copied.last_modified, copied.etag.strip('"'))
+
+    def _tell_conflicts(self, send: Callable[[], None], key: str, if_absent: bool) -> None:
+        """Tell a target that is taken from a source that has changed: the service's answers look alike."""
+        from azure.core.exceptions import HttpResponseError
+
+        try:
+            send()
+        except HttpResponseError as error:
+            if error.status_code not in (409, 412):
+                raise
+            code = code_of(error)
+            if if_absent and code in {"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"}:
+                raise ConflictError(
+                    f"{key!r} exists already in {self._target.uri}; nothing was written"
+                ) from None
+            if code in {"SourceConditionNotMet", "ConditionNotMet", "CannotVerifyCopySource"}:
+                raise FormatError(f"{key!r} has changed since it was looked at; nothing was copied") from None
+            raise
+
+    def _look(self, location: Location, key: str) -> Any:
+        name = _name(location, key)
+        if not key or not is_exact(name):
+            raise NotFoundError(f"{key!r} cannot be addressed exactly in {location.uri}")
+        with translated(f"stat of {key!r} in {location.uri}"):
+            client = container_client(self._options, location.bucket).get_blob_client(name)
+            found: Any = client.get_blob_properties()
+        marks = {name.lower(): value for name, value in (found.metadata or {}).items()}
+        if marks.get(FOLDER_MARK) == "true" and not found.size:
+            raise NotFoundError(f"{key!r} is a directory, not an object")
+        return found
+
+    def _send_whole(self, client: Any, key: str, source: Any, if_absent: bool) -> None:
+        url, access = source_access(
+            self._options, self._source.bucket, _name(self._source, key), _ACCESS_SECONDS
+        )
+        client.start_copy_from_url(
+            url,
+            requires_sync=True,
+            **access,
+            **_kept_tier(source),
+            **_from(source),
+            **only_if_absent(if_absent),
+        )
+
+    def _send_blocks(self, client: Any, key: str, source: Any, if_absent: bool) -> None:
+        from azure.storage.blob import BlobBlock
+
+        upload_id = new_upload_id()
+
+        def send(number: int) -> str:
+            start = (number - 1) * BLOCK_BYTES
+            url, access = source_access(
+                self._options, self._source.bucket, _name(self._source, key), _ACCESS_SECONDS
+            )
+            name = block_id(upload_id, number, "0" * 32)
+            length = min(BLOCK_BYTES, source.size - start)
+            client.stage_block_from_url(
+                name, url, source_offset=start, source_length=length, **access, **_from_block(source)
+            )
+            return name
+
+        count = -(-source.size // BLOCK_BYTES)
+        names = list(ordered_map(send, range(1, count + 1), _BLOCKS_AT_ONCE))
+        client.commit_block_list(
+            [BlobBlock(block_id=name) for name in names],
+            content_settings=source.content_settings,
+            metadata=source.metadata,
+            **_kept_tier(source),
+            **only_if_absent(if_absent),
+        )
+
+
+def _from(source: Any) -> dict[str, Any]:
+    """The object as it was looked at, not what may have taken its place since."""
+    from azure.core import MatchConditions
+
+    return {"source_etag": source.etag, "source_match_condition": MatchConditions.IfNotModified}
+
+
+def _from_block(source: Any) -> dict[str, Any]:
+    """The same for a block, whose call of the SDK has no such argument."""
+    return {"headers": {"x-ms-source-if-match": source.etag}}
+
+
+def _kept_tier(source: Any) -> dict[str, Any]:
+    """The tier of the source, where it is its own and not the account's."""
+    from azure.storage.blob import StandardBlobTier
+
+    if not source.blob_tier or source.blob_tier_inferred:
+        return {}
+    return {"standard_blob_tier": StandardBlobTier(str(source.blob_tier))}
+
+
+def _name(location: Location, key: str) -> str:
+    return f"{location.root}/{key}" if location.root else key
+
+
+def _compare(key: str, source: Any, copied: Any) -> None:
+    """Hold a copy against its source: sizes, and hashes of the content where both tell one."""
+    if source.size != copied.size:
+        raise FormatError(f"the copy of {key!r} has another size than its source")
+    hashes = [bytes(found.content_settings.content_md5 or b"") for found in (source, copied)]
+    if all(hashes) and hashes[0] != hashes[1]:
+        raise FormatError(f"the copy of {key!r} has another MD5 than its source")

@@ -1,0 +1,312 @@
+"""Listing an Azure container: pages read column-wise, complete by proof, in byte order.
+
+A page is up to 5,000 blobs of XML. The SDK makes an object of each; here columns are found by one regular expression
+over the raw bytes and become Arrow arrays at once, and a page that does not look as expected is read element by
+element. A page whose blobs do not add up is an error, never a shorter page.
+
+What is complete is told by the marker: every page says the next one's, and the last one says that there is none.
+The order of a flat account is that of the names, but a name with characters above U+D7FF may stand elsewhere than its
+bytes say, and in an account with a hierarchical namespace `/` comes before every other character. What is in doubt is
+held back and sorted, so that who reads a listing can count on the order of bytes.
+
+Placeholders of directories are no objects: the service makes them (`ResourceType`), and so do Hadoop's drivers
+(metadata `hdi_isfolder`).
+
+Source: Blob service REST API, List Blobs; lakeFS, pkg/block/azure/walker.go (isBlobItemFolder, out of order).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, unquote, unquote_to_bytes
+from xml.etree import ElementTree
+from xml.sax.saxutils import unescape
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dredge.errors import FormatError
+from dredge.storage.azure.clients import container_client
+from dredge.storage.azure.errors import translated
+from dredge.storage.model import LISTING_SCHEMA, Level, ObjectInfo
+from dredge.storage.options import StorageOptions
+
+PAGE_BLOBS = 5000
+FOLDER_MARK = "hdi_isfolder"
+_TIME = LISTING_SCHEMA.field("last_modified").type
+_BLOB = b"<Blob>"
+_ROW = re.compile(
+    rb"<Blob>\s*+<Name(?: Encoded=\"(\w++)\")?+>([^<]*+)</Name>(?:(?!<Properties>|<Blob>).)*+<Properties>"
+    rb"(?:<Creation-Time>[^<]*+</Creation-Time>)?+<Last-Modified>([^<]++)</Last-Modified><Etag>([^<]++)</Etag>"
+    rb"(?:<ResourceType>file</ResourceType>)?+<Content-Length>(\d++)</Content-Length>",
+    re.DOTALL,
+)
+_MAYBE_FOLDER = re.compile(rb"hdi_isfolder|directory</ResourceType>", re.IGNORECASE)
+_MARKER = re.compile(rb"<NextMarker(?:\s*/>|>([^<]*)</NextMarker>)")
+_HIGH = re.compile(rb"[\xee-\xf4]")  # first bytes of characters above U+DFFF
+_ENTITIES = {"&quot;": '"', "&apos;": "'", "&#39;": "'", "&#34;": '"', "&#10;": "\n", "&#13;": "\r"}
+_ENTITIES |= {"&#xA;": "\n", "&#xD;": "\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: rows with whole names, prefixes up to a delimiter, whether any name may be out of order, and the marker
+    of the next page."""
+
+    rows: pa.RecordBatch
+    folders: list[str]
+    doubtful: bool
+    marker: str
+
+
+class Pages:
+    """The pages of one listing.
+
+    Args:
+        options: how the container is reached.
+        url: of the container.
+        prefix: of the names.
+        start_from: the first name wanted; "" for all. Only sent to accounts whose order is that of the names.
+        delimiter: "" or "/".
+    """
+
+    def __init__(
+        self, options: StorageOptions, url: str, prefix: str, start_from: str = "", delimiter: str = ""
+    ) -> None:
+        self._options = options
+        self._url = url
+        self.what = f"listing {url}/{prefix}"
+        self._query = {"restype": "container", "comp": "list", "include": "metadata", "prefix": prefix}
+        self._query |= {"maxresults": str(PAGE_BLOBS), "startFrom": start_from, "delimiter": delimiter}
+
+    def fetch(self, marker: str) -> bytes:
+        """Get one page's XML."""
+        from azure.core.rest import HttpRequest
+
+        client: Any = container_client(self._options, self._url)
+        said = {name: value for name, value in (self._query | {"marker": marker}).items() if value}
+        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in said.items())
+        # The SDK's own pipeline, so that signing, retries and proxies are the SDK's; as a stream, which it does not
+        # parse.
+        request = HttpRequest(
+            "GET", f"{client.url.partition('?')[0]}?{query}", headers={"x-ms-version": client.api_version}
+        )
+        with translated(self.what):
+            answer = client._pipeline.run(request, stream=True).http_response
+            body = bytes(answer.read())
+            if answer.status_code != 200:
+                _raise(answer)
+        if not body.rstrip().endswith(b"</EnumerationResults>"):
+            raise FormatError(f"{self.what}: the answer is no complete listing page; nothing of it is used")
+        return body
+
+    def __iter__(self) -> Iterator[Page]:
+        marker = ""
+        while True:
+            page = parse_page(self.fetch(marker), self.what)
+            if page.marker and page.marker == marker:
+                raise FormatError(f"{self.what}: the service repeats a marker; there is no end")
+            yield page
+            marker = page.marker
+            if not marker:
+                return
+
+
+def _raise(answer: Any) -> None:
+    from azure.core.exceptions import HttpResponseError
+
+    error: Any = HttpResponseError(response=answer)
+    error.error_code = answer.headers.get("x-ms-error-code")
+    raise error
+
+
+def parse_page(xml: bytes, what: str) -> Page:
+    """Read a page; raises FormatError when its blobs do not add up."""
+    found = _MARKER.search(xml)
+    if found is None:
+        raise FormatError(
+            f"{what}: a page that does not say whether another follows; the listing is incomplete"
+        )
+    marker = unescape((found[1] or b"").decode(), _ENTITIES)
+    count = xml.count(_BLOB)
+    rows = _ROW.findall(xml) if count and not _MAYBE_FOLDER.search(xml) else []
+    try:
+        if not len(rows) == count == xml.count(b"</Blob>") or b"<BlobPrefix>" in xml:
+            return _by_the_book(xml, marker)
+        names = _names(rows)
+        columns = names, [row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows]
+        return Page(_rows(*columns), [], _HIGH.search(b"\n".join(names)) is not None, marker)
+    except (ElementTree.ParseError, pa.ArrowException, ValueError) as error:
+        raise FormatError(f"{what}: unreadable listing page: {error}") from error
+
+
+def _names(rows: list[tuple[bytes, ...]]) -> list[bytes]:
+    names = [row[1] for row in rows]
+    if any(row[0] == b"true" for row in rows):
+        names = [unquote_to_bytes(row[1]) if row[0] == b"true" else row[1] for row in rows]
+    if any(b"&" in row[1] for row in rows):
+        return [
+            name if row[0] == b"true" else unescape(name.decode(), _ENTITIES).encode()
+            for name, row in zip(names, rows, strict=True)
+        ]
+    return names
+
+
+def _rows(names: list[bytes], times: list[bytes], etags: list[bytes], sizes: list[bytes]) -> pa.RecordBatch:
+    moments = pa.array(times, pa.binary()).dictionary_encode()  # a page has few different ones
+    seconds = [int(parsedate_to_datetime(text.as_py().decode()).timestamp()) for text in moments.dictionary]
+    arrays = [
+        pa.array(names, pa.binary()).cast(pa.string()),
+        pa.array(sizes, pa.binary()).cast(pa.string()).cast(pa.int64()),
+        pa.array(seconds, pa.timestamp("s", tz="UTC")).cast(_TIME).take(moments.indices),
+        pc.utf8_trim(
+            pa.array([etag.replace(b"&quot;", b"") for etag in etags], pa.binary()).cast(pa.string()), '"'
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=LISTING_SCHEMA)
+
+
+def _by_the_book(xml: bytes, marker: str) -> Page:
+    root = ElementTree.fromstring(xml)
+    found = [item for item in root.iterfind("Blobs/Blob") if not _is_folder(item)]
+    columns: list[list[bytes]] = [[_name(item).encode() for item in found]]
+    for tag in ("Last-Modified", "Etag", "Content-Length"):
+        columns.append([_required(item, f"Properties/{tag}").encode() for item in found])
+    folders = [_name(item) for item in root.iterfind("Blobs/BlobPrefix")]
+    return Page(_rows(*columns), folders, _HIGH.search(b"\n".join(columns[0])) is not None, marker)
+
+
+def _is_folder(item: ElementTree.Element) -> bool:
+    if item.findtext("Properties/ResourceType") == "directory":
+        return True
+    said = item.find("Metadata")
+    marks = [] if said is None else [mark.text for mark in said if mark.tag.lower() == FOLDER_MARK]
+    return marks == ["true"] and item.findtext("Properties/Content-Length") == "0"
+
+
+def _name(item: ElementTree.Element) -> str:
+    name = _required(item, "Name")
+    found = item.find("Name")
+    return unquote(name, errors="strict") if found is not None and found.get("Encoded") == "true" else name
+
+
+def _required(item: ElementTree.Element, path: str) -> str:
+    found = item.findtext(path)
+    if not found:
+        raise ValueError(f"a blob without {path}")
+    return found
+
+
+_flat: dict[tuple[int, StorageOptions, str], bool] = {}
+
+
+def is_flat(options: StorageOptions, url: str) -> bool:
+    """Whether an account has no hierarchical namespace; False where the credentials may not ask."""
+    from azure.core.exceptions import AzureError
+
+    known = os.getpid(), options, url
+    if known not in _flat:
+        try:
+            said: dict[str, Any] = container_client(options, url).get_account_information()
+        except AzureError:
+            said = {}
+        _flat[known] = str(said.get("is_hns_enabled", "true")).lower() == "false"
+    return _flat[known]
+
+
+def list_blobs(
+    options: StorageOptions, url: str, root: str, prefix: str, start_after: str, stop_before: str
+) -> Iterator[pa.RecordBatch]:
+    """List names below `root` (a prefix that ends with "/", or ""); see `ObjectReader.list`."""
+    flat = is_flat(options, url)
+    # What lies between two names begins with what both begin with.
+    shared = os.path.commonprefix([start_after, stop_before or start_after])  # noqa: RUF071 - text, no paths
+    common = shared if stop_before and shared.startswith(prefix) else prefix
+    start = root + start_after if flat and start_after > common else ""
+    pages = Pages(options, url, root + common, start)
+    for whole in _in_byte_order(
+        pages, flat, root + stop_before if stop_before.isascii() and stop_before else ""
+    ):
+        rows = _bounded(_relative(whole, root), prefix, start_after, stop_before)
+        if rows.num_rows:
+            yield rows
+
+
+def _in_byte_order(pages: Pages, flat: bool, stop: str) -> Iterator[pa.RecordBatch]:
+    """Give pages on while their order is that of bytes; from where it is in doubt, hold the rest back and sort it.
+
+    Args:
+        pages: of the listing.
+        flat: whether the account lists names in their own order.
+        stop: nothing from here on is wanted; "" for all. Against plain ASCII every order of characters agrees.
+    """
+    last, held = "", list[pa.RecordBatch]()
+    for page in pages:
+        held_back = held or page.doubtful or not flat
+        if held_back:
+            held.append(page.rows)
+        elif page.rows.num_rows:
+            last = _ascending(page.rows, last, pages.what)
+            yield page.rows
+        if flat and stop and page.rows.num_rows and pc.all(_behind(page.rows, stop)).as_py():
+            break
+    if held:
+        rows = pa.Table.from_batches(held).sort_by("key").combine_chunks()
+        for batch in rows.to_batches(max_chunksize=PAGE_BLOBS):
+            last = _ascending(batch, last, pages.what)
+            yield batch
+
+
+def _behind(rows: pa.RecordBatch, stop: str) -> pa.BooleanArray:
+    """Whether the last name of a page is behind a bound."""
+    return pc.greater_equal(rows.column(0)[-1:], stop)
+
+
+def _ascending(rows: pa.RecordBatch, last: str, what: str) -> str:
+    """Prove that names ascend strictly; returns the last one."""
+    keys = rows.column(0)
+    if not rows.num_rows:
+        return last
+    first = keys[0].as_py()
+    if (last and first <= last) or not pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py():
+        raise FormatError(f"{what}: names are not in strict order, so the listing cannot be trusted")
+    return str(keys[-1].as_py())
+
+
+def _relative(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
+    if not root or not rows.num_rows:
+        return rows
+    keys = rows.column(0)
+    if not pc.all(pc.starts_with(keys, root), min_count=0).as_py():
+        raise FormatError(f"the store listed names outside the prefix {root!r}")
+    return rows.set_column(0, LISTING_SCHEMA.field(0), pc.utf8_slice_codeunits(keys, len(root)))
+
+
+def _bounded(rows: pa.RecordBatch, prefix: str, start_after: str, stop_before: str) -> pa.RecordBatch:
+    if prefix:
+        rows = rows.filter(pc.starts_with(rows.column(0), prefix))
+    if start_after:
+        rows = rows.filter(pc.greater(rows.column(0), start_after))
+    if stop_before:
+        rows = rows.filter(pc.less(rows.column(0), stop_before))
+    return rows
+
+
+def list_one_level(options: StorageOptions, url: str, root: str, prefix: str) -> Level:
+    """List one level below `root`; see `ObjectReader.list_level`."""
+    folders, objects = set[str](), list[ObjectInfo]()
+    for page in Pages(options, url, root + prefix, delimiter="/"):
+        folders.update(folder.removeprefix(root) for folder in page.folders)
+        objects += [info_of_row(row) for row in _relative(page.rows, root).to_pylist()]
+    return Level(sorted(folders), sorted(objects, key=lambda info: info.key))
+
+
+def info_of_row(row: dict[str, Any]) -> ObjectInfo:
+    """A row of a listing."""
+    return ObjectInfo(row["key"], row["size"], row["last_modified"].astimezone(UTC), row["etag"])

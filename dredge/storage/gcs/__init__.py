@@ -1,0 +1,1 @@
+"""Objects in a bucket of Google Cloud Storage; needs the extra `gcs`."""

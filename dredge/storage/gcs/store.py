@@ -1,0 +1,242 @@
+"""Reader and writer of objects in a bucket of Google Cloud Storage."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Self
+
+import pyarrow as pa
+
+from dredge.errors import ConflictError, NotFoundError
+from dredge.storage.gcs.copying import rewrite
+from dredge.storage.gcs.errors import by_status, translated
+from dredge.storage.gcs.listing import list_objects, list_one_level
+from dredge.storage.gcs.names import Place
+from dredge.storage.gcs.resources import (
+    FIELDS,
+    Resource,
+    encoded_checksum,
+    info,
+    read_resource,
+    tag,
+)
+from dredge.storage.gcs.resumable import Upload, pieces
+from dredge.storage.gcs.signing import signed_url
+from dredge.storage.gcs.uploads import GcsUploads
+from dredge.storage.gcs.wire import ask, object_url, open_stream, upload_url
+from dredge.storage.location import Location
+from dredge.storage.model import Level, ObjectInfo, SkippedName
+from dredge.storage.options import StorageOptions
+from dredge.storage.parallel import ordered_map
+
+CHUNK_BYTES = 1 << 20
+_AS_STORED = {"Accept-Encoding": "gzip"}
+"""Without it the service unpacks objects that say they are compressed."""
+
+
+class GcsReader:
+    """Reads objects below a prefix."""
+
+    is_remote = True
+
+    def __init__(self, location: Location, options: StorageOptions) -> None:
+        self._location = location
+        self._options = options
+        self._gcs = options.gcs
+        self._place = Place.of(location)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._location, self._options)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the keys begin, without a trailing slash."""
+        return self._location.uri
+
+    def stat(self, key: str) -> ObjectInfo:
+        """Look one object up; raises NotFoundError."""
+        return info(key, self._look(key))
+
+    def get(self, key: str) -> bytes:
+        """Read one object whole; raises NotFoundError."""
+        doing = f"reading {key!r} in {self.uri}"
+        return ask(self._gcs, "GET", self._url(key), doing, params={"alt": "media"}, headers=_AS_STORED).body
+
+    def get_many(self, keys: Sequence[str], concurrency: int = 16) -> Iterator[tuple[str, bytes]]:
+        """Read many objects in order; see `ObjectReader.get_many`."""
+        return zip(keys, ordered_map(self.get, keys, concurrency), strict=True)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read `length` bytes from offset `start`; fewer only where the object ends."""
+        if length <= 0:
+            return b""
+        headers = _AS_STORED | {"Range": f"bytes={start}-{start + length - 1}"}
+        doing = f"reading {key!r} in {self.uri}"
+        answer = ask(
+            self._gcs, "GET", self._url(key), doing, (200, 206, 416), params={"alt": "media"}, headers=headers
+        )
+        if answer.status == 416:
+            return b""  # begins at or behind the end
+        return answer.body if answer.status == 206 else answer.body[start : start + length]
+
+    def open_read(self, key: str, start: int = 0, length: int | None = None) -> GcsStream:
+        """Open an object for reading in pieces; raises NotFoundError."""
+        found = self._look(key)
+        end = int(found.size) if length is None else min(int(found.size), start + length)
+        return GcsStream(self._gcs, self._url(key), info(key, found), found.generation, start, end)
+
+    def list(
+        self,
+        prefix: str = "",
+        start_after: str = "",
+        stop_before: str = "",
+        on_skipped: SkippedName | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """List recursively in key order, every key exact, none skipped; see `ObjectReader.list`."""
+        return list_objects(self._gcs, self._place, prefix, start_after, stop_before)
+
+    def list_level(self, prefix: str = "") -> Level:
+        """List one level; see `ObjectReader.list_level`."""
+        return list_one_level(self._gcs, self._place, prefix)
+
+    def _look(self, key: str) -> Resource:
+        doing = f"stat of {key!r} in {self.uri}"
+        answer = ask(self._gcs, "GET", self._url(key), doing, params={"fields": FIELDS})
+        return read_resource(answer.body, doing)
+
+    def _url(self, key: str) -> str:
+        return object_url(self._gcs, self._place.bucket, self._place.name(key))
+
+
+class GcsStream:
+    """One generation of an object, read in pieces."""
+
+    def __init__(
+        self, options: Any, url: str, found: ObjectInfo, generation: str, start: int, end: int
+    ) -> None:
+        self.info = found
+        self._doing = f"reading {found.key!r}"
+        self._response: Any = None
+        if end > start:
+            self._response = self._open(options, url, generation, f"bytes={start}-{end - 1}")
+
+    def _open(self, options: Any, url: str, generation: str, span: str) -> Any:
+        response = open_stream(
+            options,
+            url,
+            self._doing,
+            params={"alt": "media", "generation": generation},
+            headers=_AS_STORED | {"Range": span},
+        )
+        if response.status_code not in {200, 206}:
+            with response:
+                raise by_status(response.status_code, response.content, self._doing)
+        return response
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._response is None:
+            return
+        with translated(self._doing):
+            while piece := self._response.raw.read(CHUNK_BYTES, decode_content=False):
+                yield piece
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._response is not None:
+            self._response.close()
+
+
+class GcsWriter(GcsReader):
+    """Reads and writes objects below a prefix."""
+
+    def put(self, key: str, data: bytes) -> str | None:
+        """Write an object whole, replacing what was there."""
+        return self._put(key, data)
+
+    def put_if_absent(self, key: str, data: bytes) -> str | None:
+        """Write an object that must not exist; raises ConflictError when it does."""
+        return self._put(key, data, ifGenerationMatch="0")
+
+    def put_if_match(self, key: str, data: bytes, etag: str) -> str | None:
+        """Replace an object that must still have `etag`; raises ConflictError otherwise.
+
+        The condition that is sent is the generation which had the tag a moment ago: whoever writes in between makes
+        another one.
+        """
+        self._place.target(key)
+        try:
+            found = self._look(key)
+        except NotFoundError as error:
+            raise ConflictError(f"{error} (expected etag {etag})") from None
+        if tag(found) != etag:
+            raise ConflictError(f"{key!r} is not the version that was expected; nothing was written")
+        return self._put(key, data, ifGenerationMatch=found.generation)
+
+    def put_stream(self, key: str, chunks: Iterable[bytes], if_absent: bool = False) -> ObjectInfo:
+        """Write an object from pieces in bounded memory."""
+        condition = {"ifGenerationMatch": "0"} if if_absent else {}
+        name = self._place.target(key)
+        parts = pieces(chunks)
+        first = next(parts, b"")
+        second = next(parts, None)
+        doing = f"writing {key!r} in {self.uri}"
+        if second is None:
+            return info(key, self._send(name, first, doing, condition))
+        upload = Upload(self._gcs, self._place.bucket, name, doing, condition)
+        return info(key, upload.send(first, second, parts))
+
+    def copy(self, source: str, target: str) -> ObjectInfo:
+        """Copy an object inside the bucket, on the server; raises NotFoundError."""
+        origin, bucket = self._place.name(source), self._place.bucket
+        doing = f"copying {source!r} to {target!r} in {self.uri}"
+        return info(target, rewrite(self._gcs, (bucket, origin), (bucket, self._place.target(target)), doing))
+
+    def uploads(self) -> GcsUploads:
+        """Multipart uploads to this bucket."""
+        return GcsUploads(self._gcs, self._place, self.stat)
+
+    def presign_get(self, key: str, expires_seconds: int, filename: str = "") -> str:
+        """Sign a URL to read an object; see `UrlSigner`."""
+        name, valid = self._place.name(key), timedelta(seconds=expires_seconds)
+        return signed_url(self._gcs, self._place.bucket, name, "GET", valid, filename)
+
+    def presign_put(self, key: str, expires_seconds: int) -> str:
+        """Sign a URL to write an object; see `UrlSigner`."""
+        name, valid = self._place.target(key), timedelta(seconds=expires_seconds)
+        return signed_url(self._gcs, self._place.bucket, name, "PUT", valid)
+
+    def _put(self, key: str, data: bytes, **condition: str) -> str | None:
+        return tag(self._send(self._place.target(key), data, f"writing {key!r} in {self.uri}", condition))
+
+    def _send(self, name: str, data: bytes, doing: str, condition: dict[str, str]) -> Resource:
+        """Write an object by one request; the service compares the bytes with their MD5 before they are seen."""
+        digest = hashlib.md5(data, usedforsecurity=False).digest()
+        about = {"name": name, "md5Hash": encoded_checksum(digest), "contentType": "application/octet-stream"}
+        boundary = secrets.token_hex(16)
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(about)}\r\n"
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        )
+        answer = ask(
+            self._gcs,
+            "POST",
+            upload_url(self._gcs, self._place.bucket),
+            doing,
+            params={"uploadType": "multipart", "fields": FIELDS, **condition},
+            data=head.encode() + data + f"\r\n--{boundary}--\r\n".encode(),
+            headers={"Content-Type": f"multipart/related; boundary={boundary}"},
+        )
+        return read_resource(answer.body, doing)

@@ -1,0 +1,73 @@
+"""Google Cloud Storage, and S3 in its kinds."""
+
+from __future__ import annotations
+
+from tests.mutations.breakages.breakage import Breakage
+
+STORE = "dredge/storage/gcs"
+
+GCS = (
+    Breakage(
+        "a key whose part of a batch has no answer counts as gone",
+        f"{STORE}/deleting.py",
+        'return DeleteOutcome(key, "failed", UNCLEAR, "the server did not answer about this key")',
+        'return DeleteOutcome(key, "deleted")',
+        ("test_a_part_without_an_answer_is_asked_again_and_is_not_taken_for_deleted",),
+    ),
+    Breakage(
+        "what is written between look and deletion goes too",
+        f"{STORE}/deleting.py",
+        'return (("ifGenerationMatch", generation),) if isinstance(generation, str) else ()',
+        "return ()",
+        ("test_what_is_written_between_look_and_deletion_stays_where_versions_are_kept",),
+    ),
+    Breakage(
+        "an answer with a number that two parts have is somebody's",
+        f"{STORE}/batches.py",
+        "twice.add(number)",
+        "pass",
+        ("test_an_answer_about_other_keys_deletes_nobody",),
+    ),
+    Breakage(
+        "a listing in any order is taken",
+        f"{STORE}/listing.py",
+        "if item.name <= last or not item.name.startswith(prefix):",
+        "if False:",
+        ("test_a_listing_that_is_not_whole_and_in_order_is_no_listing",),
+    ),
+    Breakage(
+        "a state is replaced whatever came between look and write",
+        f"{STORE}/store.py",
+        "return self._put(key, data, ifGenerationMatch=found.generation)",
+        "return self._put(key, data)",
+        ("test_a_state_that_was_replaced_after_the_look_is_not_written_over",),
+    ),
+    Breakage(
+        "a copy is of whatever has the name by now",
+        f"{STORE}/copying.py",
+        'asked: dict[str, Any] = {"sourceGeneration": found.generation}',
+        "asked: dict[str, Any] = {}",
+        ("test_the_copy_is_of_what_was_looked_at",),
+    ),
+    Breakage(
+        "a deletion is taken back over what was written since",
+        f"{STORE}/copying.py",
+        'asked["ifGenerationMatch"] = "0"',
+        "pass",
+        ("test_a_deletion_is_not_taken_back_over_what_came_between_look_and_copy",),
+    ),
+    Breakage(
+        "a store that overlooks conditions holds leases",
+        "dredge/storage/conditions.py",
+        "    raise RefusedError(",
+        "    RefusedError(",
+        ("test_a_store_that_overlooks_conditions_is_refused",),
+    ),
+    Breakage(
+        "S3 may list in any order",
+        "dredge/storage/s3/listing.py",
+        "if not ascending or (last and first <= last):",
+        "if False:",
+        ("test_a_store_that_lists_in_another_order_is_refused",),
+    ),
+)

@@ -1,0 +1,69 @@
+"""A lake on Google Cloud Storage with garbage in it, and a collection of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import lakefs
+
+from dredge.gc.config import GCConfig
+from dredge.gc.planning import plan_run, release_lease
+from dredge.gc.run import Run
+from dredge.gc.steps import run_steps
+from dredge.lakefs import LakeFSClient
+from dredge.runs.tasks import LocalRunner
+from dredge.storage import StorageOptions, open_reader
+from tests.support.lakefs_server import KEY_PAIR, Lake
+
+ORPHANS = {
+    "data/odd/a b#c?x=%20": b"orphan",
+    "data/odd//x": b"orphan x",
+    "data/odd/tail/": b"orphan tail",
+    "data/odd/../x": b"orphan dots",
+    "data/odd/café\u2028😀": b"orphan text",
+    "data/odd/ctrl\x01x": b"orphan ctrl",
+}
+
+
+@dataclass(frozen=True)
+class GcsBucket:
+    """A bucket for the embedded lakeFS."""
+
+    options: StorageOptions
+    uri: str
+
+
+def contents(bucket: GcsBucket) -> dict[str, bytes]:
+    reader = open_reader(f"{bucket.uri}/lake/data", bucket.options)
+    names = [key for batch in reader.list() for key in batch["key"].to_pylist()]
+    return {f"data/{key}": data for key, data in reader.get_many(names)}
+
+
+def collected(client: LakeFSClient, **more: Any) -> Run:
+    """A collection that deletes, and trusts every object to be old."""
+    config = {"repository": "lake", "mode": "clean", "dry_run": False, "unsafe_min_age_seconds": 0, **more}
+    run = Run.open(plan_run(GCConfig.from_json(config), None, client).run_uri, None, client)
+    run_steps(run, LocalRunner())
+    release_lease(run)
+    return run
+
+
+def planted(lake: Lake) -> tuple[lakefs.Repository, dict[str, bytes]]:
+    """A lake with what is committed, staged and linked, and garbage beside it; gives what must stay."""
+    repository = lake.repository()
+    main = repository.branch("main")
+    for number in range(4):
+        main.object(f"path {number}/ü%20").upload(b"committed %d" % number)
+    main.commit("first")
+    main.object("staged").upload(b"staged and not committed")
+    main.object("staged, deleted").upload(b"garbage")
+    main.object("staged, deleted").delete()
+    for key, data in ORPHANS.items():
+        lake.writer().put(key, data)
+    staying = {found.path: main.object(found.path).reader(mode="rb").read() for found in main.objects()}
+    return repository, staying
+
+
+def client_of(lake: Lake) -> LakeFSClient:
+    return LakeFSClient(lake.server.endpoint, KEY_PAIR.access_key_id, KEY_PAIR.secret_access_key)

@@ -1,0 +1,200 @@
+"""What deleting from Google Cloud Storage says when the service does not do what it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.storage import NOT_SENT, open_deleter, open_writer
+from dredge.storage.gcs.deleting import GcsDeleter
+from dredge.storage.location import parse_uri
+from tests.support.gcs import Answer, GcsServer, Query
+
+
+@pytest.fixture
+def server() -> Iterator[GcsServer]:
+    with GcsServer() as server:
+        yield server
+
+
+def told(status: int, reason: str = "x", message: str = "") -> Answer:
+    error = {"code": status, "message": message, "errors": [{"reason": reason}]}
+    return status, {}, json.dumps({"error": error}).encode()
+
+
+def deleter(server: GcsServer, uri: str) -> GcsDeleter:
+    """One that does not wait."""
+    made = GcsDeleter(parse_uri(uri, server.options), server.options)
+    made._sleep = lambda _seconds: None
+    return made
+
+
+def planted(server: GcsServer, uri: str, *keys: str) -> list[str]:
+    for key in keys:
+        open_writer(uri, server.options).put(key, b"x")
+    return list(keys)
+
+
+def left(server: GcsServer, uri: str) -> list[str]:
+    return sorted(server.buckets[uri.split("/")[2]].live)
+
+
+def test_a_thousand_objects_take_ten_requests_and_one_look_at_the_bucket(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys = [f"data/{number:04d}" for number in range(1000)]
+    server.requests.clear()
+    assert {item.outcome for item in open_deleter(uri, server.options).delete(keys)} == {"missing"}
+    assert len(server.requests) == 11
+
+
+def test_each_part_of_a_batch_is_told_apart(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys = planted(server, uri, "a", "held", "c")
+    held = told(403, "retentionPolicyNotMet", "Object is subject to a hold")
+    server.fault = lambda method, path, _query: held if path.endswith("/o/held") else None
+    outcomes = deleter(server, uri).delete([*keys, "gone"])
+    assert [item.outcome for item in outcomes] == ["deleted", "failed", "deleted", "missing"]
+    assert outcomes[1].code == "retentionPolicyNotMet"
+    assert left(server, uri) == ["held"]
+
+
+def test_a_part_without_an_answer_is_asked_again_and_is_not_taken_for_deleted(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys = planted(server, uri, "a", "b")
+
+    def silent(method: str, path: str, _query: Query) -> Answer | None:
+        if method == "DELETE" and path.endswith("/o/b"):
+            raise ConnectionError
+        return None
+
+    server.fault = silent
+    outcomes = deleter(server, uri).delete(keys)
+    assert [(item.outcome, item.code) for item in outcomes] == [
+        ("deleted", None),
+        ("failed", "UnclearAnswer"),
+    ]
+    assert left(server, uri) == ["b"]
+    asked = [path.rpartition("/")[2] for _, path in server.parts]
+    assert (asked.count("a"), asked.count("b")) == (1, 8)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_the_service_was_too_busy_for_is_asked_again_alone(server: GcsServer, status: int) -> None:
+    uri = server.bucket()
+    keys = planted(server, uri, "a", "b", "c")
+    busy = [told(status, "rateLimitExceeded")]
+    server.fault = lambda _method, path, _query: busy.pop() if busy and path.endswith("/o/b") else None
+    assert [item.outcome for item in deleter(server, uri).delete(keys)] == ["deleted"] * 3
+    assert [path.rpartition("/")[2] for _, path in server.parts] == ["a", "b", "c", "b"]
+
+
+def test_nothing_is_sent_after_the_caller_said_no(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys = planted(server, uri, *(f"{number:03d}" for number in range(150)))
+    said: list[bool] = []
+
+    def may_send() -> bool:
+        said.append(not said)
+        return said[-1]
+
+    outcomes = deleter(server, uri).delete(keys, may_send)
+    unsent = [item.key for item in outcomes if item.code == NOT_SENT]
+    assert left(server, uri) == unsent
+    assert len(unsent) in (50, 100)
+
+
+def test_a_retry_is_not_sent_either_once_the_caller_says_no(server: GcsServer) -> None:
+    uri = server.bucket(versioned=True)
+    keys = planted(server, uri, "a", "b")
+    answers = [True, True, False]
+    server.fault = lambda method, path, _q: told(503) if method == "DELETE" and path.endswith("/b") else None
+    outcomes = deleter(server, uri).delete(keys, lambda: answers.pop(0))
+    # It was sent once, so that it is not for the caller to take it for untouched.
+    assert [(item.outcome, item.code) for item in outcomes] == [("deleted", None), ("failed", "503")]
+    assert left(server, uri) == ["b"]
+    assert [path.rpartition("/")[2].split("?")[0] for method, path in server.parts if method == "DELETE"] == [
+        "a",
+        "b",
+    ]
+
+
+def test_a_deletion_whose_answer_was_lost_says_so(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys = planted(server, uri, "a")
+    lost: list[bool] = []
+
+    def loses_the_first(method: str, path: str, query: Query) -> Answer | None:
+        if method == "DELETE" and not lost:
+            lost.append(True)
+            server.buckets[uri.split("/")[2]].delete("a", None, None)
+            raise ConnectionError
+        return None
+
+    server.fault = loses_the_first
+    (outcome,) = deleter(server, uri).delete(keys)
+    assert (outcome.outcome, outcome.message) == (
+        "deleted",
+        "confirmed when asked again; the first answer was UnclearAnswer",
+    )
+
+
+def test_what_is_written_between_look_and_deletion_stays_where_versions_are_kept(server: GcsServer) -> None:
+    """Without the condition on the generation the second upload would go, and the ledger name the first."""
+    uri = server.bucket(versioned=True)
+    keys = planted(server, uri, "a", "b")
+    bucket = server.buckets[uri.split("/")[2]]
+    first = bucket.live["a"].number
+
+    def written_late(method: str, path: str, query: Query) -> Answer | None:
+        if method == "DELETE" and path.endswith("/o/a") and bucket.live["a"].number == first:
+            server.fault = lambda *_: None
+            open_writer(uri, server.options).put("a", b"somebody else's")
+        return None
+
+    server.fault = written_late
+    outcomes = deleter(server, uri).delete(keys)
+    assert [(item.outcome, item.code) for item in outcomes] == [
+        ("failed", "ChangedMeanwhile"),
+        ("deleted", None),
+    ]
+    assert open_writer(uri, server.options).get("a") == b"somebody else's"
+    assert outcomes[1].version_id is not None
+
+
+def test_a_bucket_that_may_not_be_asked_about_is_taken_for_one_with_versions(server: GcsServer) -> None:
+    uri = server.bucket(versioned=True)
+    keys = planted(server, uri, "a")
+    bucket = uri.split("/")[2]
+    server.fault = lambda _method, path, _query: told(403) if path.endswith(f"/b/{bucket}") else None
+    (outcome,) = deleter(server, uri).delete(keys)
+    assert outcome.version_id is not None
+    assert outcome.version_id.endswith("-deleted")
+
+
+def test_names_that_no_object_can_have_are_not_sent(server: GcsServer) -> None:
+    uri = server.bucket()
+    names = ["x" * 1025, "a\nb", "a\rb", ".", "..", ".well-known/acme-challenge/x", "é" * 513]
+    assert {item.outcome for item in deleter(server, uri).delete(names)} == {"not_addressable"}
+    assert server.requests == []
+    longest = "é" * 512
+    planted(server, uri, longest)
+    assert [item.outcome for item in deleter(server, uri).delete([longest])] == ["deleted"]
+
+
+def test_a_missing_bucket_is_an_error_of_no_single_key(server: GcsServer) -> None:
+    with pytest.raises(ConfigError, match="NoSuchBucket"):
+        open_deleter("gs://nothing-here/lake", server.options).delete(["a"])
+
+
+@pytest.mark.parametrize("id_", ["response-dredge+0", "response-dredge+7", ""])
+def test_an_answer_about_other_keys_deletes_nobody(server: GcsServer, id_: str) -> None:
+    """A part whose Content-ID names no key of ours, or one twice, says nothing of any."""
+    uri = server.bucket()
+    part = f"--b\r\nContent-ID: <{id_}>\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 X\r\n\r\n\r\n"
+    body = (part * 2 + "--b--\r\n").encode()
+    answer: Answer = (200, {"Content-Type": "multipart/mixed; boundary=b"}, body)
+    server.fault = lambda _method, path, _query: answer if path.startswith("/batch") else None
+    assert [item.outcome for item in deleter(server, uri).delete(["a", "b"])] == ["failed"] * 2

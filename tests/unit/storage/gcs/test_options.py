@@ -1,0 +1,151 @@
+"""Whose credentials reach Google Cloud Storage, and where they never show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from dredge.errors import ConfigError
+from dredge.storage import StorageOptions, open_reader, open_writer
+from dredge.storage.gcs import clients
+from dredge.storage.gcs.options import CREDENTIALS_JSON, GcsOptions
+from dredge.storage.redact import redact
+from dredge.storage.signed_urls import UrlSigner
+from tests.support.gcs import GcsServer
+
+
+@pytest.fixture(scope="module")
+def key() -> str:
+    """The content of a service account's key file, of a key made here."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    made = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    about = {
+        "type": "service_account",
+        "client_email": "dredge@p.iam.gserviceaccount.com",
+        "private_key_id": "1",
+    }
+    return json.dumps({**about, "token_uri": "http://127.0.0.1:1/token", "private_key": made.decode()})
+
+
+def test_options_travel_through_an_environment(key: str) -> None:
+    options = StorageOptions(
+        gcs=GcsOptions(
+            credentials_json=key,
+            credentials_file="/k.json",
+            project="p",
+            user_project="u",
+            endpoint_url="http://h:1",
+        )
+    )
+    assert StorageOptions.from_env(options.to_env()) == options
+    assert StorageOptions.from_env({}) == StorageOptions()
+    assert GcsOptions.from_env({"STORAGE_EMULATOR_HOST": "localhost:9"}).endpoint == "http://localhost:9"
+
+
+def test_a_key_shows_nowhere(key: str) -> None:
+    options = StorageOptions(gcs=GcsOptions(credentials_json=key))
+    assert "PRIVATE" not in repr(options)
+    assert "PRIVATE" not in repr(open_writer("gs://b/p", options))
+    assert CREDENTIALS_JSON in options.to_env()
+    for url in ("https://user:pw@h", "h:1", "ftp://h"):
+        with pytest.raises(ConfigError) as raised:
+            GcsOptions(endpoint_url=url)
+        assert "pw" not in str(raised.value)
+    assert "abc" not in redact("PUT https://h/upload?upload_id=abc&x=1")
+
+
+@pytest.mark.parametrize("text", ["", "not json", "[1]", '"PRIVATE"'])
+def test_what_is_no_key_is_refused_without_being_quoted(text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        GcsOptions(credentials_json=text)
+    assert not text or text not in str(raised.value)
+
+
+@pytest.mark.parametrize("about", [{"type": "service_account"}, {"type": "nothing"}, {}])
+def test_a_broken_key_is_a_config_error_that_quotes_nothing(about: dict[str, str]) -> None:
+    options = GcsOptions(credentials_json=json.dumps({**about, "private_key": "SECRET"}))
+    with pytest.raises(ConfigError, match="google_cloud_platform") as raised:
+        clients.credentials(options)
+    assert "SECRET" not in str(raised.value)
+
+
+def test_a_key_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    options = StorageOptions(gcs=GcsOptions(credentials_file=f"{tmp_path}/none.json"))
+    with pytest.raises(ConfigError, match=r"none\.json"):
+        open_reader("gs://b", options).get("a")
+
+
+def test_a_token_that_cannot_be_had_is_told_without_the_key(key: str) -> None:
+    """The key's own address for tokens refuses connections here."""
+    from dredge.errors import UnavailableError
+    from dredge.storage.gcs import wire
+
+    with GcsServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "ATTEMPTS", 1)
+        patch.setattr(clients, "REFRESH_ATTEMPTS", 1, raising=False)
+        options = StorageOptions(gcs=GcsOptions(credentials_json=key, endpoint_url=server.url))
+        with pytest.raises((ConfigError, UnavailableError)) as raised:
+            open_reader("gs://b", options).get("a")
+        assert server.requests == []
+    assert "PRIVATE" not in str(raised.value)
+
+
+def test_without_the_extra_the_message_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['google.auth'] = None\n"
+        "from dredge.storage import open_reader\n"
+        "reader = open_reader('gs://b/p')\n"
+        "try: reader.get('a')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "ConfigError" in told.stdout
+    assert "pip install 'dredge[gcs]'" in told.stdout
+
+
+def test_opening_loads_no_client() -> None:
+    script = (
+        "import sys\nfrom dredge.storage import open_deleter, open_writer\n"
+        "open_writer('gs://b/p'), open_deleter('gs://b/p')\n"
+        "print([name for name in sys.modules if name.startswith(('google.auth', 'google.cloud', 'requests'))])"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["data/a", "data//b c%20?#", "data/café/../x"])
+def test_a_signed_url_names_exactly_the_object_and_its_time(key: str, name: str) -> None:
+    with GcsServer() as server:
+        uri = server.bucket()
+        plain = open_writer(f"{uri}/lake", server.options)
+        plain.put(name, b"content")
+        signing = open_writer(
+            f"{uri}/lake", StorageOptions(gcs=GcsOptions(credentials_json=key, endpoint_url=server.url))
+        )
+        assert isinstance(signing, UrlSigner)
+        url = signing.presign_get(name, 600, "report.csv")
+        asked = parse_qs(urlsplit(url).query)
+        assert asked["X-Goog-Algorithm"] == ["GOOG4-RSA-SHA256"]
+        assert asked["X-Goog-Expires"] == ["600"]
+        assert asked["response-content-disposition"] == ["attachment; filename=report.csv"]
+        found = server.answer("GET", url.removeprefix(server.url), {}, b"")
+        assert found[2] == b"content"
+        put = signing.presign_put(name, 60)
+        server.answer("PUT", put.removeprefix(server.url), {}, b"linked late")
+        assert plain.get(name) == b"linked late"
+
+
+def test_credentials_without_a_private_key_sign_nothing() -> None:
+    signer = open_writer("gs://b", StorageOptions(gcs=GcsOptions(endpoint_url="http://h:1")))
+    assert isinstance(signer, UrlSigner)
+    with pytest.raises(ConfigError, match="key file"):
+        signer.presign_get("a", 60)

@@ -1,0 +1,224 @@
+"""S3 in its kinds: other makers' stores, buckets that are none, who pays, addresses, authorities, proxies."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import ConfigError, FormatError, RefusedError
+from dredge.storage import (
+    StorageOptions,
+    open_copier,
+    open_deleter,
+    open_reader,
+    open_versions,
+    open_writer,
+    store_clock,
+)
+from dredge.storage.conditions import demand_conditions
+from dredge.storage.location import parse_uri
+from dredge.storage.s3.deleting import S3Deleter
+from dredge.storage.signed_urls import UrlSigner
+from tests.support.objectstore import Answer, ScriptedS3, make_bucket
+
+NO_VERSIONS = (200, "<VersioningConfiguration/>")
+NOT_KNOWN = (501, "<Error><Code>NotImplemented</Code><Message>words</Message></Error>")
+
+
+@pytest.mark.parametrize(
+    "bucket",
+    [
+        "logs--use1-az4--x-s3",
+        "shop-mfzwi23gnjvgw--ol-s3",
+        "mfzwi23gnjvgw.mrap",
+        "arn:aws:s3:us-east-1:123456789012:accesspoint",
+    ],
+)
+def test_what_is_no_bucket_to_collect_in_is_refused_before_anything_is_touched(bucket: str) -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        raise AssertionError("nothing is asked")
+
+    uri = f"s3://{bucket}/lake"
+    with ScriptedS3(answer) as server:
+        for opener in (open_reader, open_writer, open_deleter, open_versions):
+            with pytest.raises(ConfigError, match="Nothing was touched"):
+                opener(uri, server.options)
+        with pytest.raises(ConfigError, match="Nothing was touched"):
+            open_copier("s3://plain/lake", uri, server.options)
+        assert server.requests == []
+
+
+def test_an_alias_of_an_access_point_is_a_bucket_like_any_other(moto_options: StorageOptions) -> None:
+    import boto3
+
+    alias = "shop-ap-mfzwi23gnjvgw3tbnrswk5dpnzss-s3alias"
+    boto3.client(
+        "s3",
+        endpoint_url=moto_options.endpoint_url,
+        region_name="us-east-1",
+        aws_access_key_id=moto_options.access_key_id,
+        aws_secret_access_key=moto_options.secret_access_key,
+    ).create_bucket(Bucket=alias)
+    writer = open_writer(f"s3://{alias}/lake", moto_options)
+    writer.put("a", b"1")
+    assert writer.copy("a", "b").size == 1
+    assert [item.outcome for item in open_deleter(writer.uri, moto_options).delete(["a"])] == ["deleted"]
+    assert [key for batch in writer.list() for key in batch["key"].to_pylist()] == ["b"]
+
+
+@pytest.mark.parametrize("keys", [("b", "a"), ("a", "a"), ("a", "c", "b")])
+def test_a_store_that_lists_in_another_order_is_refused(keys: tuple[str, ...]) -> None:
+    rows = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2026-11-01T00:00:00Z</LastModified><Size>1</Size></Contents>"
+        for key in keys
+    )
+    page = f"<ListBucketResult><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+    with ScriptedS3(lambda *_: (200, page)) as server, pytest.raises(FormatError, match="order"):
+        list(open_reader("s3://bkt", server.options).list())
+
+
+def test_a_store_without_bulk_deletes_gets_a_request_for_each_key() -> None:
+    def answer(method: str, path: str, body: bytes) -> Answer:
+        if "?delete" in path:
+            return NOT_KNOWN
+        if method == "DELETE":
+            return (403, "<Error><Code>AccessDenied</Code></Error>") if path.endswith("/held") else (204, "")
+        return NO_VERSIONS
+
+    with ScriptedS3(answer) as server:
+        location = parse_uri("s3://bkt/lake", server.options)
+        outcomes = S3Deleter(location, server.options).delete(["a", "held", "b"])
+        assert [item.outcome for item in outcomes] == ["deleted", "failed", "deleted"]
+        single = [path for method, path, _ in server.requests if method == "DELETE"]
+        assert single == ["/bkt/lake/a", "/bkt/lake/held", "/bkt/lake/b"]
+
+
+def test_a_store_that_overlooks_conditions_is_refused(moto_options: StorageOptions) -> None:
+    """Without them two runs that begin together would both have the lease."""
+    kept = open_writer(f"{make_bucket(moto_options).uri}/state", moto_options)
+    store_clock(kept, "")
+    demand_conditions(kept)
+    with ScriptedS3(lambda *_: (200, "")) as server, pytest.raises(RefusedError, match="two runs at once"):
+        demand_conditions(open_writer("s3://bkt/state", server.options))
+
+
+def test_a_store_that_knows_no_conditions_is_refused_and_not_asked_again() -> None:
+    with ScriptedS3(lambda *_: NOT_KNOWN) as server:
+        with pytest.raises(RefusedError, match="two runs at once"):
+            demand_conditions(open_writer("s3://bkt/state", server.options))
+        assert len(server.requests) == 1
+
+
+def test_a_store_that_refuses_the_writer_says_that_and_nothing_of_conditions() -> None:
+    denied = (403, "<Error><Code>AccessDenied</Code></Error>")
+    with ScriptedS3(lambda *_: denied) as server, pytest.raises(ConfigError, match="AccessDenied"):
+        demand_conditions(open_writer("s3://bkt/state", server.options))
+
+
+def test_every_request_says_who_pays() -> None:
+    with ScriptedS3(lambda *_: (200, "")) as server:
+        options = replace(server.options, requester_pays=True)
+        assert StorageOptions.from_env(options.to_env()) == replace(options, path_style=None)
+        writer = open_writer("s3://bkt/lake", options)
+        writer.put("plain", b"x")
+        writer.put("odd//name", b"x")
+        writer.put_if_absent("a", b"x")
+        writer.get("odd//name")
+        open_versions("s3://bkt/lake", options).versioning()
+        assert len(server.headers) == 5
+        assert {each.get("x-amz-request-payer") for each in server.headers} == {"requester"}
+
+
+@pytest.mark.parametrize(
+    ("style", "begins"), [("path", "https://s3.host:9/bkt/"), ("virtual", "https://bkt.s3.host:9/")]
+)
+def test_buckets_are_named_in_the_path_or_in_the_host(style: str, begins: str) -> None:
+    env = {"AWS_ENDPOINT_URL": "https://s3.host:9", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    options = StorageOptions.from_env({**env, "AWS_S3_ADDRESSING_STYLE": style})
+    writer = open_writer("s3://bkt/lake", options)
+    assert isinstance(writer, UrlSigner)
+    assert writer.presign_get("a", 60).startswith(begins)
+    assert StorageOptions.from_env(options.to_env()) == options
+
+
+def authority(folder: Path) -> tuple[ssl.SSLContext, str]:
+    """A server's side of TLS for 127.0.0.1, and the file with the authority that vouches for it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    def named(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    now = datetime.now(UTC)
+    root, leaf = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+
+    def certificate(subject: str, key: ec.EllipticCurvePublicKey, is_root: bool) -> bytes:
+        built = (
+            x509.CertificateBuilder()
+            .subject_name(named(subject))
+            .issuer_name(named("root"))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(is_root, None), critical=True)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+                critical=False,
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(root.public_key()), critical=False
+            )
+        )
+        if is_root:
+            usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+            built = built.add_extension(usage, critical=True)
+        return built.sign(root, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    (folder / "ca.pem").write_bytes(certificate("root", root.public_key(), True))
+    (folder / "leaf.pem").write_bytes(certificate("leaf", leaf.public_key(), False))
+    (folder / "leaf.key").write_bytes(
+        leaf.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "leaf.pem", folder / "leaf.key")
+    return context, str(folder / "ca.pem")
+
+
+def test_both_clients_trust_a_private_authority_where_they_are_told(tmp_path: Path) -> None:
+    context, bundle = authority(tmp_path)
+    with ScriptedS3(lambda *_: (200, ""), tls=context) as server:
+        trusting = open_writer("s3://bkt/lake", replace(server.options, ca_bundle=bundle))
+        trusting.put("plain", b"x")  # by the one client
+        trusting.put("odd//name", b"x")  # by the other
+        assert [path for _, path, _ in server.requests] == ["/bkt/lake/plain", "/bkt/lake/odd//name"]
+        with pytest.raises(ConfigError, match="SSL"):
+            open_reader("s3://bkt/lake", server.options).get("odd//name")
+        assert len(server.requests) == 2
+
+
+def test_both_clients_go_through_a_proxy_where_the_environment_names_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedS3(lambda *_: (200, "")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.options.endpoint_url or "")
+        monkeypatch.setenv("http_proxy", proxy.options.endpoint_url or "")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        writer = open_writer(
+            "s3://bkt/lake", replace(proxy.options, endpoint_url="http://store.invalid:9000")
+        )
+        writer.put("plain", b"x")
+        writer.put("odd//name", b"x")
+        asked = [path for _, path, _ in proxy.requests]
+    assert asked == [f"http://store.invalid:9000/bkt/lake/{name}" for name in ("plain", "odd//name")]
