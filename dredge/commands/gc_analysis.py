@@ -50,11 +50,11 @@ def why_command(
 
     \b
     Exit codes: 0 something keeps it · 1 nothing that was looked at does, or it is deleted · 2 bad input
-                3 the history cannot be read · 4 the server or the store is not available
+                3 the history cannot be read · 4 the server or the store is not available: nobody can tell
                 6 no such repository or path
     """
     from dredge.gc.explain import why
-    from dredge.gc.explain.answer import KEPT
+    from dredge.gc.explain.answer import KEPT, UNKNOWN
     from dredge.gc.explain.target import find_target
     from dredge.gc.explain.words import answer_lines
     from dredge.lakefs import LakeFSClient
@@ -68,7 +68,7 @@ def why_command(
     else:
         for line in answer_lines(answer):
             click.echo(line)
-    raise SystemExit(0 if answer.verdict == KEPT else 1)
+    raise SystemExit({KEPT: 0, UNKNOWN: 4}.get(answer.verdict, 1))
 
 
 @click.command("cost")

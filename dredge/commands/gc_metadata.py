@@ -92,4 +92,6 @@ _WORDS = {
     "deleted_files": "were deleted; their copies stay below the run's folder",
     "kept_files": "stay after all",
     "put_back_files": "that a commit has come to name were put back",
+    "purged_copies": "copies that were too old to be put back went for good",
+    "kept_copies": "older ones stay: a commit names what they are of, or they have no version of their own",
 }

@@ -132,7 +132,7 @@ class Tuning:
     tasks_per_core: int = 1
     listing_rows_max: int = 200_000
     listing_rounds_max: int = 6
-    part_rows: int = 250_000
+    part_rows: int = 100_000
     candidate_rows: int = 100_000
     shard_values: int = 32 << 20
     shared_live_values: int = 50_000_000

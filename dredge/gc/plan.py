@@ -24,6 +24,8 @@ RUNS = "_lakefs/retention/gc/unified"
 """Where lakeFS's own collector keeps its runs, relative to the namespace; ours lie beside them."""
 STATE = "_lakefs/retention/gc/dredge"
 """Lease and committed index, relative to the namespace, whatever run root a user names."""
+METADATA_RUNS = f"{STATE}/metadata"
+"""Runs about metadata, relative to the namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

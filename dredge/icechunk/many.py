@@ -10,8 +10,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dredge.errors import ConfigError, DredgeError, NotFoundError
-from dredge.icechunk.collection.run import Run
-from dredge.icechunk.collection.steps import read_report
 from dredge.icechunk.maintenance import STATE
 from dredge.icechunk.repository import spec_version
 from dredge.runs.many import Outcome, lost, reported
@@ -146,6 +144,10 @@ def outcome_of(
     """
     if not run_uri:
         return lost(repository, why)
+    # Not at module level: the form of its settings is read wherever DAG files are.
+    from dredge.icechunk.collection.run import Run
+    from dredge.icechunk.collection.steps import read_report
+
     try:
         report = read_report(Run.open(run_uri, options))
     except DredgeError as error:

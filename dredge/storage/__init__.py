@@ -30,11 +30,12 @@ from dredge.storage.opening import (
     open_writer,
 )
 from dredge.storage.options import StorageOptions
-from dredge.storage.undo import ObjectCopier, ObjectVersion, VersionReader
+from dredge.storage.undo import NULL_VERSION, ObjectCopier, ObjectVersion, VersionReader
 
 __all__ = [
     "LISTING_SCHEMA",
     "NOT_SENT",
+    "NULL_VERSION",
     "DeleteOutcome",
     "Level",
     "MemoryStore",

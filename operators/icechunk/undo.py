@@ -11,7 +11,6 @@ from airflow.sdk import BaseOperator
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.hooks.storage import storage_options
 from airflow_dredge.operators.metrics import report_metrics
-from dredge.icechunk.collection.undo import purge, restore
 from dredge.icechunk.collection.undo_config import IcechunkPurgeConfig, IcechunkRestoreConfig
 from dredge.runs.environment import environment
 from dredge.runs.summary import StepSummary
@@ -70,6 +69,9 @@ class IcechunkRestoreOperator(IcechunkUndoOperator):
 
     def work(self, holder: str, options: StorageOptions | None) -> StepSummary:
         """Do the restore."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.icechunk.collection.undo import restore
+
         return restore(IcechunkRestoreConfig.from_params(self.config), LocalRunner(), holder, options)
 
 
@@ -85,4 +87,7 @@ class IcechunkPurgeOperator(IcechunkUndoOperator):
 
     def work(self, holder: str, options: StorageOptions | None) -> StepSummary:
         """Do the purge."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.icechunk.collection.undo import purge
+
         return purge(IcechunkPurgeConfig.from_params(self.config), LocalRunner(), holder, options)

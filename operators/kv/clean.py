@@ -11,7 +11,6 @@ from airflow_dredge.operators.kv.base import LakeFSKVTrashOperator
 from airflow_dredge.operators.metrics import report_figures
 from dredge.errors import ConfigError
 from dredge.runs.clock import utc_now
-from dredge.trash.steps import clean
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,6 +38,9 @@ class LakeFSKVCleanTrashOperator(LakeFSKVTrashOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Remove, or say what would go."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.trash.steps import clean
+
         if self.planned == "":
             raise ConfigError("there is no plan, because the scan failed; see its log. Nothing was removed.")
         config = self.checked

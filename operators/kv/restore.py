@@ -9,7 +9,6 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.kv.base import LakeFSKVOperator
 from dredge.kv.rows import ReadRate
 from dredge.trash.restore_config import TrashRestoreConfig
-from dredge.trash.steps import restore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -34,6 +33,9 @@ class LakeFSKVRestoreTrashOperator(LakeFSKVOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Put back, or count, and return the figures."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.trash.steps import restore
+
         config = self.checked
         with self.connection.cleaner(ReadRate(None, self.segments)) as store:
             return restore(

@@ -8,7 +8,6 @@ from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.kv.base import LakeFSKVTrashOperator
 from airflow_dredge.operators.metrics import report_figures
 from dredge.runs.clock import utc_now
-from dredge.trash.steps import scan
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,6 +23,9 @@ class LakeFSKVScanTrashOperator(LakeFSKVTrashOperator):
     @reported
     def execute(self, context: Context) -> dict[str, Any]:
         """Look and classify."""
+        # Loaded by this task only: every task of every DAG reads the files of all operators.
+        from dredge.trash.steps import scan
+
         with self.connection.reader(self.rate) as store:
             report = scan(
                 store,

@@ -34,7 +34,7 @@ from dredge.gc.mark_uncommitted import kv_access
 from dredge.graveler import xid
 from dredge.lakefs import prepare
 from dredge.runs import folder
-from dredge.storage import memory
+from dredge.storage.drivers import memory
 from dredge.storage.options import StorageOptions
 from tests.simulation.clock import START
 from tests.simulation.scheduler import Scheduler
@@ -65,6 +65,9 @@ _ROOMS = (
     "server.handlers",
     "kv",
     "storage",
+    "sets",
+    "undo",
+    "auth",
 )
 _urandom = os.urandom
 _REAL_UUID = types.SimpleNamespace(uuid4=lambda: uuid.UUID(bytes=_urandom(16), version=4))

@@ -15,7 +15,7 @@ purged      a purge takes no current version, nothing that is too young, nothing
             else takes a copy
 promised    what a server acknowledged (an upload, a link) is there when it does
 readable    at the end everything readable is there, with its bytes
-garbage     after a run in peace nothing is left but what is readable, young, or named as held
+garbage     after a run in peace nothing is left but what is readable, young, brought back for a while, or named as held
 figures     the report's figures are those of the store
 secret      no file holds a secret
 defect      no task ends with an error that nobody foresaw (orchestrator.py)
@@ -93,6 +93,7 @@ class Oracle:
         asked: what runs were asked for, by name.
         shared_since: since when another repository has this namespace.
         pinned: what was brought back, with the time until when it stays, and since when.
+        bringing: what somebody asked to have brought back, with the time until when it may stay.
         purges: days and whether it only looks, of each purge.
         clocks: of the servers.
         clocks_set: when those were set last.
@@ -112,6 +113,7 @@ class Oracle:
     asked: dict[str, Asked] = field(default_factory=dict)
     shared_since: float | None = None
     pinned: dict[str, tuple[float, float]] = field(default_factory=dict)
+    bringing: dict[str, float] = field(default_factory=dict)
     purges: dict[str, tuple[float, bool]] = field(default_factory=dict)
     clocks: Sequence[Clock] = ()
     clocks_set: float = float("-inf")
@@ -216,11 +218,12 @@ class Oracle:
         kept = self.truth.kept(asked.policy) if asked.policy is not None else set()
         if asked.read_kv:  # then whatever a record names counts as live
             kept |= self.truth.by_all_tokens()
+        now = self.simulation.scheduler.now
         keep, cutoff = self.truth.readable() | named | kept, run.plan.cutoff
         for key in self.bucket.keys:
             address = key.removeprefix(self.root)
-            if not address.startswith("data/") or address in keep or address in self.deleted:
-                continue  # what was brought back is found by a clean run, and not always by an optimized one
+            if not address.startswith("data/") or address in keep or self.bringing.get(address, 0.0) > now:
+                continue
             if self.bucket.objects[key].modified < cutoff:
                 self.simulation.violate(
                     "garbage", f"{address} is garbage, and run {run.plan.run_id} does not name it"

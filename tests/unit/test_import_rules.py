@@ -91,7 +91,8 @@ def test_only_the_end_of_a_run_is_handed_the_deleter_of_own_files() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if "OwnFilesDeleter" in path.read_text()
     }
-    assert users == {"dredge/gc/save_report/own_files.py", "dredge/gc/save_report/lifetimes.py"}
+    ends = ("dredge/gc/save_report", "dredge/icechunk/collection/save_report")
+    assert users == {f"{end}/{name}.py" for end in ends for name in ("own_files", "lifetimes")}
 
 
 def test_operators_see_the_collector_through_its_steps_its_config_and_its_many_runs_only() -> None:
@@ -109,6 +110,19 @@ def test_operators_see_the_collector_through_its_steps_its_config_and_its_many_r
                     found |= {node.module} if node.module != "dredge.gc" else names
     assert found <= allowed
     assert "dredge.gc.steps" in found
+
+
+def test_operators_load_the_steps_of_a_collection_when_they_do_one() -> None:
+    """Every task of every DAG, and every look at the DAG files, reads the files of all operators."""
+    steps = ("dredge.icechunk.collection.", "dredge.trash.steps", "dredge.gc.metadata")
+    found = {
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for folder in ("operators", "dags", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(steps)
+    }
+    assert {line for line in found if not line.endswith("config")} == set()
 
 
 def test_only_the_compiler_imports_kernels() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from dredge.gc.approve.by_branch import ByBranch, by_branch
 from dredge.gc.approve.largest import Largest, find_largest
 from dredge.gc.approve.markdown import code, plain
 from dredge.gc.approve.records import Asked
@@ -96,6 +97,7 @@ def _lines(run: Run, asked: Asked, report: str) -> Iterator[str]:
     yield f"- Run {code(plan.run_id)}, digest of the candidates {code(request.candidates[:16])}"
     yield from _kinds("What would be deleted", guards.would_delete, words=REASONS)
     yield from _largest(find_largest(run, guards, _LARGEST))
+    yield from _by_branch(by_branch(run, guards))
     yield from _kinds("What is held back and stays", guards.held, words={})
 
 
@@ -129,3 +131,21 @@ def _largest(largest: Largest) -> Iterator[str]:
     if largest.branches:
         yield "\n### Branches with the most expired commits\n"
         yield from (f"- {code(name)}: {count:,}" for name, count in largest.branches.items())
+
+
+def _by_branch(found: ByBranch) -> Iterator[str]:
+    """Say whose it was, as far as that is known, and what is not."""
+    yield "\n### By the branch whose commits named it last\n"
+    named = sorted(found.named.items(), key=lambda item: (-item[1].size_bytes, item[0]))
+    for names, amount in named[:_LARGEST]:
+        whose = ", ".join(code(name) for name in names) or "a branch that is gone"
+        yield f"- {whose}: {amount.objects:,} objects, {size_text(amount.size_bytes)}"
+    if others := len(named[_LARGEST:]):
+        yield f"- and {others:,} others"
+    if found.unknown.objects:
+        unknown = found.unknown
+        yield (
+            f"- nobody can tell: {unknown.objects:,} objects, {size_text(unknown.size_bytes)}. No expired commit that"
+            " was looked at names them; which branch had what was only staged is not recorded"
+        )
+    yield from (f"- not looked at: {plain(text)}" for text in found.unread)

@@ -9,12 +9,15 @@ from typing import Any
 from dredge.gc.explain.target import Target
 
 KEPT, GARBAGE, DELETED, MISSING, ABSENT = "kept", "garbage", "deleted", "missing", "absent"
+UNKNOWN = "unknown"
+STORE, COMMITS = "the store", "commits"
 VERDICTS = {
     KEPT: "it stays",
     GARBAGE: "nothing that was looked at keeps it",
     DELETED: "a run deleted it",
     MISSING: "something names it, but the store does not have it",
     ABSENT: "the store does not have it, and nothing that was looked at names it",
+    UNKNOWN: "nobody can tell: what could keep it, or the store, could not be looked at",
 }
 
 
@@ -130,6 +133,7 @@ class Answer:
         pins: that hold it and have not ended.
         judged: by the newest run that did.
         not_looked_at: what could still keep it, as sentences.
+        failed: what of that could not be read, so that nothing follows from not having seen it.
     """
 
     target: Target
@@ -141,6 +145,7 @@ class Answer:
     pins: list[PinnedBy] = field(default_factory=list)
     judged: Judged | None = None
     not_looked_at: list[str] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
 
     @property
     def is_named(self) -> bool:
@@ -150,14 +155,20 @@ class Answer:
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`."""
+        if STORE in self.failed:
+            return UNKNOWN
         if self.size_bytes is None:
             if self.is_named:
                 return MISSING
-            return DELETED if self.judged is not None and self.judged.outcome == "deleted" else ABSENT
+            if self.judged is not None and self.judged.outcome == "deleted":
+                return DELETED
+            return UNKNOWN if self.failed else ABSENT
         held = bool(self.pins) or (
             self.judged is not None and (self.judged.hold or self.judged.outcome == "kept")
         )
-        return KEPT if self.is_named or self.young_until is not None or held else GARBAGE
+        if self.is_named or self.young_until is not None or held:
+            return KEPT
+        return UNKNOWN if self.failed else GARBAGE
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

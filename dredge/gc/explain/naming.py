@@ -33,6 +33,7 @@ class Naming:
         state: the folder of the index.
         known: metaranges that a run read; grows.
         unread: what was not looked at, as sentences.
+        unread_ids: of the metaranges and ranges of which nobody knows whether they name the object.
     """
 
     target: Target
@@ -41,6 +42,12 @@ class Naming:
     state: ObjectWriter
     known: Metaranges
     unread: list[str] = field(default_factory=list)
+    unread_ids: set[str] = field(default_factory=set)
+
+    def may_name(self, metaranges: Collection[str]) -> bool:
+        """Whether one of some metaranges may name the address for all that could be read."""
+        known = [item for item in metaranges if item in self.known.named]
+        return not self.unread_ids.isdisjoint([*metaranges, *self.known.select(known)])
 
     def ranges_of(self, metaranges: Collection[str]) -> dict[str, set[str]]:
         """Find which of some metaranges name the address: ranges that do, by metarange id."""
@@ -91,6 +98,7 @@ class Naming:
             self.known.add(read_files(self.reader, [item]))
         except DredgeError as error:
             self.unread.append(f"metarange {item}: {error}")
+            self.unread_ids.add(item)
 
     def _in_index(self, ranges: Ranges) -> set[str]:
         """The ranges that name the address; those that the index lacks are decoded."""
@@ -118,4 +126,5 @@ class Naming:
                 found |= {hit.range_id for hit in hits if self.hashed in hit.addresses}
             except DredgeError as error:
                 self.unread.append(f"range {item}: {error}")
+                self.unread_ids.add(item)
         return found

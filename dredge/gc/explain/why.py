@@ -5,24 +5,26 @@
     staging records, or the branches' changes    → which branch has it staged
     the store, and what runs left                → its age, what held it, when it was deleted
 
-The answer is about now: only the index and the metaranges of earlier runs are reused, and these never change.
+The answer is about now: only the index and the metaranges of earlier runs are reused, and these never change. What
+cannot be read is said, and then nothing counts as garbage or absent that was not found.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 
-from dredge.errors import NotFoundError
+from dredge.errors import FormatError, NotFoundError, UnavailableError
 from dredge.gc.analysis.base_run import BaseRun, History, find_base
 from dredge.gc.analysis.kv_records import all_commits
 from dredge.gc.config import MIN_AGE_HOURS
-from dredge.gc.explain.answer import Answer, NamedBy, PinnedBy, StagedBy
+from dredge.gc.explain.answer import COMMITS, STORE, Answer, NamedBy, PinnedBy, StagedBy
 from dredge.gc.explain.judged import last_judged
 from dredge.gc.explain.naming import Naming
 from dredge.gc.explain.staging import staged_by_server, staged_in_kv
@@ -85,36 +87,64 @@ def why(
         RefusedError: history cannot be read, or the key-value store is not the server's.
     """
     root = run_root or target.namespace
-    base = find_base(root, target.repository, options, whole=False)
     answer = Answer(target)
-    _look_at_the_store(answer, base, now, options)
-    history = _history(client, target, base, now, policy, access)
-    _find_commits(answer, base, history, now, options)
-    _find_staged(answer, base, client, history.branches, access, requests_max)
-    answer.pins = [
-        PinnedBy(pin.pin_id, pin.run_id, pin.reason, pin.until)
-        for pin in active_pins(open_state(target.namespace, options), now)
-        if pin.has(int(_hash(target)))
-    ]
-    answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
-    answer.not_looked_at += unread
-    if base is None:
-        answer.not_looked_at.append(
-            "no run of this repository was found: what runs held or deleted is not known"
+    with _failing(answer, STORE):
+        _look_at_the_store(answer, now, options)
+    base: BaseRun | None = None
+    with _failing(answer, "what runs left"):
+        base = find_base(root, target.repository, options, whole=False)
+        _note_age(answer, base, now)
+        if base is None:
+            answer.not_looked_at.append(
+                "no run of this repository was found: what runs held or deleted is not known"
+            )
+    branches: list[Ref] = []
+    with _failing(answer, COMMITS):
+        history = _history(client, target, base, now, policy, access)
+        branches = history.branches
+        _find_commits(answer, base, history, now, options)
+    with _failing(answer, "staging"):
+        _find_staged(
+            answer, base, client, branches or client.branches(target.repository), access, requests_max
         )
+    with _failing(answer, "pins"):
+        pins = active_pins(open_state(target.namespace, options), now)
+        answer.pins = [
+            PinnedBy(pin.pin_id, pin.run_id, pin.reason, pin.until)
+            for pin in pins
+            if pin.has(int(_hash(target)))
+        ]
+    with _failing(answer, "what runs thought of it"):
+        answer.judged, unread = last_judged(target, int(_hash(target)), root, options)
+        answer.not_looked_at += unread
     return answer
 
 
-def _look_at_the_store(
-    answer: Answer, base: BaseRun | None, now: datetime, options: StorageOptions | None
-) -> None:
+@contextmanager
+def _failing(answer: Answer, what: str) -> Iterator[None]:
+    """Go on without what cannot be read now, and say so; what somebody has to put right is raised."""
+    try:
+        yield
+    except (UnavailableError, FormatError) as error:
+        answer.failed.add(what)
+        answer.not_looked_at.append(f"{what}: {error}")
+
+
+def _look_at_the_store(answer: Answer, now: datetime, options: StorageOptions | None) -> None:
     try:
         info = open_reader(answer.target.namespace, options).stat(answer.target.address)
     except NotFoundError:
         return
-    seconds = MIN_AGE_HOURS * 3600 if base is None else base.plan.config.min_age_seconds
     answer.size_bytes, answer.last_modified = info.size, info.last_modified
-    until = info.last_modified + timedelta(seconds=seconds)
+    _note_age(answer, None, now)
+
+
+def _note_age(answer: Answer, base: BaseRun | None, now: datetime) -> None:
+    """Say until when it is too young, by the minimum age of a run, or by ours where there is none."""
+    if answer.last_modified is None:
+        return
+    seconds = MIN_AGE_HOURS * 3600 if base is None else base.plan.config.min_age_seconds
+    until = answer.last_modified + timedelta(seconds=seconds)
     answer.young_until = until if until > now else None
 
 
@@ -209,6 +239,9 @@ def _find_commits(
         answer.commits.append(_named_by(history, commits, item, there, now))
     answer.commits.sort(key=lambda commit: not commit.active)
     answer.not_looked_at += naming.unread
+    keeping = commits.active | history.policies.keys()
+    if naming.may_name({commits.metaranges[item] for item in keeping} - {""}):
+        answer.failed.add(COMMITS)
     if not history.has_all:
         known = "" if past is None else f", but for {len(past.dangling):,} that {_name(base)} found active"
         answer.not_looked_at.append(f"commits that no branch and no tag leads to{known}")

@@ -200,7 +200,8 @@ def read_files(reader: ObjectReader, ids: Sequence[str], progress: Progress | No
     except NotFoundError as error:
         raise RefusedError(
             f"a metarange of an active commit is missing: {error}. Its objects cannot be told from garbage."
-            " Nothing was deleted. Restore the file (a backup, an older version of the bucket), then start"
+            " Nothing was deleted. Restore the file (a backup, an older version of the bucket; what"
+            " `metadata = delete` let go, `dredge gc metadata --note` puts back), then start"
             " a new run."
         ) from None
     ranges: Ranges = {}

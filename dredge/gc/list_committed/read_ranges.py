@@ -164,7 +164,8 @@ def _decode(run: WorkerRun, ranges: Ranges, lenient: bool) -> Iterator[RangeHash
     except NotFoundError as error:
         raise RefusedError(
             f"a range of an active commit is missing: {error}. Its objects cannot be told from garbage."
-            " Nothing was deleted. Restore the file (a backup, an older version of the bucket), then start"
+            " Nothing was deleted. Restore the file (a backup, an older version of the bucket; what"
+            " `metadata = delete` let go, `dredge gc metadata --note` puts back), then start"
             " a new run."
         ) from None
 

@@ -3,13 +3,15 @@
     files of _lakefs/ ─▶ what commits name ─▶ note ─▶ in an earlier note, too? ─▶ copies ─▶ what commits name by now
         ─▶ the very versions that were looked at are deleted ─▶ what commits name by now is put back
 
-Each run first puts back what a commit has come to name and an earlier run let go. `docs/decisions/metadata.md` has the
-argument: what makes it safe is that a commit writes its files before it names them, so that they are other versions.
+Each run first puts back what a commit has come to name and an earlier run let go, and at its end lets copies go that
+are too old for that. `docs/decisions/metadata.md` has the argument: what makes it safe is that a commit writes its
+files before it names them, so that they are other versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -25,18 +27,21 @@ from dredge.gc.metadata.output import MetadataOutput
 from dredge.gc.metadata.taking import (
     DELETED,
     FAILED,
-    FOLDER,
     KEPT,
+    PURGED,
     UNSENT,
     File,
     Taken,
     copy_aside,
     delete_files,
     find_copies,
+    old_copies,
+    purge_copies,
     put_back,
     versions_of,
 )
 from dredge.gc.namespaces import METADATA, refuse_sharing
+from dredge.gc.plan import METADATA_RUNS
 from dredge.gc.undo import side_run
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.lakefs import LakeFS, LakeFSClient
@@ -48,6 +53,7 @@ from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
 from dredge.runs.watch import watching
 from dredge.storage import ObjectInfo, StorageOptions, open_reader, open_versions, open_writer
+from dredge.storage.model import MaySend
 from dredge.undo.side_run import LOOK_SECONDS, SideRun
 
 GARBAGE = pa.schema(
@@ -89,7 +95,7 @@ def collect_metadata(
     server, records = client or LakeFSClient.from_env(), access or KVAccess.from_env()
 
     def place(namespace: str) -> str:
-        return f"{namespace.rstrip('/')}/{FOLDER}"
+        return f"{namespace.rstrip('/')}/{METADATA_RUNS}"
 
     with side_run(
         config.repository, place, "metadata", config.to_json(), holder, server, options, clock
@@ -131,6 +137,8 @@ class _Collection:
         record.counts.update(chosen_files=len(chosen), chosen_bytes=sum(file.size for file in chosen))
         if chosen and not self.config.dry_run:
             self._let_go(record, chosen)
+        if not why_not:
+            self._purge_copies(record, found)
 
     def _garbage(self, files: Sequence[ObjectInfo], found: Names) -> list[File]:
         """Tables that are old, and that nothing names; with all their versions."""
@@ -200,7 +208,7 @@ class _Collection:
         """Versions by name of what the newest note has that was complete long enough ago."""
         plan = self.run.plan
         before = plan.created_at - timedelta(hours=self.config.min_age_hours)
-        root = f"{plan.namespace.rstrip('/')}/{FOLDER}"
+        root = f"{plan.namespace.rstrip('/')}/{METADATA_RUNS}"
         for run_id in run_ids(open_reader(root, self.run.options)):
             if run_id <= plan.run_id:
                 continue
@@ -230,31 +238,57 @@ class _Collection:
         there = {info.key.removeprefix(METADATA) for info in self.run.reader.list_level(METADATA).objects}
         self._put_back(record, found, there)
 
-    def _delete(self, record: StepRecord, files: Sequence[File]) -> list[Taken]:
-        plan = self.run.plan
+    def _purge_copies(self, record: StepRecord, found: Names) -> None:
+        """Let copies go that no run puts back any more, under the same conditions as files, but for those of files that
+        a commit names."""
+        plan, options = self.run.plan, self.run.options
+        taken: list[Taken] = []
+        for copies in old_copies(
+            plan.namespace, found.files, plan.created_at, self.config.keep_copies_days, options
+        ):
+            old = len(copies.files), sum(file.size for file in copies.files)
+            record.add(old_copies=old[0], old_copies_bytes=old[1], kept_copies=len(copies.kept))
+            if not self.config.dry_run:
+                with self._gate(record) as may_send:
+                    taken += purge_copies(copies, may_send, options)
+        if not self.config.dry_run and taken:
+            record.add(purged_copies=sum(item.outcome == PURGED for item in taken))
+            self._write_outcomes(record, "copies", taken)
+
+    @contextmanager
+    def _gate(self, record: StepRecord) -> Iterator[MaySend]:
+        """What each request that deletes must pass."""
         watched = f"{MetadataOutput.STEP}/_watch/{record.attempt.number:03d}.json"
         with watching(self.run.folder, watched, lambda: None, LOOK_SECONDS):
             gate = Gate(self.run.folder, self.run.state, self.run.gate(watched))
             gate.is_open()  # raises what is wrong
-            return list(delete_files(plan.namespace, files, gate.lets_through, self.run.options))
+            yield gate.lets_through
+
+    def _delete(self, record: StepRecord, files: Sequence[File]) -> list[Taken]:
+        with self._gate(record) as may_send:
+            return list(delete_files(self.run.plan.namespace, files, may_send, self.run.options))
 
     def _write_ledger(self, record: StepRecord, taken: Sequence[Taken]) -> None:
+        self._write_outcomes(record, "ledger", taken)
+        for outcome in (DELETED, KEPT, FAILED, UNSENT):
+            these = [item for item in taken if item.outcome == outcome]
+            record.counts[f"{outcome}_files"] = len(these)
+            record.counts[f"{outcome}_bytes"] = sum(item.file.size for item in these)
+
+    def _write_outcomes(self, record: StepRecord, name: str, taken: Sequence[Taken]) -> None:
+        """Write what became of files or copies; an error where some are left to do."""
         columns = {
             "name": [item.file.name for item in taken],
             "size": [item.file.size for item in taken],
             "outcome": [item.outcome for item in taken],
             "message": [item.message for item in taken],
         }
-        record.parts.append(self.run.folder.write_table(MetadataOutput.STEP, 0, pa.table(columns), "ledger"))
-        for outcome in (DELETED, KEPT, FAILED, UNSENT):
-            these = [item for item in taken if item.outcome == outcome]
-            record.counts[f"{outcome}_files"] = len(these)
-            record.counts[f"{outcome}_bytes"] = sum(item.file.size for item in these)
+        record.parts.append(self.run.folder.write_table(MetadataOutput.STEP, 0, pa.table(columns), name))
         left = [item for item in taken if item.outcome in (FAILED, UNSENT)]
         if left:
             record.status = "partial"
             record.error = UnavailableError(
-                f"{len(left):,} files of _lakefs/ could not be deleted, such as {left[0].file.name}"
+                f"{len(left):,} files of _lakefs/ or copies of them could not be deleted, such as {left[0].file.name}"
                 f" ({left[0].message}). A later run tries again."
             )
 

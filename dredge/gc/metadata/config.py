@@ -40,7 +40,8 @@ class MetadataConfig:
     )
     keep_copies_days: float = setting(
         "Days that copies are looked through",
-        "Before a file goes it is copied below the run's folder. Each later run puts back what a commit names by then.",
+        "Before a file goes it is copied below the run's folder. Each later run puts back what a commit names by then."
+        " Older copies that no commit names go for good, by runs with `metadata` = `delete`.",
         default=90.0,
         minimum=7,
         maximum=DAYS_MAX,

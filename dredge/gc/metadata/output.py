@@ -20,3 +20,8 @@ class MetadataOutput(StepOutput):
     def ledger(self) -> list[PartInfo]:
         """Rows of files that were chosen to go: `name`, `size`, `outcome`, `message`."""
         return self.parts("ledger-")
+
+    @property
+    def copies(self) -> list[PartInfo]:
+        """Rows of copies that were too old to be put back, as those of the ledger."""
+        return self.parts("copies-")

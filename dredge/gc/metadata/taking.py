@@ -1,6 +1,7 @@
 """Lets files of `_lakefs/` go, and puts them back. The only module that is handed a deleter of exact versions.
 
     copied below the run's folder → named by then? → the very versions that were looked at are deleted
+    copies that are too old to be put back → named by now? → all their versions are deleted
 
 A file is found again by its name alone, which is made of its content: whatever copy has it is the right one.
 """
@@ -8,18 +9,21 @@ A file is found again by its name alone, which is made of its content: whatever 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from dredge.errors import ConflictError, DredgeError, RefusedError
 from dredge.gc.namespaces import METADATA
-from dredge.gc.plan import STATE
+from dredge.gc.plan import METADATA_RUNS
 from dredge.graveler.committed.ranges import is_table_id
 from dredge.graveler.xid import descending_time
 from dredge.runs.lifetimes import run_ids
 from dredge.storage import (
     NOT_SENT,
+    NULL_VERSION,
     StorageOptions,
+    VersionReader,
     open_copier,
     open_exact_version_deleter,
     open_reader,
@@ -29,9 +33,8 @@ from dredge.storage.model import MaySend
 from dredge.storage.parallel import ordered_map
 from dredge.undo.ways import quarantine_uri
 
-FOLDER = f"{STATE}/metadata"
-"""Of the runs, relative to the namespace."""
 DELETED, KEPT, FAILED, UNSENT = "deleted", "kept", "failed", "not_sent"
+PURGED = "purged"
 _AT_ONCE = 8
 
 
@@ -153,7 +156,7 @@ def find_copies(
     Returns:
         URI of the folder of the run that has one, by name.
     """
-    root = f"{namespace.rstrip('/')}/{FOLDER}"
+    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
     found: dict[str, str] = {}
     for run_id in run_ids(open_reader(root, options)):
         if not wanted or descending_time(run_id) < now - timedelta(days=days):
@@ -163,6 +166,75 @@ def find_copies(
         names = {info.key.removeprefix(METADATA) for info in copies} & set(wanted)
         found |= {name: uri for name in names if name not in found}
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OldCopies:
+    """Copies that a run made so long ago that no run looks for them.
+
+    Attributes:
+        run_uri: URI of the folder of the run.
+        files: that may go, each with the versions of its copy.
+        kept: names of those that stay: a commit names them, or they were written while the bucket kept no versions.
+    """
+
+    run_uri: str
+    files: list[File]
+    kept: list[str]
+
+
+def old_copies(
+    namespace: str,
+    named: Collection[str],
+    now: datetime,
+    days: float,
+    options: StorageOptions | None = None,
+) -> Iterator[OldCopies]:
+    """Find copies that are too old to be put back.
+
+    Args:
+        namespace: URI of the storage namespace.
+        named: names of the files that commits name; whether they are there or not, their copies stay.
+        now: by the store's clock.
+        days: runs of so many days are looked through for what is to be put back.
+        options: how the store is reached; None reads the environment.
+    """
+    root = f"{namespace.rstrip('/')}/{METADATA_RUNS}"
+    for run_id in run_ids(open_reader(root, options)):
+        if descending_time(run_id) >= now - timedelta(days=days):
+            continue
+        uri = f"{root}/{run_id}"
+        copies = open_reader(quarantine_uri(uri), options).list_level(METADATA).objects
+        sizes = {info.key.removeprefix(METADATA): info.size for info in copies}
+        free = [name for name in sorted(sizes) if name not in named and is_table_id(name)]
+        look = partial(_version_ids, open_versions(quarantine_uri(uri), options))
+        found = ordered_map(look, free, _AT_ONCE)
+        files = [
+            File(name, "copy", sizes[name], ids)
+            for name, ids in zip(free, found, strict=True)
+            if ids and NULL_VERSION not in ids
+        ]
+        chosen = {file.name for file in files}
+        if copies:
+            yield OldCopies(uri, files, [name for name in sorted(sizes) if name not in chosen])
+
+
+def _version_ids(versions: VersionReader, name: str) -> tuple[str, ...]:
+    return tuple(item.version_id for item in versions.versions(METADATA + name))
+
+
+def purge_copies(
+    copies: OldCopies, may_send: MaySend, options: StorageOptions | None = None
+) -> Iterator[Taken]:
+    """Delete copies for good. Knows no key outside of the folder with them.
+
+    Args:
+        copies: of one run.
+        may_send: asked right before each request.
+        options: how the store is reached; None reads the environment.
+    """
+    for taken in delete_files(quarantine_uri(copies.run_uri), copies.files, may_send, options):
+        yield replace(taken, outcome=PURGED) if taken.outcome == DELETED else taken
 
 
 def put_back(namespace: str, copies: dict[str, str], options: StorageOptions | None = None) -> list[str]:

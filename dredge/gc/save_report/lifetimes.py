@@ -1,6 +1,6 @@
 """How long Dredge's own files live: what superseded ones and old run folders a complete run removes at its end.
 
-    run folders                     older than `keep_runs_days`
+    run folders                     older than `keep_runs_days`; which ones says `old_folders`
     versions of the state           superseded for a week
     layers of counts                named by no version that is left
     pins                            ended a week ago, and hashes of a restore that died before its pin counted
@@ -13,16 +13,11 @@ its mark can be swept for hours only. So do the folders of runs that tell what l
 version names files of the one before it and new ones. So nothing that is old and named by none of those
 versions can be needed, also when the run that removes it has been overtaken by another one.
 
-Folders are removed only where a plan proves that they are runs of this repository in this namespace; those of
-lakeFS's own collector, of other repositories, of unknown formats, and in a run root that a user named stay, and so do
-those with copies of what was deleted, until they are purged. The plan
-is removed last, so that what an interrupted removal leaves is found again.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,12 +25,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import batched
 
-from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
+from dredge.errors import DredgeError
 from dredge.gc.index.store import CHECKPOINTS, MANIFESTS, PARTS, CommittedIndex
 from dredge.gc.list_committed import COUNTED
-from dredge.gc.namespaces import canonical_namespace
-from dredge.gc.plan import PLAN, Plan
+from dredge.gc.plan import Plan
 from dredge.gc.run import Run
+from dredge.gc.save_report.old_folders import Place, find_old_folders, is_run_of, side_places
 from dredge.gc.save_report.output import OwnFilesOutput
 from dredge.gc.save_report.own_files import OWN, OWN_RUNS, ROOT, OwnFilesDeleter
 from dredge.gc.state.model import RunState
@@ -43,22 +38,16 @@ from dredge.gc.state.output import StateOutput
 from dredge.gc.state.store import DISTRUSTED, VERSIONS, StateStore
 from dredge.gc.subtract import earlier_marks
 from dredge.gc.verify import VerifyOutput
-from dredge.graveler.xid import descending_time
 from dredge.runs.clock import check_clocks
-from dredge.runs.folder import read_json
-from dredge.runs.lifetimes import ListedFiles, counting_versions, run_ids
+from dredge.runs.lifetimes import ListedFiles, counting_versions
 from dredge.runs.perform import StepRecord
 from dredge.runs.versions import KEEP_DAYS_MIN
 from dredge.storage import ObjectReader, open_reader
-from dredge.storage.parallel import ordered_map
 from dredge.undo.came_back import is_seen
 from dredge.undo.pins import PINS, Pin, read_pins
-from dredge.undo.ways import QUARANTINE_FOLDER
 
 log = logging.getLogger("dredge")
 
-_FOLDERS_MAX = 200
-"""Old run folders that one run looks into; what is left, the next runs remove."""
 _KEYS = 1000
 
 
@@ -191,55 +180,20 @@ def _is_over(pin: Pin, plan: Plan, week_ago: datetime) -> bool:
 
 
 def _find_runs(
-    run: Run,
-    reader: ObjectReader,
-    now: datetime,
-    versions: Iterable[RunState],
-    found: Superseded,
+    run: Run, reader: ObjectReader, now: datetime, versions: Iterable[RunState], found: Superseded
 ) -> None:
     """Find the folders of old runs of this repository that no version of the state names and no later run asks what
-    they saw staged."""
+    they saw staged, and of old runs beside collections."""
     days = run.plan.config.keep_runs_days
     assert days is not None
-    oldest = now - timedelta(days=days)
     states = list(versions)
     named = {state.run_uri for state in states}
     named |= {located.uri for state in states for located in state.sizes}
     named |= {folder.uri for folder, _ in earlier_marks(run)}
     kept = {uri.rstrip("/").rpartition("/")[2] for uri in named} | {run.plan.run_id}
-    root = f"{OWN_RUNS}/"
-    runs = open_reader(f"{reader.uri}/{OWN_RUNS}", run.options)
-    old = [run_id for run_id in run_ids(runs) if run_id not in kept and descending_time(run_id) < oldest]
-    # Chosen at random, so that folders that stay for ever do not keep others from being looked into.
-    chosen = random.Random(run.plan.run_id).sample(old, min(len(old), _FOLDERS_MAX))
-    found.folders_left = len(old) - len(chosen)
-    threads = run.plan.config.tuning.threads
-    ours = ordered_map(partial(_is_ours, run, runs), chosen, threads)
-    for run_id, is_ours in zip(chosen, ours, strict=True):
-        if not is_ours or _has_copies(runs, run_id):
-            continue
-        files = ListedFiles.of(reader, f"{root}{run_id}/", oldest)
-        if len(files.aged) < len(files.sizes):
-            continue  # somebody went on with it
-        plan = f"{root}{run_id}/{PLAN}"
-        found.runs[run_id] = [*(key for key in files.below("") if key != plan), plan]
-        found.size_bytes += sum(files.sizes.values())
-
-
-def _has_copies(runs: ObjectReader, run_id: str) -> bool:
-    """Whether copies of what a run deleted are left: only a purge lets them go, and only the ledger names them."""
-    return next(iter(runs.list(f"{run_id}/{QUARANTINE_FOLDER}/")), None) is not None
-
-
-def _is_ours(run: Run, runs: ObjectReader, run_id: str) -> bool:
-    """Whether a folder is proved by its plan to be of a run of this repository, in this namespace."""
-    try:
-        plan = Plan.from_json(read_json(runs, f"{run_id}/{PLAN}"))
-    except (ConfigError, FormatError, NotFoundError):
-        return False  # another collector's, or of another version
-    return (
-        plan.run_id == run_id
-        and plan.repository == run.plan.repository
-        and canonical_namespace(plan.namespace) == canonical_namespace(run.plan.namespace)
-        and canonical_namespace(plan.run_uri) == canonical_namespace(f"{runs.uri}/{run_id}")
-    )
+    places = [Place(OWN_RUNS, kept, partial(is_run_of, run)), *side_places(run, reader)]
+    for place in places:
+        old = find_old_folders(run, reader, place, now - timedelta(days=days))
+        found.runs |= old.folders
+        found.size_bytes += old.size_bytes
+        found.folders_left += old.left

@@ -3,6 +3,7 @@
     dredge/counted/…  dredge/state/versions/…  dredge/state/distrusted/…
     dredge/index/parts/…  dredge/index/manifests/…  dredge/index/checkpoints/…
     dredge/pins/<id>.json  dredge/pins/<id>/…
+    dredge/purges/<id>/…  dredge/metadata/<id>/…   but no copies of what was deleted
     unified/<run id>/…
 
 It knows no other names. The data of the repository, lakeFS's metadata, lease and pointer to the state are none of
@@ -15,21 +16,28 @@ import re
 from collections.abc import Sequence
 
 from dredge.errors import RefusedError
-from dredge.gc.plan import RUNS, STATE
+from dredge.gc.plan import METADATA_RUNS, RUNS, STATE
 from dredge.graveler.xid import is_xid
 from dredge.storage import DeleteOutcome, StorageOptions, open_deleter
 from dredge.storage.keys import is_plain
 from dredge.undo.pins import PINS
+from dredge.undo.purge.step import FOLDER as PURGES
+from dredge.undo.ways import QUARANTINE_FOLDER
 
 ROOT = "_lakefs/retention/gc"
 """Where the deleter is opened, relative to the namespace."""
 OWN = STATE.removeprefix(f"{ROOT}/")
 OWN_RUNS = RUNS.removeprefix(f"{ROOT}/")
+SIDE_RUNS = tuple(place.removeprefix(f"{ROOT}/") for place in (f"{STATE}/{PURGES}", METADATA_RUNS))
+"""Folders of runs beside collections."""
 _BOOKKEEPING = re.compile(
     rf"{OWN}/(?:counted|state/versions|state/distrusted|index/parts|index/manifests|index/checkpoints)/[^/]+"
     rf"|{OWN}/{PINS}/[^/]+(?:/[^/]+)?"
 )
-_OF_RUN = re.compile(rf"{OWN_RUNS}/([^/]+)/.+", re.DOTALL)
+_OF_RUN = re.compile(
+    rf"(?:{OWN_RUNS}|(?:{'|'.join(SIDE_RUNS)}))/([^/]+)/(?P<file>.+)",
+    re.DOTALL,
+)
 
 
 class OwnFilesDeleter:
@@ -73,4 +81,6 @@ def is_own_file(key: str) -> bool:
     if not is_plain(key):
         return False
     run = _OF_RUN.fullmatch(key)
-    return is_xid(run[1]) if run is not None else _BOOKKEEPING.fullmatch(key) is not None
+    if run is None:
+        return _BOOKKEEPING.fullmatch(key) is not None
+    return is_xid(run[1]) and not run["file"].startswith(f"{QUARANTINE_FOLDER}/")

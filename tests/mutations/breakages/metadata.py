@@ -119,4 +119,25 @@ METADATA = (
         "(file.name for file in files if not file.name)",
         ("test_nothing_but_ranges_and_metaranges_can_be_deleted",),
     ),
+    Breakage(
+        "copies go that may still be put back",
+        f"{GC}/metadata/taking.py",
+        "        if descending_time(run_id) >= now - timedelta(days=days):\n            continue\n",
+        "",
+        ("test_copies_of_metadata_go_when_no_run_puts_them_back_any_more",),
+    ),
+    Breakage(
+        "an old copy goes though a commit names what it is of",
+        f"{GC}/metadata/taking.py",
+        "if name not in named and is_table_id(name)]",
+        "if is_table_id(name)]",
+        ("test_an_old_copy_of_what_a_commit_names_stays",),
+    ),
+    Breakage(
+        "a dry run lets copies go",
+        f"{GC}/metadata/collecting.py",
+        "            if not self.config.dry_run:\n                with",
+        "            if True:\n                with",
+        ("test_copies_of_metadata_go_when_no_run_puts_them_back_any_more",),
+    ),
 )

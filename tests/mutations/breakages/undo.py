@@ -220,10 +220,13 @@ UNDO = (
     ),
     Breakage(
         "the folder of a run goes with the copies in it",
-        f"{GC}/save_report/lifetimes.py",
+        f"{GC}/save_report/old_folders.py",
         "if not is_ours or _has_copies(runs, run_id):",
         "if not is_ours:",
-        ("test_the_folder_of_a_run_stays_as_long_as_copies_are_in_it",),
+        (
+            "test_the_folder_of_a_run_stays_as_long_as_copies_are_in_it",
+            "test_a_folder_with_copies_of_metadata_stays_until_they_are_purged_and_the_newest_note_stays",
+        ),
     ),
     Breakage(
         "what came back into slices that runs are done with is not looked for",
@@ -252,5 +255,19 @@ UNDO = (
         "return pin.until < week_ago and is_seen(pin, plan.cutoff)",
         "return pin.until < week_ago",
         ("test_a_pin_stays_until_a_run_has_seen_what_came_back",),
+    ),
+    Breakage(
+        "the folder of a purge goes whoever it is of",
+        f"{GC}/save_report/old_folders.py",
+        'and plan["repository"] == run.plan.repository',
+        "and True",
+        ("test_folders_of_purges_go_but_for_the_newest_and_those_of_somebody_else",),
+    ),
+    Breakage(
+        "copies of what was deleted are taken for own files",
+        f"{GC}/save_report/own_files.py",
+        'and not run["file"].startswith(f"{QUARANTINE_FOLDER}/")',
+        "",
+        ("test_the_deleter_takes_the_names_of_own_files_and_no_other",),
     ),
 )

@@ -26,7 +26,7 @@ RUN_CALLS = 400
 """About how many calls of its driver a run takes, one after the other."""
 PACES = (0.02, 0.02, 0.2, 2.0)
 RATES = (0.02, 0.1, 0.5, 1.0)
-CALM = 0.5
+CALM = 0.6
 """Share of histories in which little happens beside a scene."""
 POLICIES = 4
 """Retention policies that runs choose from; 0 is none."""
@@ -82,9 +82,9 @@ def _draw_calm(chance: random.Random) -> list[Move]:
         start = length + 28 * HOUR
     mode = chance.choice(("clean", "clean", "optimized"))
     moves.append(run_of(start, "run0", mode, by=chance.choice(("dag", "dag", "dag", "person"))))
-    for scene in chance.sample(SCENES, chance.choice((1, 1, 2))):
+    for scene in chance.sample(tuple(dict.fromkeys(SCENES)), chance.choice((1, 1, 2))):  # all alike
         moves += scene(chance, Stage(temper, 0, start, length))
-    return [*moves, Move(-59.0, "rest", ("clean", 0))]
+    return [*moves, Move(-59.0, "rest", (chance.choice(("clean", "optimized")), 0))]
 
 
 def _ordered(moves: list[Move]) -> list[Move]:

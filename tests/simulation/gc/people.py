@@ -8,6 +8,7 @@ from typing import Any
 
 from dredge.errors import LeaseHeldError
 from dredge.gc import steps
+from tests.simulation.clock import DAY
 from tests.simulation.history import Simulation
 from tests.simulation.oracle import Oracle
 from tests.simulation.orchestrator import Orchestrated, Orchestrator, is_retried
@@ -78,6 +79,8 @@ class People:
             "restore",
             lambda holder, client, clock: steps.restore(config, runner, holder, client, None, clock),
         )
+        end = self.simulation.scheduler.now + days * DAY
+        self.oracle.bringing |= dict.fromkeys(before, end)  # also what a restore brought back that died
         if done is not None:
             counts = done.counts
             whole = not any(counts[f"{what}_objects"] for what in ("failed", "not_sent", "gone", "taken"))

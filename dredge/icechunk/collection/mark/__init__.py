@@ -1,5 +1,5 @@
 """Step mark: which snapshots, transaction logs, manifests and chunks are live."""
 
-from dredge.icechunk.collection.mark.output import MarkOutput, read_live_snapshots
+from dredge.icechunk.collection.mark.output import COUNTED, MarkOutput, read_live_snapshots
 
-__all__ = ["MarkOutput", "read_live_snapshots"]
+__all__ = ["COUNTED", "MarkOutput", "read_live_snapshots"]

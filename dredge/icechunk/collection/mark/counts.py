@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dredge.errors import FormatError
 from dredge.icechunk.collection.index import ManifestIndex, read_manifest_rows
 from dredge.icechunk.collection.mark.manifests import index_manifests
-from dredge.icechunk.collection.mark.output import MarkOutput
+from dredge.icechunk.collection.mark.output import COUNTED, MarkOutput
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.state.base import Base, counts_folder
 from dredge.runs.partition import WorkerRun, partition_function
@@ -27,9 +27,6 @@ from dredge.sets.refcounts import Counted
 from dredge.sets.sharded import CountedSet
 
 log = logging.getLogger("dredge")
-
-COUNTED = "counted"
-"""Folder of counts, beside lease and index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,4 +276,4 @@ def _united(run: Run, runner: TaskRunner, counted: CountedSet) -> CountedSet:
     return CountedSet.of([part for result in results for part in result.parts], counted.bits)
 
 
-__all__ = ["COUNTED", "Change", "count_change", "count_chunks", "count_live", "unite_layers"]
+__all__ = ["Change", "count_change", "count_chunks", "count_live", "unite_layers"]

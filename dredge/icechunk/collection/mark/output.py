@@ -13,6 +13,8 @@ SNAPSHOT_NAMES = "snapshots.json"
 SNAPSHOT_ROWS = "snapshots.parquet"
 NEW_MANIFESTS = "new-manifests.json"
 PRUNED = "pruned.ids"
+COUNTED = "counted"
+"""Folder of counts, beside lease and index: not a run's own, because later runs build on them."""
 _CHUNKS = "chunks-"
 
 

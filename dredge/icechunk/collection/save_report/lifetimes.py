@@ -29,7 +29,7 @@ from itertools import batched
 from dredge.errors import ConfigError, DredgeError, FormatError, NotFoundError
 from dredge.graveler.xid import descending_time
 from dredge.icechunk.collection.index import HEADS, PARTS, ManifestIndex
-from dredge.icechunk.collection.mark.counts import COUNTED
+from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.collection.plan import PLAN, CollectionPlan
 from dredge.icechunk.collection.run import Run
 from dredge.icechunk.collection.save_report.output import OwnFilesOutput

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dredge.errors import RefusedError
 from dredge.graveler.xid import is_xid
 from dredge.icechunk.collection.index import HEADS, PARTS
-from dredge.icechunk.collection.mark.counts import COUNTED
+from dredge.icechunk.collection.mark import COUNTED
 from dredge.icechunk.collection.state.pending import PENDING
 from dredge.icechunk.maintenance import EXPIRATIONS, RUNS, STATE
 from dredge.runs.versions import DISTRUSTED, VERSIONS

@@ -5,12 +5,14 @@ The mark is over when the branch is made here, so no earlier step can have seen 
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dredge.gc.bulk_delete.recheck import Subtracted, recheck
 from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.mark_uncommitted import scan_staging
 from dredge.gc.retention.policy.model import PolicyRule, RetentionPolicy
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
@@ -82,23 +84,53 @@ def test_what_is_new_is_read_once() -> None:
     assert not subtracted.exact
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_only_records_that_are_all_there_say_that_nothing_else_is_staged(
+    monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    world, run, subtracted = marked()
+
+    def scan(run: Run, where: str) -> Any:
+        found = scan_staging(run, where)
+        assert found.records is None
+        records = SimpleNamespace(exact=exact)
+        return SimpleNamespace(heads=found.heads, files=found.files, rows=found.rows, records=records)
+
+    monkeypatch.setattr("dredge.gc.bulk_delete.recheck.scan_staging", scan)
+    recheck(run, world.runner, subtracted, "recheck/0")
+    assert subtracted.exact is exact
+
+
 def test_a_head_counts_whether_it_was_one_before_or_after_staging_was_read() -> None:
     world, run, subtracted = marked()
     (old,) = filter(None, subtracted.commits.values())
-    with world.during("prepare_commits", lambda: world.lake.commit() and None):
-        recheck(run, world.runner, subtracted, "recheck/0")
-    assert subtracted.heads == {("main", metarange) for metarange in subtracted.commits.values() if metarange}
-    assert ("main", old) in subtracted.heads
+    asked: list[str] = []
+
+    def before(name: str, _arguments: object) -> None:
+        asked.append(name)
+        if name == "branches" and asked.count(name) == 3:  # staging was read between the first two
+            commits.append(world.lake.commit().id)
+
+    commits: list[str] = []
+    world.client.before = before
+    recheck(run, world.runner, subtracted, "recheck/0")
+    (new,) = (subtracted.commits[commit] for commit in commits)
+    assert new != old
+    assert subtracted.heads == {("main", old), ("main", new)}
 
 
 def test_what_is_committed_while_staging_is_about_to_be_read_is_found_in_its_commit() -> None:
-    """Staging first: what leaves it before it is read is in a commit when those are read."""
+    """Staging first: what leaves it before it is read is in a commit when those are read, be it one before the head."""
     world, run, subtracted = marked()
-    before = len(subtracted.commits)
-    with world.during("prepare_uncommitted", lambda: world.lake.commit() and None):
+
+    def commit_and_take_out() -> None:
+        world.lake.commit()
+        world.lake.catalog.objects.delete_object(world.lake.repository, "main", "b")
+        world.lake.commit()
+
+    with world.during("prepare_uncommitted", commit_and_take_out):
         found = recheck(run, world.runner, subtracted, "recheck/0")
-    assert (found["staged_rows"], found["new_commits"]) == (0, 1)
-    assert len(subtracted.commits) == before + 1
+    assert (found["staged_rows"], found["new_commits"]) == (0, 2)
 
 
 def test_what_a_policy_keeps_of_a_new_branch_is_read_once() -> None:

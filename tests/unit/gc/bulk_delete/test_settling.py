@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dredge.errors import FormatError
-from dredge.gc.bulk_delete.settling import Settling
+from dredge.gc.bulk_delete.settling import Appeared, Settling, look_at_settling
 from dredge.gc.planning import release_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import bulk_delete
 from dredge.gc.subtract.classify import CANDIDATES
 from dredge.hashing import hash64
-from dredge.runs.summary import PartInfo
-from dredge.storage import memory
+from dredge.runs.folder import RunFolder
+from dredge.runs.perform import StepRecord
+from dredge.runs.summary import PartInfo, StepSummary
+from dredge.runs.tries import StepTry
+from dredge.storage import memory, open_writer
 from tests.support.gc import World, busy_world, make_world, stage_again
 from tests.support.gc import candidates as candidates_of
 from tests.unit.gc.bulk_delete.test_sweep import candidates, sweep
@@ -199,3 +204,70 @@ def test_what_the_run_before_carried_over_is_read_for_objects_in_parts_only(
     with pytest.raises(FormatError, match="is gone"):
         sweep(run, candidates(run, other, etag=f"{MD5}-2"), gone)
     assert other in world.data()
+
+
+SETTLES, SKEW, MOMENT = timedelta(minutes=20), timedelta(minutes=5), timedelta(microseconds=1)
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def looked(
+    complete: datetime, asked: datetime, settles: timedelta = SETTLES, namespace: str = "memory://lake"
+) -> Settling:
+    """What a sweep without a run before it finds now, by when candidates were complete and branches asked."""
+    safety = SimpleNamespace(
+        multipart_settle_seconds=settles.total_seconds(), clock_skew_seconds_max=SKEW.total_seconds()
+    )
+    plan = SimpleNamespace(state=None, namespace=namespace, config=SimpleNamespace(safety=safety))
+    run: Any = SimpleNamespace(plan=plan, store_now=lambda: NOW)
+    inputs = {
+        "subtract": StepSummary("subtract", "r", "success", complete - SETTLES, complete),
+        "check_limits": StepSummary("check_limits", "r", "success", asked, asked + SETTLES),
+    }
+    return look_at_settling(run, StepRecord(inputs, StepTry(open_writer("memory://settling"), "s", 1)))
+
+
+def test_candidates_settle_to_the_moment_by_clocks_that_may_differ() -> None:
+    complete = NOW - SETTLES - SKEW
+    assert not looked(complete, NOW + SKEW).keeps_something
+    late = looked(complete + MOMENT, NOW + 2 * SKEW)
+    assert (late.known, late.known_when_asked) == ("nobody", "this run")
+    early = looked(complete, NOW + SKEW - MOMENT)
+    assert (early.known, early.known_when_asked) == ("this run", "nobody")
+    assert late.keeps_something
+    assert early.keeps_something
+    assert not looked(NOW, NOW, timedelta(0)).keeps_something
+
+
+@pytest.mark.parametrize(
+    ("scheme", "opaque"), [("s3", True), ("s3a", True), ("gs", False), ("memory", False)]
+)
+def test_only_on_s3_an_etag_may_hide_that_an_object_was_uploaded_in_parts(scheme: str, opaque: bool) -> None:
+    assert looked(NOW, NOW, namespace=f"{scheme}://lake").opaque is opaque
+
+
+@pytest.mark.parametrize("opaque", [True, False])
+@pytest.mark.parametrize(
+    ("known", "when_asked", "expected"),
+    [
+        ("this run", "this run", ""),
+        ("nobody", "nobody", "ps"),
+        ("nobody", "this run", "p"),
+        ("this run", "nobody", "s"),
+    ],
+)
+def test_what_was_uploaded_in_parts_is_told_by_its_etag_and_by_whom_it_was_known(
+    known: Any, when_asked: Any, expected: str, opaque: bool
+) -> None:
+    """`p` and `s` were uploaded in parts, and branches were asked about `s`; `o` has an ETag that says nothing."""
+    rows = pa.table(
+        {
+            "address": ["p", "s", "m", "o", "n"],
+            "etag": pa.array([f"{MD5}-2", f"{MD5}-12", MD5, "opaque", None], pa.string()),
+            "hold": pa.array([None, "same_size", None, None, None], pa.string()),
+        }
+    )
+    settling = Settling(known=known, known_when_asked=when_asked, opaque=opaque)
+    folder = RunFolder(open_writer("memory://settling"), "r")
+    found = Appeared(settling, folder, []).among(rows).to_pylist()
+    hidden = "on" if opaque and known == "nobody" else ""
+    assert {name for name, kept in zip("psmon", found, strict=True) if kept} == {*expected, *hidden}

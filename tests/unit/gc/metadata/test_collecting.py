@@ -62,7 +62,7 @@ def there(world: World) -> set[str]:
     return {info.key.removeprefix("_lakefs/") for info in world.lake.objects.list_level("_lakefs/").objects}
 
 
-def name(world: World, metarange_id: str) -> None:
+def name(world: World, metarange_id: str) -> str:
     """Write the record of a commit that names a metarange, as the last step of a commit does."""
     refs, now = world.lake.catalog.refs, world.lake.clock()
     repository = refs.repositories.get("lake")
@@ -70,6 +70,7 @@ def name(world: World, metarange_id: str) -> None:
         committer="c", message="m", creation_date=now, metarange_id=metarange_id, metadata={}, parents=[]
     )
     refs.commits.add(repository, commit)
+    return str(commit.id)
 
 
 def is_readable(world: World, metarange_id: str) -> bool:
@@ -342,3 +343,24 @@ def test_the_note_has_what_the_ledger_has() -> None:
     summary = collect(world)
     output = MetadataOutput.of(summary)
     assert output.garbage.rows == sum(part.rows for part in output.ledger) == 2
+
+
+def test_a_collection_that_meets_a_commit_whose_files_went_deletes_nothing_until_they_are_back() -> None:
+    """It puts nothing back itself: it never takes for nothing what it cannot read."""
+    world = noted()
+    collect(world)
+    orphan = world.orphan("data/slice/orphan")
+    world.age(days=2)
+    commit_id = name(world, left_metarange())
+    world.lake.catalog.branches.create_branch("lake", "restored", commit_id)
+    with pytest.raises(NotFoundError):
+        world.lake.objects.get(f"_lakefs/{left_metarange()}")
+    before = world.data()
+    with pytest.raises(RefusedError, match="`dredge gc metadata --note` puts back"):
+        world.collect(mode="clean")
+    assert world.data() == before
+    collect(world, metadata="report")
+    assert left_metarange() in there(world)
+    world.collect(mode="clean")
+    assert orphan not in world.data()
+    assert world.lake.read("a") == b"1"

@@ -9,7 +9,6 @@ import pytest
 from dredge.errors import NotFoundError
 from dredge.gc.metadata.taking import (
     DELETED,
-    FOLDER,
     File,
     copy_aside,
     delete_files,
@@ -17,6 +16,7 @@ from dredge.gc.metadata.taking import (
     put_back,
     versions_of,
 )
+from dredge.gc.plan import METADATA_RUNS
 from dredge.graveler.xid import new_descending_xid
 from dredge.storage import open_reader, open_writer
 from dredge.storage.model import always
@@ -29,7 +29,7 @@ def test_what_is_written_between_the_look_and_the_deletion_stays_and_a_copy_come
     with moto_server() as options:
         bucket = make_bucket(options, versioned=True)
         namespace, now = f"{bucket.uri}/lake", datetime.now(UTC)
-        run_uri = f"{namespace}/{FOLDER}/{new_descending_xid(now)}"
+        run_uri = f"{namespace}/{METADATA_RUNS}/{new_descending_xid(now)}"
         writer = open_writer(namespace, options)
         for _ in range(2):
             writer.put(f"_lakefs/{NAME}", b"range")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -18,62 +15,12 @@ from dredge.gc.planning import release_lease
 from dredge.gc.run import Run, make_lease
 from dredge.gc.save_report import lifetimes, own_files
 from dredge.gc.save_report.output import OwnFilesOutput
-from dredge.gc.save_report.own_files import ROOT, OwnFilesDeleter
+from dredge.gc.save_report.own_files import ROOT
 from dredge.gc.state.base import base_of
 from dredge.gc.state.store import POINTER, StateStore
 from dredge.gc.steps import bulk_delete, save_report, verify
-from dredge.graveler.xid import new_descending_xid
-from dredge.storage import DeleteOutcome
-from tests.support.gc import World, make_world, summary_of
-
-
-@contextmanager
-def removing(
-    before: Callable[[int, Sequence[str]], None] = lambda _number, _keys: None,
-    answer: Callable[[str], str | None] = lambda _key: None,
-) -> Iterator[list[str]]:
-    """Watch what is removed of own files; may raise before each group, or fail single keys."""
-    seen: list[str] = []
-    honest = OwnFilesDeleter.delete
-    groups = 0
-
-    def delete(self: OwnFilesDeleter, keys: Sequence[str]) -> list[DeleteOutcome]:
-        nonlocal groups
-        groups += 1
-        before(groups, keys)
-        failed = {key: code for key in keys if (code := answer(key)) is not None}
-        rest = [key for key in keys if key not in failed]
-        seen.extend(rest)
-        done = {outcome.key: outcome for outcome in honest(self, rest)}
-        return [done[key] if key in done else DeleteOutcome(key, "failed", failed[key]) for key in keys]
-
-    OwnFilesDeleter.delete = delete  # type: ignore[method-assign]
-    try:
-        yield seen
-    finally:
-        OwnFilesDeleter.delete = honest  # type: ignore[method-assign]
-
-
-def below(world: World, prefix: str) -> set[str]:
-    return set(world.lake.keys(f"{ROOT}/{prefix}"))
-
-
-def folders(world: World) -> set[str]:
-    return {key.split("/")[4] for key in below(world, "unified/")}
-
-
-def grown(world: World, number: int) -> None:
-    """A little more of everything."""
-    world.upload(f"a{number}", b"%d" % number)
-    world.lake.commit()
-    world.orphan(f"data/orphan-{number}")
-    world.age(hours=30)
-
-
-def run(world: World, **settings: Any) -> Run:
-    context = world.plan(**settings)
-    world.run(context)
-    return context
+from tests.support.gc import make_world, summary_of
+from tests.support.own_files import below, folders, grown, removing, run
 
 
 def test_superseded_layers_of_counts_go_after_a_week_and_the_newest_stays() -> None:
@@ -118,41 +65,6 @@ def test_layers_that_an_optimized_run_builds_on_stay_however_old() -> None:
     assert not layer & below(world, "dredge/counted/")
 
 
-def test_run_folders_go_when_they_are_older_than_asked_for() -> None:
-    world = make_world(keep_runs_days=30)
-    runs = []
-    for number in range(5):
-        grown(world, number)
-        runs.append(run(world, mode="clean").plan.run_id)
-        world.age(days=14)
-    # The last run was made when the first was 61 days old, the second 46, the third 30.5, the fourth 15.
-    assert folders(world) == set(runs[3:])
-    facts = summary_of(
-        Run.open(f"{world.lake.namespace}/{ROOT}/unified/{runs[-1]}"), OwnFilesOutput.STEP
-    ).counts
-    assert (facts["own_run_folders"], facts["folders_left"]) == (1, 0)
-
-
-def test_the_folder_of_a_run_that_tells_what_left_staging_stays_as_long_as_that_is_held() -> None:
-    world = make_world(keep_runs_days=7)
-    world.collect()
-    address = world.upload("a", b"staged")
-    world.age(days=2)
-    saw = run(world, dry_run=True).plan.run_id
-    world.lake.catalog.branches.reset_branch(world.lake.repository, "main")
-    world.age(days=9)
-    for _ in range(2):
-        world.collect()
-        assert saw in folders(world)
-        assert address in world.data()
-        world.age(hours=10)
-    world.age(hours=10)
-    world.collect()
-    assert address not in world.data()
-    world.collect()
-    assert saw not in folders(world)
-
-
 def test_nothing_goes_by_a_clock_that_jumped(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the store's clock half a year has passed since the run was planned; this machine's knows better."""
     world = make_world(mode="auto")
@@ -189,45 +101,6 @@ def test_what_a_user_wants_to_keep_for_ever_stays() -> None:
 def test_less_than_a_week_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 7"):
         GCConfig(repository="lake", keep_runs_days=6)
-
-
-def test_folders_that_are_not_proved_to_be_this_repositorys_runs_stay() -> None:
-    world = make_world()
-    grown(world, 0)
-    old = run(world).folder
-    plan = old.read_json("plan.json")
-    made: dict[str, set[str]] = {}
-    for name, change in {
-        "vendor": None,
-        "other repository": {"repository": "other"},
-        "other namespace": {"namespace": "memory://elsewhere/lake"},
-        "unknown format": {"format": 99},
-        "other place": {"run_uri": "memory://elsewhere/run"},
-        "other run": {},
-        "damaged": {"created_at": "?"},
-        "nothing": {"config": None},
-    }.items():
-        world.age(seconds=5)
-        run_id = new_descending_xid(world.lake.clock())
-        mine = {"run_id": run_id, "run_uri": f"{world.lake.namespace}/{ROOT}/unified/{run_id}"}
-        if name == "other run":
-            mine["run_id"] = plan["run_id"]
-        made[name] = {f"{ROOT}/unified/{run_id}/{file}" for file in ("summary.json", "plan.json")}
-        world.lake.objects.put(f"{ROOT}/unified/{run_id}/summary.json", b"{}")
-        content = b"[1]" if change is None else json.dumps({**plan, **mine, **change}).encode()
-        if name == "vendor":
-            made[name] = {f"{ROOT}/unified/{run_id}/summary.json"}
-        else:
-            world.lake.objects.put(f"{ROOT}/unified/{run_id}/plan.json", content)
-    world.lake.objects.put(f"{ROOT}/unified/not-a-run/plan.json", json.dumps(plan).encode())
-    for number in range(2):
-        world.age(days=100)
-        grown(world, number + 1)
-        run(world, mode="clean")
-    assert old.run_id not in folders(world)
-    left = below(world, "unified/")
-    assert {name: files <= left for name, files in made.items()} == dict.fromkeys(made, True)
-    assert f"{ROOT}/unified/not-a-run/plan.json" in left
 
 
 def test_a_dry_run_tells_what_would_go_and_removes_nothing() -> None:
@@ -357,28 +230,6 @@ def test_a_store_that_fails_while_cleaning_up_costs_a_warning_only() -> None:
     assert any("SlowDown" in text for text in report["warnings"])
 
 
-def test_a_removal_that_was_interrupted_is_ended_by_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetimes, "_KEYS", 1)
-    world = make_world()
-    grown(world, 0)
-    old = run(world, mode="clean").plan.run_id
-    for number in range(1, 3):
-        world.age(days=100)
-        grown(world, number)
-
-        def die(_number: int, keys: Sequence[str]) -> None:
-            if any(key.endswith("plan.json") for key in keys):
-                raise UnavailableError("died")
-
-        with removing(die) as removed:
-            run(world, mode="clean")
-    assert any(old in key for key in removed)
-    assert below(world, f"unified/{old}/") == {f"{ROOT}/unified/{old}/plan.json"}
-    grown(world, 9)
-    run(world, mode="clean")
-    assert old not in folders(world)
-
-
 def test_an_unreadable_pointer_to_the_state_stops_the_removal() -> None:
     world = make_world()
     for number in range(3):
@@ -391,18 +242,6 @@ def test_an_unreadable_pointer_to_the_state_stops_the_removal() -> None:
     world.run(context)
     report = context.folder.read_json("report.json")
     assert any("own files were not cleaned up" in text for text in report["warnings"])
-
-
-def test_only_the_older_folders_of_many_are_left_to_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetimes, "_FOLDERS_MAX", 2)
-    world = make_world(keep_runs_days=7, safety={"commit_hours_max": 0})
-    for number in range(6):
-        grown(world, number)
-        run(world, mode="clean", dry_run=True)
-    world.age(days=30)
-    for number, left in ((6, 4), (7, 2), (8, 0)):
-        grown(world, number)
-        assert summary_of(run(world, mode="clean"), OwnFilesOutput.STEP).counts["folders_left"] == left
 
 
 def test_parts_of_the_index_that_were_united_go_and_the_index_stays_good() -> None:

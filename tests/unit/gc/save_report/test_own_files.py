@@ -20,6 +20,8 @@ OWN_FILES = [
     "dredge/index/manifests/x.parquet",
     "dredge/index/checkpoints/x.parquet",
     f"unified/{RUN_ID}/plan.json",
+    f"dredge/purges/{RUN_ID}/plan.json",
+    f"dredge/metadata/{RUN_ID}/metadata/t001/garbage-00000.parquet",
     f"unified/{RUN_ID}/listing/t001/part-00000.parquet",
 ]
 OTHERS = [
@@ -44,6 +46,10 @@ OTHERS = [
     f"unified/{RUN_ID}",
     f"unified/{RUN_ID}/",
     "unified/not-a-run/plan.json",
+    "dredge/purges/not-a-run/plan.json",
+    f"unified/{RUN_ID}/quarantine/data/slice/object",
+    f"dredge/metadata/{RUN_ID}/quarantine/_lakefs/x",
+    f"dredge/pins/{RUN_ID}/x/y",
     "unified/plan.json",
     f"unified//{RUN_ID}/plan.json",
     f"x/unified/{RUN_ID}/plan.json",

@@ -22,7 +22,7 @@ from dredge.icechunk.collection.steps import collect, plan_collection, release_l
 from dredge.runs.clock import utc_now
 from dredge.storage.local.store import LocalReader
 from tests.support.icechunk import contents, counts_of, objects
-from tests.support.icechunk_repo import Repo, change_number, main_manifest
+from tests.support.icechunk_repo import Repo, change_number
 from tests.unit.icechunk.collection.check_limits.test_absent import flip_chunk_id
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
@@ -94,7 +94,7 @@ def test_chunks_that_the_inventory_lacks_stay_and_live_ones_among_them_hold_noth
 
 def test_live_chunk_that_the_store_lacks_too_holds_the_run(v1: Repo) -> None:
     uri = inventory(v1)
-    flip_chunk_id(main_manifest(v1.folder), random.Random(1))
+    flip_chunk_id(v1.folder, random.Random(1))
     before = objects(v1.folder)
     with pytest.raises(RefusedError, match="chunks_present"):
         run(v1, inventory=uri)

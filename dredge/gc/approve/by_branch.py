@@ -1,0 +1,168 @@
+"""What would be deleted, by the branch whose commits named it last: for a person who has to decide.
+
+    expired commits, newest first → their ranges, each with the first that names it → hashes from the index
+        → each candidate is counted for the branches on whose line that commit is
+
+As far as it is known without reading everything: of so many commits, ranges and candidates; what is left out is counted
+and said. Nobody records which branch had what was only staged, so that stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dredge.errors import DredgeError
+from dredge.gc.analysis.amount import Amount
+from dredge.gc.analysis.base_run import History, read_history
+from dredge.gc.analysis.naming import addresses_of, with_metaranges
+from dredge.gc.check_limits import HOLD_COLUMNS, CheckLimitsOutput, Holds
+from dredge.gc.index.ranges import Ranges
+from dredge.gc.list_committed import ListCommittedOutput
+from dredge.gc.retention.lines import Line, lines_of
+from dredge.gc.run import Run
+from dredge.gc.subtract import SubtractOutput
+from dredge.lakefs import Commit, Rules
+
+_COMMITS_MAX = 64
+"""Expired commits whose metaranges are read for this."""
+CANDIDATES_MAX = 2_000_000
+"""Candidates that are looked up; their hashes are held in memory."""
+
+type Branches = tuple[str, ...]
+"""Names of branches on whose line a commit is; the last one is "…" when there are more, and () is a deleted branch."""
+
+
+@dataclass(slots=True)
+class ByBranch:
+    """Candidates by the branches whose expired commits named them last.
+
+    Attributes:
+        named: what is known.
+        unknown: what none of the commits that were looked at names.
+        unread: what was not looked at, as sentences.
+    """
+
+    named: dict[Branches, Amount] = field(default_factory=dict)
+    unknown: Amount = field(default_factory=Amount)
+    unread: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Sorted hashes, sizes, and the number of the newest commit that names each; -1 for none."""
+
+    hashes: npt.NDArray[np.uint64]
+    sizes: npt.NDArray[np.int64]
+    owners: npt.NDArray[np.int32]
+
+    def note(self, hashes: npt.NDArray[np.uint64], owner: int) -> None:
+        """Let the commit of a number own what it names, unless a newer one does: numbers begin with the newest."""
+        places = np.minimum(np.searchsorted(self.hashes, hashes), max(len(self.hashes) - 1, 0))
+        found = places[self.hashes[places] == hashes] if len(self.hashes) else places[:0]
+        before = self.owners[found]
+        self.owners[found] = np.where(before < 0, owner, np.minimum(before, owner))
+
+
+def by_branch(run: Run, guards: CheckLimitsOutput) -> ByBranch:
+    """Tell which branches what would be deleted belonged to. Whatever cannot be read is said, never raised.
+
+    Args:
+        run: this run.
+        guards: what they hold back.
+    """
+    found = ByBranch()
+    candidates = _candidates(run, guards, found)
+    branches: list[Branches] = []
+    try:
+        branches = _look_up(run, candidates, found)
+    except DredgeError as error:
+        found.unread.append(f"commits and ranges could not all be read ({error})")
+    for number, names in enumerate(branches):
+        _count(found.named.setdefault(names, Amount()), candidates, candidates.owners == number)
+    _count(found.unknown, candidates, candidates.owners < 0)
+    found.named = {names: amount for names, amount in found.named.items() if amount.objects}
+    return found
+
+
+def _count(amount: Amount, candidates: _Candidates, mask: npt.NDArray[np.bool_]) -> None:
+    amount.add(int(mask.sum()), int(candidates.sizes[mask].sum()))
+
+
+def _candidates(run: Run, guards: CheckLimitsOutput, found: ByBranch) -> _Candidates:
+    summary = run.folder.read_summary(SubtractOutput.STEP)
+    holds = Holds.of(run.folder, guards.hold_files)
+    hashes, sizes, count = [np.empty(0, np.uint64)], [np.empty(0, np.int64)], 0
+    for part in SubtractOutput.of(summary).candidates if summary is not None else ():
+        if count >= CANDIDATES_MAX:
+            found.unread.append(f"only {count:,} objects were looked up")
+            break
+        columns = list(dict.fromkeys(["hash", "size", *HOLD_COLUMNS]))
+        rows = run.folder.read_part(part, columns)
+        free = rows.filter(holds.codes_of(rows).is_null())
+        hashes.append(free["hash"].to_numpy())
+        sizes.append(free["size"].to_numpy())
+        count += free.num_rows
+    all_hashes, all_sizes = np.concatenate(hashes), np.concatenate(sizes)
+    order = np.argsort(all_hashes, kind="stable")
+    return _Candidates(all_hashes[order], all_sizes[order], np.full(len(order), -1, np.int32))
+
+
+def _look_up(run: Run, candidates: _Candidates, found: ByBranch) -> list[Branches]:
+    """Give each candidate the newest expired commit that names it; gives the branches of the commits by number."""
+    summary = run.folder.read_summary(ListCommittedOutput.STEP)
+    committed = None if summary is None else ListCommittedOutput.of(summary)
+    if committed is None or committed.rules is None:
+        return []  # without rules no commit expires
+    history = read_history(run.folder, committed)
+    rules = Rules.from_json(committed.rules)
+    lines = lines_of(history.graph, history.branches, rules, run.plan.created_at)
+    expired = [commit for item, commit in history.graph.items() if item not in history.active]
+    expired.sort(key=lambda commit: commit.created_at, reverse=True)
+    if len(expired) > _COMMITS_MAX:
+        found.unread.append(f"{len(expired) - _COMMITS_MAX:,} older expired commits were not looked at")
+    looked_at = expired[:_COMMITS_MAX]
+    ranges, owners = _ranges_of(run, history, looked_at, found)
+    for item in addresses_of(run.reader, run.state, run.plan.namespace, ranges):
+        candidates.note(item.addresses, owners[item.range_id])
+    return [_branches_of(lines.get(commit.id)) for commit in looked_at]
+
+
+def _ranges_of(
+    run: Run, history: History, commits: Sequence[Commit], found: ByBranch
+) -> tuple[Ranges, dict[str, int]]:
+    """Ranges that are not active, each with the number of the newest commit that names it."""
+    active = set(history.ranges_table["range_id"].to_pylist())
+    most = run.plan.config.tuning.explain_ranges_max
+    ranges: Ranges = {}
+    owners: dict[str, int] = {}
+    for number, commit in enumerate(commits):
+        for range_id in _names_of(run, history, commit, found):
+            if range_id in active or range_id in owners:
+                continue
+            if len(ranges) >= most:
+                found.unread.append(f"more than {most:,} ranges that only expired commits name were not read")
+                return ranges, owners
+            owners[range_id], ranges[range_id] = number, history.metaranges.ranges[range_id]
+    return ranges, owners
+
+
+def _names_of(run: Run, history: History, commit: Commit, found: ByBranch) -> Iterator[str]:
+    if not commit.metarange_id:
+        return
+    try:
+        known = with_metaranges(run.reader, history.metaranges, [commit.metarange_id])
+    except DredgeError as error:
+        found.unread.append(f"commit {commit.id[:12]} could not be read ({error})")
+        return
+    yield from known.select([commit.metarange_id])
+
+
+def _branches_of(line: Line | None) -> Branches:
+    if line is None:
+        return ()
+    more = ("…",) if line.num_branches > len(line.branches) else ()
+    return (*sorted(line.branches), *more)

@@ -1,0 +1,102 @@
+"""A person who decides sees whose it was, as far as that is known, and what nobody can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dredge.errors import AwaitingApprovalError
+from dredge.gc.approve import by_branch as module
+from dredge.gc.approve.by_branch import ByBranch, by_branch
+from dredge.gc.check_limits import CheckLimitsOutput
+from dredge.gc.run import Run
+from dredge.gc.steps import put_question
+from dredge.storage import open_deleter
+from tests.support.approvals import take, waiting_run
+from tests.support.gc import World, make_world, summary_of
+
+
+def two_branches() -> tuple[World, Run]:
+    """What main's old commits had, what work's had, what both had, and what was only staged; a run waits."""
+    world = make_world(max_delete_objects=0)
+    world.rules(1)
+    branches, repository = world.lake.catalog.branches, world.lake.repository
+    world.upload("both", b"1")
+    world.lake.commit()
+    branches.create_branch(repository, "work", "main")
+    for branch, content in (("main", b"22"), ("work", b"333"), ("work", b"4444")):
+        world.age(hours=1)
+        world.upload(branch, content, branch=branch)
+        world.lake.commit(branch=branch)
+    world.upload("work", b"never committed", branch="work")
+    branches.reset_branch(repository, "work")
+    for branch in ("main", "work"):
+        world.age(hours=1)
+        for path in ("both", branch):
+            world.upload(path, b"the last one is another", branch=branch)
+        world.lake.commit(branch=branch)
+    world.age(days=9)
+    for branch in ("main", "work"):
+        world.upload("now", branch.encode() * 9, branch=branch)
+        world.lake.commit(branch=branch)
+    world.age(days=2)
+    run = world.plan()
+    world.mark(run)
+    with pytest.raises(AwaitingApprovalError):
+        take(run)
+    return world, run
+
+
+def looked_at(run: Run) -> ByBranch:
+    return by_branch(run, CheckLimitsOutput.of(summary_of(run, "check_limits")))
+
+
+def test_candidates_are_counted_for_the_branch_whose_commits_named_them_last() -> None:
+    _, run = two_branches()
+    found = looked_at(run)
+    figures = {names: (amount.objects, amount.size_bytes) for names, amount in found.named.items()}
+    assert figures[("work",)] == (3, 1 + 3 + 4), (
+        "also what both had: a commit of work named it after main's did"
+    )
+    assert figures[("main",)] == (1, 2)
+    assert (found.unknown.objects, found.unknown.size_bytes) == (1, len(b"never committed"))
+    assert found.unread == []
+    body = put_question(run).body
+    assert (
+        "### By the branch whose commits named it last\n\n- `work`: 3 objects, 8 B\n- `main`: 1 objects, 2 B"
+        in body
+    )
+    assert "- nobody can tell: 1 objects, 15 B." in body
+
+
+def test_what_is_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = two_branches()
+    monkeypatch.setattr(module, "_COMMITS_MAX", 1)
+    monkeypatch.setattr(module, "CANDIDATES_MAX", 0)
+    found = looked_at(run)
+    assert found.named == {}
+    assert any("older expired commits were not looked at" in text for text in found.unread)
+    assert any("only 0 objects were looked up" in text for text in found.unread)
+    assert "- not looked at: " in put_question(run).body
+
+
+def test_what_cannot_be_read_is_said_and_stops_nobody_from_deciding() -> None:
+    world, run = two_branches()
+    everything = looked_at(run)
+    lost = list(world.lake.keys("_lakefs/retention/gc/dredge/index/"))
+    open_deleter(world.lake.namespace).delete(lost)
+    assert looked_at(run) == everything, "decoded again from the ranges"
+    tables = [key for key in world.lake.keys("_lakefs/") if len(Path(key).name) == 64]
+    open_deleter(world.lake.namespace).delete(tables)
+    found = looked_at(run)
+    assert found.named == {}
+    assert found.unknown.objects == 5
+    assert found.unread
+    assert "could not" in put_question(run).body
+
+
+def test_without_rules_no_commit_tells() -> None:
+    _, run, _, gone = waiting_run()
+    found = looked_at(run)
+    assert (found.named, found.unknown.objects) == ({}, len(gone))
