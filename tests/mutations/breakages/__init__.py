@@ -4,13 +4,14 @@ reading    what is read              guarding   what may go           sweeping  
 approving  what people say           undo       what can be taken back
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
-trash      the key-value store       icechunk   the collection of Icechunk   gcs        stores
+trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure stores
 """
 
 from __future__ import annotations
 
 from tests.mutations.breakages import (
     approving,
+    azure,
     gcs,
     guarding,
     icechunk,
@@ -37,6 +38,7 @@ BREAKAGES = (
     *guarding.HOLDS,
     *reading.OPTIMIZED,
     *approving.APPROVED,
+    *azure.AZURE,
     *gcs.GCS,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
