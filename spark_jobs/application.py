@@ -130,7 +130,8 @@ class Application:
 
     def _do(self, task: Connection, asked: Json) -> None:
         step, run_uri, done = asked["step"], asked["run"], threading.Event()
-        threading.Thread(target=_stop_when_gone, args=(task, done), name="watch", daemon=True).start()
+        # A line of its own: when this one is closed, its number is the next task's, who would lose a request to it.
+        threading.Thread(target=_stop_when_gone, args=(_kept(task), done), name="watch", daemon=True).start()
         with environment(asked["environment"]):
             code, said = outcome(step, run_uri, lambda: self._step(step, run_uri))
         done.set()
@@ -232,7 +233,7 @@ def _say(task: Connection, message: Mapping[str, Any]) -> None:
 
 def _stop_when_gone(task: Connection, done: threading.Event) -> None:
     """Wait until a task hangs up; end everything if its step is not done by then."""
-    with suppress(EOFError, OSError):
+    with task, suppress(EOFError, OSError):
         task.recv_bytes()
     if not done.is_set():
         log.warning("The task that asked for this step is gone: Spark ends")

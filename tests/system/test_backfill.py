@@ -249,5 +249,6 @@ def _assert_complete(days: Days) -> None:
             assert not Coverage.from_json(plan["covered"]).has(slices), begin
     (covered,) = days.state().covered.intervals
     assert covered[0] == BEGINNING
-    assert covered[1] >= WINDOWS[-1][1]
+    # Of the last window a run soon after midnight leaves what may still grow.
+    assert covered[1] >= min(WINDOWS[-1][1], TODAY - timedelta(hours=CONF["slice_margin_hours"]))
     assert days.present() == days.live

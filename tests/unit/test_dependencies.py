@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
     "airflow": "apache-airflow",
     "anyio": "starlette",
     "arro3": "arro3-core",
+    "azure": "azure-storage-blob",
     "botocore": "boto3",
     "google": "protobuf",
     "grpc_tools": "grpcio-tools",
@@ -37,6 +38,11 @@ DISTRIBUTIONS = {
     "urllib3": "boto3",
     "werkzeug": "moto",
     "yaml": "pyyaml",
+}
+# Its sessions are what both extras' clients send requests with.
+STORES = {
+    "dredge/storage/azure/": PROJECT["project"]["optional-dependencies"]["azure"],
+    "dredge/storage/gcs/": PROJECT["project"]["optional-dependencies"]["gcs"],
 }
 RUNTIME = PROJECT["project"]["dependencies"]
 EXTRA = PROJECT["project"]["optional-dependencies"]["server"]
@@ -78,9 +84,12 @@ def test_collectors_import_runtime_dependencies_only() -> None:
     paths = [path for path in modules("dredge") if path not in server]
     # A tool of ours, and a pytest fixture for whoever has pytest; neither is imported by anything.
     apart = {"dredge/graveler/messages/generate.py", "dredge/testing.py"}
-    found = strangers(paths, names(RUNTIME))
-    assert {path: extra for path, extra in found.items() if path not in apart} == {}
-    assert found["dredge/testing.py"] == {"pytest"}
+    found = {path: extra for path, extra in strangers(paths, names(RUNTIME)).items() if path not in apart}
+    stores = {folder: {path for path in found if path.startswith(folder)} for folder in STORES}
+    assert found.keys() == set().union(*stores.values())
+    for folder, extra in STORES.items():
+        assert set().union(*(found[path] for path in stores[folder])) <= names(extra) | {"requests"}
+    assert strangers([ROOT / "dredge/testing.py"], names(RUNTIME)) == {"dredge/testing.py": {"pytest"}}
 
 
 def test_what_knows_airflow_and_spark_imports_its_extra_too() -> None:

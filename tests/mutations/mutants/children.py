@@ -56,6 +56,7 @@ def _ended(pid: int, data: bytes, too_long: bool) -> Ended:
     """Wait for a child that has said all that it has to say."""
     if too_long:
         _end_group(pid)
+        os.kill(pid, signal.SIGKILL)  # it may have come to no group of its own yet
     _, status, usage = os.wait4(pid, 0)
     _end_group(pid)  # what it started and left behind
     seconds = usage.ru_utime + usage.ru_stime

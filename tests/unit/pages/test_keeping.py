@@ -13,6 +13,8 @@ from dredge.pages.keeping import Keeping, keeping_of, pieces
 from dredge.pages.places import FolderPlaces, Place
 from dredge.pages.surroundings import Facts, Schedule
 from dredge.runs.coverage import Coverage
+from dredge.storage.memory import MemoryReader
+from dredge.storage.model import Level
 from tests.support.gc import World, busy_world
 from tests.support.pages import Around, pages_of, site_of
 
@@ -58,8 +60,12 @@ def test_other_kinds_and_lone_runs_have_none(world: World) -> None:
     assert keeping_of(replace(place, kind="icechunk"), NOW) is None
 
 
-def test_a_store_that_is_down_is_no_damaged_state() -> None:
-    place = Place("lakefs", "lake", "https://example.invalid/r", "https://example.invalid/x")
+def test_a_store_that_is_down_is_no_damaged_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(self: MemoryReader, prefix: str = "") -> Level:
+        raise UnavailableError("nobody answers")
+
+    monkeypatch.setattr(MemoryReader, "list_level", down)
+    place = Place("lakefs", "lake", "memory://down/r", "memory://down/x")
     with pytest.raises(UnavailableError):
         keeping_of(place, NOW)
 

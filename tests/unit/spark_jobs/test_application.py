@@ -61,3 +61,35 @@ def test_a_session_ends_with_its_run_and_its_channel_with_the_application(
     served.join(10)
     assert not served.is_alive()
     assert (opened, closed) == (["sc://h"], [(session, over)])
+
+
+def test_who_watches_a_task_never_reads_what_the_next_one_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that is over at once: its watcher comes to look when the line's number is the next one's."""
+    late = threading.Event()
+    watch = application._stop_when_gone
+
+    def watch_late(task: Any, done: threading.Event) -> None:
+        late.wait(10)
+        assert not task.closed
+        watch(task, done)
+
+    monkeypatch.setattr(application, "_stop_when_gone", watch_late)
+    monkeypatch.setattr(application, "open_session", lambda *_: object())
+    monkeypatch.setattr(application, "close_session", lambda *_: None)
+    jobs = {"quick": Job(nothing), "last": Job(nothing).ending()}
+    address = tmp_path / "s"
+    served = threading.Thread(target=application.serve, args=(jobs, str(address), "sc://h"), daemon=True)
+    served.start()
+    wait_until(address.exists)
+    for step in ("quick", "quick", "quick", "last"):
+        with Client(str(address), "AF_UNIX") as line:
+            assert json.loads(line.recv_bytes())["free"]
+            if step == "last":
+                late.set()  # all who watched come to look
+            line.send_bytes(json.dumps({**STEP, "step": step}).encode())
+            assert line.poll(10)
+            assert json.loads(line.recv_bytes())["code"] == 0
+    served.join(10)
+    assert not served.is_alive()

@@ -73,8 +73,9 @@ def test_own_files_stop_growing_and_optimized_runs_go_on(v1: Repo) -> None:
         assert run(v1)["mode"] == ("clean" if number == 0 else "optimized")
         sizes.append({place: len(own(v1, place)) for place in ("counted", "state", "pending", "index")})
         age(v1, 4)
-    for place in sizes[0]:
-        assert max(size[place] for size in sizes[6:]) <= max(size[place] for size in sizes[3:6]), place
+    # With nothing removed 25, 10, 9 and 36 files. Ids of runs of one second have no order: a note may stay longer.
+    for place, most in {"counted": 7, "state": 4, "pending": 7, "index": 18}.items():
+        assert max(size[place] for size in sizes[3:]) <= most, place
     change(v1, 99)
     assert run(v1)["mode"] == "optimized"
     assert contents(v1.library, branch="main")[0] == 99
@@ -108,7 +109,7 @@ def test_index_answers_the_same_after_a_compaction_and_what_it_superseded_waits_
     assert compacted
     assert before <= own(v1, "index"), "a run that loaded the index before may still read it"
     index = ManifestIndex.load(open_state(v1.uri))
-    assert index.heads[0].endswith(sorted(compacted)[0])
+    assert index.heads[0].rpartition("/")[2] in compacted  # ids of one second have no order
     state = StateStore(open_state(v1.uri)).current(v1.uri, 1).state
     assert state is not None
     live = {part for ids in index.manifests_of.values() for part in ids}
