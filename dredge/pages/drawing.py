@@ -197,7 +197,9 @@ class Pages:
                 continue  # a store that is down hides its own runs only
             if run_id is not None:
                 return RedirectResponse(f"place/{place.key}/run/{run_id}", headers=HEADERS)
-        return self._page(request, "nothing", status=404, dag=dag, run=run)
+        problems = self._places.problems()
+        status = 503 if problems else 404
+        return self._page(request, "nothing", status=status, dag=dag, run=run, problems=problems)
 
     def objects(
         self, request: Request, key: str, run_id: str, wanted: Filter, start: str, sort: str

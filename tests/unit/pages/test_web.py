@@ -240,5 +240,7 @@ def test_what_is_not_known_of_other_places_is_said_and_hides_none() -> None:
     assert good.name in text
     assert client.get(f"/place/{good.key}").status_code == 200
     assert client.get("/place/another").status_code == 503, "nobody knows whether it is gone"
+    of_dag = client.get("/run?dag=a&run=b")
+    assert (of_dag.status_code, "a server is down" in of_dag.text) == (503, True)
     alone = Browser(make_app(Pages(Fixed([], ["a server is down"])))).get("/").text
     assert "No repository was collected yet" not in alone
