@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -135,14 +136,19 @@ def find_one(look: Look, cpu_seconds: float) -> Look:
         outcome = play(world, seed)
         seed += 1
         if outcome.violated:
-            rule, words = outcome.rule, str(outcome.error)[:300]
+            rule, words = outcome.rule, _words(str(outcome.error))
         elif outcome.error is not None:
             errors += 1
-            words = repr(outcome.error)[:300]
+            words = _words(repr(outcome.error))
     seconds = round(time.process_time() - began, 1)
     return replace(
         look, rule=rule, words=words, errors=errors, seed=seed - 1, histories=seed - first, seconds=seconds
     )
+
+
+def _words(text: str) -> str:
+    """The beginning of what an error says, without the folder that this checkout lies in."""
+    return re.sub(r'File "[^"]*/(dredge|tests)/', r'File "\1/', text)[:300]
 
 
 def chosen(text: str, world_name: str) -> list[KnownBug]:
