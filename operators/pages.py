@@ -165,8 +165,9 @@ def make_pages(core: FastAPI) -> FastAPI:
 
     from airflow_dredge.operators.pages_airflow import AirflowSurroundings
     from dredge.pages.questions import ServerAsker
-    from dredge.pages.web import CHANGING, Pages, make_app
+    from dredge.pages.web import CHANGING, Pages, make_app, warm_up
 
+    warm_up()
     places = AirflowPlaces()
     return make_app(
         Pages(places, ServerAsker(places.client)),

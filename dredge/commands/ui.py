@@ -38,7 +38,7 @@ def command(uri: str, listen: str) -> None:
     try:
         import uvicorn
 
-        from dredge.pages.web import Pages, make_app
+        from dredge.pages.web import Pages, make_app, warm_up
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: install dredge[server]") from None
     from dredge.pages.places import FolderPlaces
@@ -49,6 +49,7 @@ def command(uri: str, listen: str) -> None:
     places = FolderPlaces(uri if "://" in uri else os.path.abspath(uri))
     places.all()  # what is wrong with the argument is said here, not in a page
     click.echo(f"http://{host}:{port}/")
+    warm_up()
     uvicorn.run(make_app(Pages(places, _asker())), host=host, port=int(port), log_level="warning")
 
 

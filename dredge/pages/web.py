@@ -39,7 +39,7 @@ from dredge.pages.trash import WantedFindings
 from dredge.pages.undoing import UNDOING
 from dredge.runs.defects import defect
 
-__all__ = ["CHANGING", "STATIC", "Pages", "make_app", "make_router"]
+__all__ = ["CHANGING", "STATIC", "Pages", "make_app", "make_router", "warm_up"]
 
 log = logging.getLogger("dredge")
 
@@ -266,7 +266,6 @@ def make_app(
         surroundings: who knows more than runs left; None is nobody.
         changers: asked besides before a run is started, by DAG of `CHANGING`; what is not named cannot be started.
     """
-    threading.Thread(target=_warm, daemon=True).start()
     app = FastAPI(title="Dredge", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.surroundings = surroundings or Alone()
     asked = [Depends(guard) for guard in guards]
@@ -278,8 +277,12 @@ def make_app(
     return app
 
 
-def _warm() -> None:
-    """Load what the first page with rows needs, while nobody waits for one."""
+def warm_up() -> None:
+    """Load what the first page with rows needs beside whoever serves, while nobody waits for one."""
+    threading.Thread(target=_load, daemon=True).start()
+
+
+def _load() -> None:
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet
