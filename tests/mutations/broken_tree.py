@@ -123,6 +123,8 @@ class BrokenTree:
         failures = self.root / "failures"
         failures.write_text("")
         options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.mutations.failures"]
+        # its own: two runs that share the default folder clear each other's files
+        options.append(f"--basetemp={self.root.parent / 'files'}")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=self.root,
