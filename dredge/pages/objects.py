@@ -39,6 +39,7 @@ SORTS = {"": "as listed", "size": "largest first", "-size": "smallest first", "a
 LOOKED_AT_MAX = 2_000_000
 """Rows that a page looks at for some that match, before it stops and offers to go on."""
 _AT_ONCE = 4
+_NONE: Numbers = np.empty(0, np.int64)
 _PAGES_KEPT = 256
 
 
@@ -148,8 +149,8 @@ class Objects:
             rows = part.matching(wanted)
             return _best(sign * part.sizes(rows), rows, after, limit + 1)
 
-        best = list(ordered_map(best_of, self._rows.parts, _AT_ONCE))
-        keys, rows = (np.concatenate([np.empty(0, np.int64), *arrays]) for arrays in zip(*best, strict=True))
+        best = [(_NONE, _NONE), *ordered_map(best_of, self._rows.parts, _AT_ONCE)]
+        keys, rows = (np.concatenate(arrays) for arrays in zip(*best, strict=True))
         keys, rows = _best(keys, rows, None, limit + 1)
         goes_on = len(rows) > limit
         onwards = f"{sign * keys[limit - 1]}-{rows[limit - 1]}" if goes_on else ""
