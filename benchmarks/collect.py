@@ -178,6 +178,7 @@ def measure_run(
         "cpu_seconds": {name: round(used, 1) for name, used in meter.cpu_seconds.items()},
         "peak_mib": {name: round(size) for name, size in meter.peak_mib.items()},
         "peak_of_all_mib": round(meter.peak_of_all_mib),
+        "processes_mib": {name: round(size) for name, size in meter.processes_mib.items()},
         "read_mib": round(meter.read_mib["dredge"], 1),
     }
 

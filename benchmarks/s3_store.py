@@ -110,6 +110,15 @@ def by_kind(places: Mapping[tuple[str, str], int]) -> Counter[str]:
     return counts
 
 
+def by_place(places: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Requests by what was asked for, and by kind; those of the lakeFS server are left out."""
+    found: dict[str, dict[str, int]] = {}
+    for (kind, place), count in sorted(places.items()):
+        if not kind.startswith("lakefs "):
+            found.setdefault(place, {})[kind] = count
+    return found
+
+
 def place_of(key: str) -> str:
     """Name the kind of object that a key is, or that a listing below a prefix gives.
 
