@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.s3_store import LOG, Requests
+from benchmarks.requests import requests_of
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
@@ -42,8 +42,7 @@ def main() -> None:
     seconds: dict[str, float] = {}
     requests: dict[str, dict[str, int]] = {}
 
-    log = os.environ.get(LOG)
-    counted = Requests(Path(log)) if log else None
+    counted = requests_of(os.environ)
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]

@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.s3_store import LOG, Requests, S3Store, put, s3_store
+from benchmarks.requests import LOG, Requests
+from benchmarks.s3_store import S3Store, put, s3_store
 
 BUCKET = "icechunk"
 

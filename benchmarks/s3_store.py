@@ -18,11 +18,12 @@ import shutil
 import socket
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
+
+from benchmarks.requests import LOG, SERVER_KEY
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".dredge" / "tools" / "bin"
@@ -31,20 +32,8 @@ MEMORY = Path("/dev/shm")
 KEPT = "DREDGE_BENCH_S3"
 MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIABENCHMARK", "AWS_SECRET_ACCESS_KEY": "benchmark-secret"}
-SERVER_KEYS = {"AWS_ACCESS_KEY_ID": "AKIALAKEFS", "AWS_SECRET_ACCESS_KEY": "benchmark-secret-of-lakefs"}
+SERVER_KEYS = {"AWS_ACCESS_KEY_ID": SERVER_KEY, "AWS_SECRET_ACCESS_KEY": "benchmark-secret-of-lakefs"}
 """The lakeFS server asks the store under a name of its own, so that its requests are counted apart."""
-LOG = "DREDGE_BENCH_S3_LOG"
-"""Names a variable with the path of the running store's log."""
-KINDS = {
-    "s3_GetObject": "get",
-    "s3_HeadObject": "head",
-    "s3_PutObject": "put",
-    "s3_ListObjectsV2": "list",
-    "s3_DeleteObjects": "bulk_delete",
-    "s3_DeleteObject": "delete",
-}
-# Places in a line of the log: owner, bucket, two of time, address, requester, id, operation.
-_REQUESTER, _OPERATION = 5, 7
 ETAG = "user.etag"
 START_SECONDS = 30
 
@@ -63,36 +52,6 @@ def program() -> Path:
     if done.returncode:
         raise SystemExit(f"`go install {MODULE}` failed: the S3 benchmarks need the Go modules' proxy")
     return known
-
-
-class Requests:
-    """Counts requests by kind as the log grows.
-
-    Args:
-        log: of the store.
-    """
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._at = 0
-        self._rest = b""
-        self._counts: Counter[str] = Counter()
-
-    def counts(self) -> Counter[str]:
-        """All requests that the store has answered so far; those of the lakeFS server begin with `lakefs`."""
-        with self._log.open("rb") as file:
-            file.seek(self._at)
-            new = file.read()
-        self._at += len(new)
-        *lines, self._rest = (self._rest + new).split(b"\n")
-        for line in lines:
-            fields = line.split(b" ", _OPERATION + 1)
-            if len(fields) > _OPERATION and fields[2].startswith(b"["):
-                name = fields[_OPERATION].decode()
-                kind = KINDS.get(name, name.removeprefix("s3_"))
-                own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"].encode()
-                self._counts[f"lakefs {kind}" if own else kind] += 1
-        return Counter(self._counts)
 
 
 class S3Store:

