@@ -11,6 +11,7 @@ import json
 import os
 import threading
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,14 @@ def _forget_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_parent)
+
+
+def load() -> None:
+    """Load the libraries, one thread at a time: threads that begin at different modules of a circle of imports see them
+    half made. Where they are not installed the first request says so."""
+    with _sessions.lock, suppress(ImportError):
+        import google.auth.transport.requests
+        import google.oauth2.service_account  # noqa: F401
 
 
 def session(options: GcsOptions) -> Any:
