@@ -22,6 +22,27 @@ GCS = (
         ("test_what_is_written_between_look_and_deletion_stays_where_versions_are_kept",),
     ),
     Breakage(
+        "what took the place of a listed object goes for it",
+        f"{STORE}/deleting.py",
+        "if listed is None or listed.etag is None or _is_same(listed, found):",
+        "if True:",
+        ("test_what_took_the_place_of_a_listed_object_stays",),
+    ),
+    Breakage(
+        "the same bytes uploaded again go for those that were listed",
+        f"{STORE}/deleting.py",
+        "return datetime.fromisoformat(found.updated) == listed.last_modified",
+        "return True",
+        ("test_what_took_the_place_of_a_listed_object_stays",),
+    ),
+    Breakage(
+        "a sweep deletes by names alone",
+        "dredge/runs/sweep.py",
+        "if not isinstance(self._deleter, ListedDeleter) or",
+        "if True or",
+        ("test_a_candidate_that_was_uploaded_again_before_its_deletion_stays",),
+    ),
+    Breakage(
         "an answer with a number that two parts have is somebody's",
         f"{STORE}/batches.py",
         "twice.add(number)",
