@@ -99,10 +99,10 @@ def lakefs_demo(scale: float, dry_run: bool, store: str = "local") -> bool:
         airflow.migrate(env)
         before = proof.read_everything(lake)
         time.sleep(max(0.0, MIN_AGE_SECONDS + 2 - (time.monotonic() - planted)))
-        young(lake, 20)
         conf = {"repository": "demo", "dry_run": dry_run, "unsafe_min_age_seconds": MIN_AGE_SECONDS}
         say("3. Airflow runs the DAG lakefs_gc, its steps on Spark (log: .dredge/demo/dag.log)")
-        finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log")
+        with young(lake, 20, MIN_AGE_SECONDS):
+            finished = airflow.run_dag(env, "lakefs_gc", conf, STATE / "dag.log")
         return verdict(lake, before, finished, dry_run, started)
 
 

@@ -8,6 +8,7 @@ contract, and what it answers can be decided by a test (`fault`).
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -45,6 +46,7 @@ class GcsServer:
             the connection without an answer.
         page_rows: names on a page, at most.
         rewrite_bytes: what one step of a rewrite copies.
+        packs: whether what is no object goes compressed to those who take that, as the service sends it.
     """
 
     def __init__(self) -> None:
@@ -54,6 +56,7 @@ class GcsServer:
         self.fault: Fault = lambda _method, _path, _query: None
         self.page_rows = 1000
         self.rewrite_bytes = 1 << 40
+        self.packs = False
         self._begun: dict[str, tuple[str, Query, bytearray]] = {}
         self._tokens: dict[str, int] = {}
 
@@ -73,6 +76,9 @@ class GcsServer:
                 except ConnectionError:
                     self.close_connection = True
                     return
+                is_object = status in {200, 206} and "alt=media" in self.path
+                if server.packs and not is_object and "gzip" in headers.get("accept-encoding", ""):
+                    more, data = {**more, "Content-Encoding": "gzip"}, gzip.compress(data)
                 self.send_response(status)
                 for name, value in more.items():
                     self.send_header(name, value)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dredge.storage.gcs.clients import load
 from dredge.storage.gcs.copying import GcsCopier
 from dredge.storage.gcs.deleting import GcsDeleter
 from dredge.storage.gcs.store import GcsReader, GcsWriter
 from dredge.storage.gcs.versions import GcsMarkerDeleter, GcsVersionDeleter, GcsVersions
 from dredge.storage.location import Location
 from dredge.storage.options import StorageOptions
-
-load()
 
 
 def reader(location: Location, options: StorageOptions) -> GcsReader:

@@ -11,7 +11,6 @@ import json
 import os
 import threading
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,16 +43,11 @@ def _forget_parent() -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def load() -> None:
-    """Load the libraries, one thread at a time: threads that begin at different modules of a circle of imports see them
-    half made. Where they are not installed the first request says so."""
-    with _sessions.lock, suppress(ImportError):
-        import google.auth.transport.requests
-        import google.oauth2.service_account  # noqa: F401
-
-
 def session(options: GcsOptions) -> Any:
     """The authorised HTTP session for these options.
+
+    Comes before anything else of the libraries: it loads them in one thread, while several at once that begin at
+    different modules of a circle of imports would see them half made.
 
     Raises:
         ConfigError: the extra is not installed, or there are no credentials.
@@ -74,6 +68,16 @@ def credentials(options: GcsOptions) -> Any:
         if found is None:
             found = held.credentials[options] = _credentials(options)
         return found
+
+
+def library() -> Any:
+    """The module `google.cloud.storage`, loaded in one thread; raises ConfigError without the extra."""
+    with _sessions.lock:
+        try:
+            from google.cloud import storage
+        except ImportError:
+            raise ConfigError(INSTALL) from None
+        return storage
 
 
 def _build(options: GcsOptions) -> Any:

@@ -50,6 +50,20 @@ GCS = (
         ("test_an_answer_about_other_keys_deletes_nobody",),
     ),
     Breakage(
+        "an answer is read as it came, though it is compressed",
+        f"{STORE}/wire.py",
+        "decode_content=not is_object",
+        "decode_content=False",
+        ("test_what_the_service_compresses_on_its_way_is_read_and_objects_stay_as_they_are",),
+    ),
+    Breakage(
+        "pages may lead in a circle",
+        f"{STORE}/listing.py",
+        "        seen.add(token)\n",
+        "        seen = {token}\n",
+        ("test_pages_that_lead_in_a_circle_end",),
+    ),
+    Breakage(
         "a listing in any order is taken",
         f"{STORE}/listing.py",
         "if item.name <= last or not item.name.startswith(prefix):",

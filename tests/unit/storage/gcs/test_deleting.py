@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dredge.errors import ConfigError
+from dredge.runs.partial import not_deleted
 from dredge.storage import (
     CHANGED,
     NOT_SENT,
@@ -334,3 +335,24 @@ def test_nothing_listed_is_deleted_when_the_look_took_its_permission(server: Gcs
     (found,) = deleter(server, uri).delete_listed(listed(server, uri), lambda: answers.pop(0))
     assert found.code == NOT_SENT
     assert left(server, uri) == ["a"]
+
+
+def test_a_batch_that_the_service_was_too_busy_for_slows_down_and_leaves_no_doubt(server: GcsServer) -> None:
+    uri = server.bucket()
+    keys, busy = planted(server, uri, "a", "b"), [told(503, "backendError")]
+    server.fault = lambda _method, path, _q: busy.pop() if busy and path.startswith("/batch") else None
+    made, slowed = deleter(server, uri), list[bool]()
+    made._rate.throttled = lambda: slowed.append(True)  # type: ignore[method-assign]
+    assert [(item.outcome, item.message) for item in made.delete(keys)] == [("deleted", None)] * 2
+    assert slowed == [True]
+
+
+def test_credentials_that_may_not_delete_are_told_so(server: GcsServer) -> None:
+    """Not as something that another try may mend."""
+    uri = server.bucket()
+    keys = planted(server, uri, "a")
+    denied = told(403, "forbidden", "does not have storage.objects.delete access")
+    server.fault = lambda method, _path, _query: denied if method == "DELETE" else None
+    (outcome,) = deleter(server, uri).delete(keys)
+    assert (outcome.outcome, outcome.code) == ("failed", "forbidden")
+    assert isinstance(not_deleted("Some stay.", {str(outcome.code)}, 0), ConfigError)
