@@ -18,7 +18,8 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.generate import Objects, move
 from benchmarks.lakes import INDEX, RUNS, STATE, LocalLake
-from benchmarks.requests import FORMAT, LOG
+from benchmarks.requests import FORMAT
+from benchmarks.s3_store import LOG
 from benchmarks.shapes import Shape
 from demo.stores import Store, open_store
 from dredge.storage import open_deleter, open_writer
