@@ -232,6 +232,7 @@ class Pages:
             query=urlencode(asked),
             reasons=REASONS if found.kind == LAKEFS else {},
             outcomes=outcomes_of(objects),
+            owned=objects.owned() if wanted.branch else None,
             can_ask=self._asker is not None and bool(found.store_uri) and found.kind == LAKEFS,
         )
 
