@@ -146,6 +146,24 @@ def suspects(store: str, write: bool) -> None:
         tables.write("suspects", text)
 
 
+@main.command()
+@click.option("--objects", default=500_000, show_default=True, help="Of the lake that is collected.")
+@click.option(
+    "--rows", default=0, help="Candidates and rows of the ledger that a small run is given instead."
+)
+@click.option("--people", default=20, show_default=True, help="How many ask at once; 0 leaves that out.")
+@click.option("--kept", is_flag=True, help="Take the run that is there from the last time.")
+@click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
+def pages(objects: int, rows: int, people: int, kept: bool, write: bool) -> None:
+    """Tell how long people wait for the pages of a large run."""
+    from benchmarks import pages as measured
+
+    text = measured.measure(objects, rows, people, kept)
+    click.echo(text)
+    if write:
+        tables.write("pages", text)
+
+
 def _tell(name: str, rows: Iterable[dict[str, Any]], as_json: bool, write: bool) -> None:
     """Print rows as they come, then the tables; keep them in the README if that is wanted."""
     found = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from airflow_dredge.spark_jobs.session import LOCAL_DEFAULTS
 from benchmarks.driver import RUN, SETTINGS
 from benchmarks.lakes import STATE, Lake, LocalLake, S3Lake
 from benchmarks.measure import Meter
@@ -90,7 +91,7 @@ def connect_server() -> Iterator[tuple[str, int]]:
             [sys.executable, "-m", "airflow_dredge.spark_jobs.session"], capture_output=True, check=True
         ).stdout
     )
-    conf |= {"spark.connect.grpc.binding.port": str(port), "spark.driver.host": "127.0.0.1"}
+    conf |= {"spark.connect.grpc.binding.port": str(port), **LOCAL_DEFAULTS}
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     command = ["spark-submit", "--master", "local[2]", *settings, "--class", SERVER, "spark-internal"]
     env = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -178,6 +179,7 @@ def measure_run(
         "cpu_seconds": {name: round(used, 1) for name, used in meter.cpu_seconds.items()},
         "peak_mib": {name: round(size) for name, size in meter.peak_mib.items()},
         "peak_of_all_mib": round(meter.peak_of_all_mib),
+        "processes_mib": {name: round(size) for name, size in meter.processes_mib.items()},
         "read_mib": round(meter.read_mib["dredge"], 1),
     }
 

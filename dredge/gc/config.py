@@ -250,9 +250,9 @@ class GCConfig:
     )
     verify_looks: int | None = setting(
         "Deleted objects to look for again",
-        "After deleting, so many of the deleted objects, from all over, are looked for in the store, and every one of"
-        " which it first gave no clear answer. If one in 300 were still there, 1,000 looks would miss that once in 28"
-        " runs. Empty: all of them.",
+        "After deleting, at most so many of the deleted objects, from all over, are looked for in the store (of fewer"
+        " than 5,000 one in five, but 200), and every one of which it first gave no clear answer. If one in 300 were"
+        " still there, 1,000 looks would miss that once in 28 runs. Empty: all of them.",
         default=1000,
         minimum=0,
     )

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dredge.runs.folder import RunFolder, parquet_bytes, read_parquet
+from dredge.runs.groups import grouped_bytes
 from dredge.runs.summary import PartInfo
 from dredge.storage import NOT_SENT, DeleteOutcome
 
@@ -132,7 +133,7 @@ def finished(rows: pa.Table) -> pa.Array:
 
 def write_settled(folder: RunFolder, part: str, rows: pa.Table) -> PartInfo:
     """Write the settled rows of a part, one for each object."""
-    return folder.write_bytes(f"{STEP}/{part}.parquet", parquet_bytes(rows), rows.num_rows)
+    return folder.write_bytes(f"{STEP}/{part}.parquet", grouped_bytes(rows), rows.num_rows)
 
 
 def settle_rows(

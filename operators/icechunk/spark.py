@@ -11,6 +11,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import reported
 from airflow_dredge.operators.icechunk.base import open_run
+from airflow_dredge.operators.lineage import of_step
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.metrics import report_metrics
 from airflow_dredge.operators.spark import SparkJobOperator
 from dredge.errors import ConfigError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from dredge.icechunk.collection.steps import Run
 
 
-class IcechunkSparkOperator(SparkJobOperator):
+class IcechunkSparkOperator(TellsLineage, SparkJobOperator):
     """Do some steps of a planned collection: on Spark, or in this worker.
 
     :param plan: what the plan task returned (templated)
@@ -60,4 +62,5 @@ class IcechunkSparkOperator(SparkJobOperator):
                 summary = self.work(run)
         else:
             summary = self.run_job(context, run)
+        self.lineage = of_step(run.plan.uri, run.plan.uri, run.plan.run_id, summary)
         return report_metrics(self.step, summary, run.plan.uri)

@@ -158,7 +158,7 @@ def write_candidates(
     for index, table in enumerate(tables):
         rows = classify(folder, table, config, undescribed)
         free = rows.filter(pc.is_null(rows["hold"]))
-        part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}")
+        part = folder.write_table(SubtractOutput.STEP, index, rows, f"part-{name}", grouped=True)
         hashes_name = f"{SubtractOutput.STEP}/hashes-{name}-{index:05d}.u64"
         hashes = write_hashes(folder, hashes_name, unite([free["hash"].to_numpy()]))
         written += Candidates(parts=[part, hashes], by_reason=_by_reason(rows), by_hold=_by_hold(rows))

@@ -4,7 +4,7 @@ reading    what is read              guarding   what may go           sweeping  
 approving  what people say (approving_icechunk: of Icechunk)   undo       what can be taken back
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
-trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure stores
+trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tests.mutations.breakages import (
     approving,
     approving_icechunk,
     azure,
+    deleting,
     gcs,
     guarding,
     icechunk,
@@ -41,6 +42,7 @@ BREAKAGES = (
     *approving.APPROVED,
     *approving_icechunk.APPROVED_ICECHUNK,
     *azure.AZURE,
+    *deleting.DELETING,
     *gcs.GCS,
     *sweeping.SWEEP,
     *sweeping.VERIFY,
