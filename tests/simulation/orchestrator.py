@@ -85,6 +85,7 @@ class Orchestrated:
     outcome: str = ""
     errors: list[str] = field(default_factory=list)
     ended: bool = False
+    ended_at: float = 0.0
     by_person: bool = False
     said: list[Said] = field(default_factory=list)
     waiting: Actor | None = None
@@ -107,6 +108,7 @@ class Orchestrator:
         clocks: of the machines that processes run on.
         workers: spread the tasks.
         runs: all that were started, by name.
+        marked: called when a run has read all that is staged.
     """
 
     simulation: Simulation
@@ -114,6 +116,7 @@ class Orchestrator:
     clocks: Sequence[Clock]
     workers: Workers
     runs: dict[str, Orchestrated] = field(default_factory=dict)
+    marked: Callable[[], None] = lambda: None
 
     def start(self, name: str, config: dict[str, Any]) -> Orchestrated:
         """Do a DAG run to its end (called by an actor of a process that never dies)."""
@@ -170,7 +173,7 @@ class Orchestrator:
 
     def _ended(self, run: Orchestrated) -> None:
         run.outcome = run.outcome or ("failed" if run.errors else "success")
-        run.ended = True
+        run.ended, run.ended_at = True, self.simulation.scheduler.now
         self.simulation.states[f"run {run.outcome}"] += 1
         if run.errors:
             self.simulation.states["stopped by " + ":".join(run.errors[0].split(":")[:2])] += 1
@@ -259,6 +262,8 @@ class Orchestrator:
             run.run_uri = result
         elif task == "save_report":
             run.outcome = result
+        elif task == "mark_uncommitted":
+            self.marked()
 
     def process(self, name: str, role: str) -> Process:
         """A process on some machine."""
@@ -297,6 +302,7 @@ class Orchestrator:
                     steps.approve(opened)
                 else:
                     getattr(steps, step)(opened, self.workers)
+                self._took(run, step, None)
                 coverage.end(step)
         finally:
             coverage.end(process.role)

@@ -125,9 +125,11 @@ def run_of(
     by: str = "dag",
     approval: tuple[str, float] = ("over_limits", 12.0),
     undo: str = "off",
+    root: str = "",
 ) -> Move:
     """A run, asked for as `drawing._draw_run` does."""
-    return Move(at, "run", (name, mode, dry_run, most, policy, window, by, approval, undo))
+    last = (root,) if root else ()
+    return Move(at, "run", (name, mode, dry_run, most, policy, window, by, approval, undo, *last))
 
 
 def branches(stage: Stage, days: float = 44.0) -> Moves:
