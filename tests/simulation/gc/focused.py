@@ -36,8 +36,8 @@ FOCUS: Mapping[str, Focus] = {
         "rows_are_lost", canary_branches=(0,)
     ),
     "L22: hidden branches are passed over": _on("only_hidden"),
-    "L42: a 404 for a full commit id is believed": _on("storm"),
-    "L54: what a cache has kept is an answer": _on("storm"),
+    "L42: a 404 for a full commit id is believed": _on("up_again_though_poisoned"),
+    "L54: what a cache has kept is an answer": _on("kept_by_a_cache"),
     "L55: servers' clocks are not compared": _on("clocks_apart"),
     # ages and places
     "the cutoff is now": _on("late_link"),
@@ -55,9 +55,13 @@ FOCUS: Mapping[str, Focus] = {
     "a guard that says no is not heard": _on("in_one_place"),
     "the best verdict counts": _on("in_one_place"),
     "what only the branches showed is dropped": _on("rows_are_lost", canary_branches=(0,)),
-    "a missing or damaged range names nothing": _on("tables_are_broken"),
+    "a missing or damaged range names nothing": _on(
+        "table_is_missing", canary_branches=(0,), rules=(None, 30)
+    ),
     "tags keep nothing": _on("kept_by_a_tag"),
-    "what earlier runs knew is not compared with what lives": _on("again_and_again"),
+    "what earlier runs knew is not compared with what lives": _on(
+        "committed_since", "again_and_again", rest=("optimized",)
+    ),
     "identical content is garbage like any other": _on("the_same_again"),
     "limits never await approval": _on("beyond_limits"),
     "limits are not asked": _on("beyond_limits"),
@@ -102,17 +106,23 @@ FOCUS: Mapping[str, Focus] = {
     "B8: an object that cannot be looked at ends the run": _on("known_and_young", rest=("optimized",)),
     "L23: of staging records only the current token's are read": _on("long_commit", read_kv=(YES,)),
     "L37: what a store did not confirm is deleted": _on("some_stay"),
-    "L52: ends of branches are not looked at": _on("pages_are_lost"),
-    "a missing file of staged addresses is accepted": _on("pages_are_lost"),
+    "L52: ends of branches are not looked at": _on("rows_are_lost", canary_branches=(0,)),
+    "a missing file of staged addresses is accepted": _on(
+        "pages_are_lost", canary_branches=(0,), read_kv=(NO,)
+    ),
     "a page without a file says that nothing was staged": _on("rows_are_lost", canary_branches=(0,)),
-    "a scan of staging without proof is believed": _on("rows_are_lost", staged_questions=(2,)),
+    "a scan of staging without proof is believed": _on(
+        "rows_are_lost", staged_questions=(2,), canary_branches=(0,)
+    ),
     "heads that branches had during the scan are forgotten": _on(
         "hidden_then_not", canary_branches=(0,), rules=(None, 30)
     ),
     "what a commit wrote while staging was read counts only where a branch leads to it": _on(
-        "carried_around"
+        "carried_around", canary_branches=(0,), read_kv=(NO,)
     ),
-    "the re-check reads no ranges that only a commit left behind has": _on("carried_around"),
+    "the re-check reads no ranges that only a commit left behind has": _on(
+        "carried_around", canary_branches=(0,), read_kv=(NO,)
+    ),
     "of the heads of the scan only the commits themselves count": _on("back_from_the_head"),
     "staging that vanished is fine": _on(
         "rows_are_lost", staged_plenty=(1,), canary_branches=(3,), first=(YES,)
@@ -125,8 +135,8 @@ FOCUS: Mapping[str, Focus] = {
     ),
     "an empty list of active commits is believed": _on("dangling"),
     "only the server walks over commits": _on("dangling", active_walk_early_stop=(YES,)),
-    "what earlier runs knew is old": _on("known_and_young"),
-    "an object that cannot be looked at may go": _on("known_and_young"),
+    "what earlier runs knew is old": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
+    "an object that cannot be looked at may go": _on("known_and_young", read_kv=(YES,), mode=("clean",)),
     "a question without an answer clears": _on("no_answers"),
     "what is not among the cleared is cleared": _on("no_answers"),
     "canaries are not looked for": _on("the_same_again"),
@@ -175,7 +185,9 @@ FOCUS: Mapping[str, Focus] = {
     ),
     "dropped ranges still count": _on("let_go", rest=("optimized",)),
     "what new ranges name does not count": _on("committed_since", rest=("optimized",), raggedness=(1,)),
-    "paths that another policy kept are not looked at again": _on("kept_by_a_policy", rest=("optimized",)),
+    "paths that another policy kept are not looked at again": _on(
+        "kept_by_a_policy", rest=("optimized",), first=(NO,)
+    ),
     "the state moves on from wherever it is": _on("states_cross", rest=("optimized",)),
     "what the mark read in the records answers for what is staged since": _on("alike_later", read_kv=(YES,)),
     "the re-check keeps no new paths": _on("kept_by_a_policy"),
@@ -209,7 +221,7 @@ FOCUS: Mapping[str, Focus] = {
     "a question that was changed before its answer counts": _on("asked_first"),
     "an answer from the future counts for longer": _on("asked_first"),
     "a yes counts for whatever the run asks by now": _on("beyond_limits"),
-    "the sweep takes the word of the step that asked": _on("answered_early"),
+    "the sweep takes the word of the step that asked": _on("answered_early", "asked_first"),
     "an answer to something else counts": _on("beyond_limits"),
     "candidates that were made anew need no new answer": _on("beyond_limits"),
     "a run is waited for longer than its mark may be swept": _on("asked_first"),

@@ -94,6 +94,27 @@ def up_again_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
     return [*moves, moment(chance, stage, verb, *args, among=AFTER_COMMITS)]
 
 
+def kept_by_a_cache(chance: random.Random, stage: Stage) -> Moves:
+    """An expired commit is taken up again, after the mark has read commits; a cache on the way answers as before."""
+    call, step = chance.choice(
+        (("list_branches", "bulk_delete"), ("get", "bulk_delete"), ("stat_object", "check_limits"))
+    )
+    spell = "cached answer", round(3 * stage.length, 3), 1.0
+    begin = max(0.0, stage.at - 1)
+    return [*up_again_after_the_mark(chance, stage), Move(begin, "when", (step, call, 1, "weather", *spell))]
+
+
+def table_is_missing(chance: random.Random, stage: Stage) -> Moves:
+    """One of the ranges that commits have is lost or damaged before any run has read it."""
+    verb = chance.choice(("lose range", "damage range"))
+    moves = []
+    branch, path = chance.choice(("main", "one", "two")), stage.temper.path(chance)
+    for n in range(3):  # what is in a head, servers read as well
+        moves.append(Move(stage.past(20 - n), "upload", (branch, path, bytes(70 + n))))
+        moves.append(Move(stage.past(19.5 - n), "commit", (branch, 0)))
+    return [*moves, Move(stage.past(0.5), verb, (chance.randrange(40),)), *garbage(chance, stage, 0, 1)]
+
+
 def rows_are_lost(chance: random.Random, stage: Stage) -> Moves:
     """A branch is gone whenever a scan of staging comes to it, and is there again before and after."""
     gone = chance.choice(("one", "one", "one", "two"))  # a server notices when it is the last

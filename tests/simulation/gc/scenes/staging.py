@@ -28,7 +28,7 @@ def long_commit(chance: random.Random, stage: Stage) -> Moves:
     lasts = later[-1] - commit + 3 * stage.length + HOUR
     moves = [
         Move(stage.past(3), "upload", (branch, path, data)),
-        Move(stage.at, "when", ("commit", "scan", 1, "dawdle", lasts)),
+        Move(stage.at, "when", ("commit", "put", 1, "dawdle", lasts)),
         Move(commit, "commit", (branch, 0)),
         Move(commit + 60, "upload", (branch, path, content(chance))),
     ]

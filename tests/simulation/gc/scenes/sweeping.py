@@ -149,9 +149,9 @@ def no_answers(chance: random.Random, stage: Stage) -> Moves:
         *garbage(chance, stage, 1),
         *(Move(stage.past(2.5), "orphan", (data,)) for _ in range(chance.choice((0, 2)))),
     ]
-    kind = chance.choice(("throttled", "request lost", "proxy page", "connection dropped"))
+    kind = chance.choice(("proxy page", "proxy page", "throttled", "request lost"))
     call = chance.choice(("stat_object", "stat_object", "list_objects"))
-    spell = kind, round(chance.choice((0.3, 1.0)) * stage.length, 3), 1.0
+    spell = kind, round(chance.choice((0.02, 0.1, 0.3)) * stage.length, 3), 1.0
     moves.append(Move(max(0.0, stage.at - 1), "when", ("check_limits", call, 1, "weather", *spell)))
     if chance.random() < 0.5:
         at = stage.at + 2 * stage.length + 2 * HOUR
