@@ -13,6 +13,7 @@ from tests.simulation.gc.scenes.stage import (
     Stage,
     branches,
     content,
+    expired,
     garbage,
     moment,
     run_of,
@@ -86,10 +87,9 @@ def staged_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
 
 def up_again_after_the_mark(chance: random.Random, stage: Stage) -> Moves:
     """An expired commit is taken up again, after the mark has read commits."""
-    back = expired_comes_back(chance, stage)
-    moves = [move for move in back if move.at < 0]
-    verb = chance.choice(("create branch from commit", "hard reset", "tag"))
-    old = OLDEST + chance.choice((1, 1, 2, 3))
+    moves = expired(chance, stage)
+    verb = chance.choice(("hard reset", "hard reset", "tag"))
+    old = OLDEST + chance.choice((1, 1, 1, 2))
     args: tuple[Any, ...] = (old,) if verb == "tag" else (stage.temper.branch(chance), old)
     return [*moves, moment(chance, stage, verb, *args, among=AFTER_COMMITS)]
 
@@ -297,7 +297,8 @@ def woken_beside_its_retry(chance: random.Random, stage: Stage) -> Moves:
         (("subtract", "put"), ("check_limits", "get"), ("check_limits", "put"), ("bulk_delete", "get"))
     )
     return [
-        *(move for _ in range(2) for move in expired_comes_back(chance, stage) if move.at < 0),
+        *expired(chance, stage),
+        *expired(chance, stage),
         Move(begin, "when", (task, "put", chance.choice((1, 2, 3)), "suspend", 14 * HOUR)),
         Move(begin, "when", ("check_limits", "get", 1, "weather", "store down", 1800.0, 1.0)),
         Move(

@@ -6,8 +6,7 @@ import random
 from typing import Any
 
 from tests.simulation.clock import HOUR
-from tests.simulation.gc.scenes.losses import expired_comes_back
-from tests.simulation.gc.scenes.stage import Moves, Stage, branches, content, garbage, moment, run_of
+from tests.simulation.gc.scenes.stage import Moves, Stage, branches, content, expired, garbage, moment, run_of
 from tests.simulation.history import Move
 from tests.simulation.writers import OLDEST
 
@@ -20,20 +19,14 @@ def _plenty(chance: random.Random, stage: Stage) -> Moves:
     return garbage(chance, stage, 10, 20)
 
 
-def _expired(chance: random.Random, stage: Stage) -> Moves:
-    """The past of what only an expired commit has."""
-    return [move for move in expired_comes_back(chance, stage) if move.at < 0]
-
-
 def _again(chance: random.Random, stage: Stage) -> tuple[Any, ...]:
-    old = OLDEST + chance.choice((1, 1, 2, 3))
-    return chance.choice(("create branch from commit", "hard reset")), stage.temper.branch(chance), old
+    return "hard reset", stage.temper.branch(chance), OLDEST + chance.choice((1, 1, 1, 2, 2, 3))
 
 
 def heads_move(chance: random.Random, stage: Stage) -> Moves:
     """A sweep deletes for long, and meanwhile a head moves to an expired commit; the driver may see, or not."""
     begin = max(0.0, stage.at - 1)
-    moves = [*branches(stage), *_plenty(chance, stage), *_expired(chance, stage), *_expired(chance, stage)]
+    moves = [*branches(stage), *_plenty(chance, stage), *expired(chance, stage), *expired(chance, stage)]
     first = chance.choice((1, 2, 3))
     if chance.random() < 0.5:
         kind = chance.choice(("proxy page", "throttled", "request lost", "store down"))
@@ -55,7 +48,7 @@ def heads_move(chance: random.Random, stage: Stage) -> Moves:
 def driver_is_silent(chance: random.Random, stage: Stage) -> Moves:
     """The driver of a sweep sleeps or dies while its workers delete, and a head moves to an expired commit."""
     begin = max(0.0, stage.at - 1)
-    moves = [*branches(stage), *_plenty(chance, stage), *_expired(chance, stage), *_expired(chance, stage)]
+    moves = [*branches(stage), *_plenty(chance, stage), *expired(chance, stage), *expired(chance, stage)]
     seconds = chance.choice((280.0, 290.0, HOUR))
     call = chance.choice(("list_branches", "list_repositories", "put bulk_delete/_watch"))
     moves.append(Move(begin, "when", ("bulk_delete", call, chance.choice((3, 4, 5)), "faint", seconds)))
@@ -68,7 +61,7 @@ def driver_is_silent(chance: random.Random, stage: Stage) -> Moves:
 def overtaken(chance: random.Random, stage: Stage) -> Moves:
     """The machine of a sweep is suspended, so that another try of it or another run begins, and goes on after that."""
     begin = max(0.0, stage.at - 1)
-    moves = [*branches(stage), *_plenty(chance, stage), *_expired(chance, stage)]
+    moves = [*branches(stage), *_plenty(chance, stage), *expired(chance, stage)]
     seconds = chance.choice((500.0, 700.0, 900.0, 1300.0, HOUR))
     call = chance.choice(
         (LEDGER, LEDGER, "delete", "list_branches", "put_if_match", "get lease.json", "prepare_uncommitted")
@@ -176,7 +169,6 @@ def parts_settle(chance: random.Random, stage: Stage) -> Moves:
     )
     moves.append(Move(begin, "when", (*ends, 1, "complete parts", -1)))
     late = chance.choice((0.5, 1.0, 1.5)) * stage.length + chance.choice((0.0, 600.0, 1000.0, 2000.0))
-    moves.append(Move(begin, "when", ("complete parts", chance.choice(("set", "set_if")), 1, "dawdle", late)))
     moves.append(Move(begin, "when", ("parts", chance.choice(("set", "set_if")), 1, "dawdle", late)))
     if chance.random() < 0.5:
         step = chance.choice(("subtract", "check_limits", "bulk_delete"))
