@@ -1,4 +1,4 @@
-"""The task that asks about a collection of Icechunk; what it shares is tested in `../lakefs/test_approve.py`."""
+"""The task that asks about a collection of Icechunk; what it shares is in tests/unit/operators/lakefs."""
 
 from __future__ import annotations
 
