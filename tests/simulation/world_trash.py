@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from dredge.errors import DredgeError, UnavailableError
 from dredge.graveler.catalog import Catalog, Settings
 from dredge.trash.margins import TrashLimits
 from tests.simulation.clock import DAY, HOUR, Clock
+from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move, Simulation, Violation
 from tests.simulation.kv import DoorKV, WatchedKV
 from tests.simulation.lakefs import Server, make_settings
@@ -295,6 +296,9 @@ class TrashWorld:
     verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, "frozen"))
     never: Collection[tuple[str, str]] = pairs_of(TASKS, "lakefs", only=NOT_A_CLEANERS)
     hours_max: float = 24.0 * 14
+    focus: Focus = ANYTHING
+    scenes: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def draw(self, chance: random.Random) -> list[Move]:
         return draw_moves(chance)
