@@ -31,8 +31,8 @@ def between(first: bytes, last: bytes, chance: random.Random) -> bytes:
     low, high = sorted((first, last))
     begin = _in_common(low, high)
     end = _in_common(low[len(begin) :][::-1], high[len(begin) :][::-1])[::-1]
-    least, most = (key[len(begin) : len(key) - len(end)] for key in (low, high))
-    guess = begin + _middle(least, most, chance) + end
+    lowest, highest = (key[len(begin) : len(key) - len(end)] for key in (low, high))
+    guess = begin + _middle(lowest, highest, chance) + end
     return min(max(guess, low), high)
 
 
