@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_dredge.operators.approve import somebody_said_no
 from airflow_dredge.operators.environment import tasks_environment
 from airflow_dredge.operators.failures import first_failure, reported
 from airflow_dredge.operators.lakefs.base import LakeFSOperator, open_run
+from airflow_dredge.operators.lineage import Lineage
+from airflow_dredge.operators.lineage_teller import TellsLineage
 from airflow_dredge.operators.links import REPORT, ReportLink
 from airflow_dredge.operators.metrics import COMPLETE, report_metrics, report_run
 from dredge.errors import RefusedError
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class LakeFSSaveReportOperator(LakeFSOperator):
+class LakeFSSaveReportOperator(TellsLineage, LakeFSOperator):
     """Write the report of a run, also of one that failed, and give its lease back; then fail if the run did
     not complete. A run that a person rejected has ended well.
 
@@ -53,18 +56,17 @@ class LakeFSSaveReportOperator(LakeFSOperator):
         steps.release_lease(run)
         report, outcome = str(summary.details["page"]), summary.details["outcome"]
         context["ti"].xcom_push(REPORT, report)
+        self.lineage = Lineage(
+            run.plan.namespace, run.plan.repository, run.plan.run_id, dict(summary.counts), outcome, report
+        )
         figures = report_metrics(self.step, summary, run.plan.repository)
         report_run(summary, run.plan.repository)
-        if outcome not in COMPLETE and not (outcome == "rejected" and _somebody_said_no(run)):
+        if outcome not in COMPLETE and not (
+            outcome == "rejected" and somebody_said_no(steps.read_report(run))
+        ):
             problems = steps.read_report(run)["problems"] or ["a task ended before it could say why"]
             raise RefusedError(f"run {run.plan.run_id} is {outcome}. {problems[0]} The report: {report}")
         facts = {"repository": run.plan.repository, "run_id": run.plan.run_id, "outcome": outcome}
         for outlet in self.outlets:
             context["outlet_events"][outlet].extra = {**facts, REPORT: report, **figures["counts"]}
         return {**figures, **facts, REPORT: report}
-
-
-def _somebody_said_no(run: steps.Run) -> bool:
-    """Whether a person rejected the run, which is an end like another; that nobody answered must be noticed."""
-    said = steps.read_report(run)["approval"]
-    return said is not None and said["state"] == "rejected" and bool(said["by"])

@@ -1,6 +1,6 @@
 """Check limits: every guard is asked, and `guard.json` says what each of them found.
 
-A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.gc.approve`), or is
+A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.approve`), or is
 refused where the user wants nobody to be asked; a dry run goes on and says so. Objects that are held stay, whatever
 guards and limits say.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dredge.approve.needed import LET_IT
+from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_limits import codes, identical
 from dredge.gc.check_limits.check import Check
@@ -16,7 +18,6 @@ from dredge.gc.check_limits.guards import GUARDS
 from dredge.gc.check_limits.holds import why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Held, count_held
-from dredge.gc.config import NEVER
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput
@@ -28,7 +29,6 @@ from dredge.sets.files import write_hashes
 from dredge.undo.cost import cost_of_undo
 
 GUARD = "guard.json"
-_LET_IT = "Raise the limit, or let a person approve it (approval)"
 
 
 def check_limits(run: Run, runner: TaskRunner | None = None) -> StepSummary:
@@ -73,7 +73,7 @@ def _check(run: Run, runner: TaskRunner, record: StepRecord) -> None:
     record.status = "refused"
     record.error = RefusedError(
         f"{message} Read {run.folder.uri}/{GUARD}."
-        + (f" {_LET_IT} if this is what you want." if verdict == "awaiting_approval" else "")
+        + (f" {LET_IT} if this is what you want." if verdict == "awaiting_approval" else "")
     )
 
 

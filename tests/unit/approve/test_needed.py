@@ -1,0 +1,52 @@
+"""Whether a person has to be asked follows from the plan and from what the guards found."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dredge.approve.needed import approval_inputs, why_asked
+from dredge.approve.settings import ALWAYS, NEVER
+from dredge.gc.approve.output import ApproveOutput
+from tests.support.gc import make_world
+
+OVER = [
+    {"rule": "objects", "verdict": "awaiting_approval", "text": "3 objects"},
+    {"rule": "order", "verdict": "passed", "text": "all"},
+]
+
+
+def asked(wanted: str, *, over: bool = False, dry_run: bool = False, objects: int = 1) -> str:
+    plan: Any = SimpleNamespace(dry_run=dry_run, config=SimpleNamespace(approval=wanted))
+    verdict = "awaiting_approval" if over else "passed"
+    guards: Any = SimpleNamespace(verdict=verdict, findings=OVER, counts={"deletable_objects": objects})
+    return why_asked(plan, guards)
+
+
+def test_a_person_is_asked_where_a_limit_or_the_plan_wants_it() -> None:
+    assert asked("over_limits", over=True) == "More would be deleted than a limit allows: objects: 3 objects."
+    assert asked(ALWAYS, over=True).startswith("More would be deleted")
+    assert asked(ALWAYS) == "Every run that deletes needs an approval."
+    assert asked("over_limits") == ""
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_nobody_is_asked_about_a_run_that_deletes_nothing_or_may_ask_nobody(over: bool) -> None:
+    assert asked(ALWAYS, over=over, dry_run=True) == ""
+    assert asked(ALWAYS, over=over, objects=0) == ""
+    assert asked(NEVER, over=over) == ""
+
+
+@pytest.mark.parametrize(("approval", "inputs"), [("always", (ApproveOutput,)), ("never", ())])
+def test_the_sweep_reads_an_answer_where_one_is_needed(approval: str, inputs: tuple[type, ...]) -> None:
+    world = make_world(approval=approval)
+    world.upload("a")
+    world.lake.commit()
+    world.orphan("data/orphan")
+    world.age(days=2)
+    run = world.plan()
+    assert approval_inputs(run.plan, run.folder, ApproveOutput) == ()
+    world.mark(run)
+    assert approval_inputs(run.plan, run.folder, ApproveOutput) == inputs
