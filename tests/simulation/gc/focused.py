@@ -8,7 +8,6 @@ from typing import Any
 from tests.simulation.focus import Focus
 from tests.simulation.gc.settings import ALL_SETTINGS, CHEAP, NO, YES
 
-
 OWN_RUNS = frozenset({"asked_first", "taken_back", "beyond_limits", "answered_early", "made_final"})
 """Scenes with a run of their own, which finds nothing where another one has deleted all that there is."""
 
