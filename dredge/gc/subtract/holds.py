@@ -16,15 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
+from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.gc.subtract.left_staging import unreadable_mark
 from dredge.sets.live import LocatedSet, in_any
 from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
+ARCHIVED = "archived"
 SAME_SIZE = "same_size"
 
 type Mask = npt.NDArray[np.bool_]
@@ -83,6 +86,12 @@ def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
     return left
 
 
+def archived(rows: pa.Table, _evidence: Evidence) -> Mask:
+    """Objects in a tier that cannot be read and is charged for when it is left early, until they are rehydrated."""
+    found = pc.is_in(rows["storage_class"], pa.array(HELD_CLASSES))
+    return np.asarray(found, bool)
+
+
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
     """Objects as long as an entry of a branch head, whose content may be uploaded again there.
 
@@ -108,6 +117,11 @@ HOLDS: list[Hold] = [
         LEFT_STAGING,
         "an earlier run saw it staged, and now it is neither staged nor committed: a commit under way may bring it",
         left_staging,
+    ),
+    Hold(
+        ARCHIVED,
+        "it is archived: it cannot be read, and deleting it early is charged; rehydrated it may go",
+        archived,
     ),
     Hold(
         SAME_SIZE,
