@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from benchmarks import tables
+from benchmarks.cloud_store import CLOUDS
 from benchmarks.collect import ENGINES, run
 from benchmarks.lakes import STORES
 from benchmarks.server import USERS
@@ -33,7 +34,7 @@ def main() -> None:
 @main.command()
 @click.option("--shape", "shapes", multiple=True, type=click.Choice(sorted(SHAPES)), default=("b10k",))
 @click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES), default=("floor", "submit"))
-@click.option("--store", type=click.Choice(STORES), default="local", show_default=True)
+@click.option("--store", type=click.Choice((*STORES, *CLOUDS)), default="local", show_default=True)
 @click.option("--cold/--no-cold", default=True, show_default=True, help="Run without the committed index.")
 @click.option("--warm/--no-warm", default=True, show_default=True, help="Run again with it.")
 @click.option(
@@ -55,7 +56,7 @@ def gc(
     as_json: bool,
     write: bool,
 ) -> None:
-    """Collect generated repositories on a local folder, or on an S3 server that is started for it.
+    """Collect generated repositories on a local folder, or on a store that is started for it.
 
     Before the runs on a shape a bare client does the same work on the same store: list, scan, fetch, decode,
     subtract, delete. Each run's figures are ratios to it.

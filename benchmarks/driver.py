@@ -22,7 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.s3_store import LOG, Requests, by_kind, by_place
+from benchmarks.requests import requests_of
+from benchmarks.s3_store import by_kind, by_place
 from dredge.gc import steps
 from dredge.gc.config import GCConfig
 from dredge.gc.run import Run
@@ -43,8 +44,7 @@ def main() -> None:
     requests: dict[str, dict[str, int]] = {}
     places: dict[str, dict[str, dict[str, int]]] = {}
 
-    log = os.environ.get(LOG)
-    counted = Requests(Path(log)) if log else None
+    counted = requests_of(os.environ)
 
     @contextmanager
     def timed(name: str):  # type: ignore[no-untyped-def]

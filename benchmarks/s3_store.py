@@ -93,13 +93,18 @@ class Requests:
             new = file.read()
         self._at += len(new)
         *lines, self._rest = (self._rest + new).split(b"\n")
-        for line in lines:
-            fields = line.decode(errors="replace").split(" ")
-            if len(fields) > _OPERATION and fields[2].startswith("["):
-                kind = KINDS.get(fields[_OPERATION], fields[_OPERATION].removeprefix("s3_"))
-                own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"]
-                self._counts[f"lakefs {kind}" if own else kind, _asked_for(fields)] += 1
+        told = (self._told(line.decode(errors="replace")) for line in lines)
+        self._counts.update(request for request in told if request is not None)
         return Counter(self._counts)
+
+    def _told(self, line: str) -> tuple[str, str] | None:
+        """The kind and the place of the request that a line is about; None for another line."""
+        fields = line.split(" ")
+        if len(fields) <= _OPERATION or not fields[2].startswith("["):
+            return None
+        kind = KINDS.get(fields[_OPERATION], fields[_OPERATION].removeprefix("s3_"))
+        own = fields[_REQUESTER] == SERVER_KEYS["AWS_ACCESS_KEY_ID"]
+        return f"lakefs {kind}" if own else kind, _asked_for(fields)
 
 
 def by_kind(places: Mapping[tuple[str, str], int]) -> Counter[str]:

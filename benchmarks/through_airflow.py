@@ -18,10 +18,10 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.s3_store import LOG, STATE, Requests
+from benchmarks.requests import requests_of
+from benchmarks.s3_store import STATE, Requests
 from demo.airflow import environment, migrate
 from dredge.gc.mark_uncommitted.kv_access import URL as KV_URL
 from dredge.storage import StorageOptions
@@ -44,11 +44,11 @@ class Watch:
     """Notes the counters of a store while a block runs.
 
     Args:
-        log: of the store; None for other stores.
+        requests: to the store; None for a folder.
     """
 
-    def __init__(self, log: str | None) -> None:
-        self._requests = Requests(Path(log)) if log else None
+    def __init__(self, requests: Requests | None) -> None:
+        self._requests = requests
         self._times: list[float] = []
         self._counts: list[Counter[str]] = []
         self._stop = threading.Event()
@@ -99,7 +99,7 @@ def airflow_environment(env: dict[str, str], connect_url: str | None) -> dict[st
     """
     keys = [env[f"LAKECTL_{name}"] for name in ("CREDENTIALS_ACCESS_KEY_ID", "CREDENTIALS_SECRET_ACCESS_KEY")]
     endpoint = env["LAKECTL_SERVER_ENDPOINT_URL"].removesuffix("/api/v1")
-    options = StorageOptions.from_env(env) if "AWS_ACCESS_KEY_ID" in env else None
+    options = StorageOptions.from_env(env)
     made = environment(HOME, endpoint, keys[0], keys[1], options)
     if KV_URL in env:
         kv = {"conn_type": "sqlite", "host": env[KV_URL].removeprefix("sqlite://")}
@@ -177,4 +177,4 @@ def start(env: dict[str, str], settings: dict[str, Any]) -> subprocess.Popen[byt
 
 def watch_of(env: dict[str, str]) -> Watch:
     """A watch on the store that an environment names."""
-    return Watch((os.environ | env).get(LOG))
+    return Watch(requests_of(os.environ | env))

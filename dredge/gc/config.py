@@ -228,6 +228,14 @@ class GCConfig:
         minimum=SLICE_OPEN_HOURS,
         maximum=HOURS_MAX,
     )
+    upload_hours: float = setting(
+        "Hours that an upload in parts may pause",
+        "On Google Cloud Storage lakeFS keeps the parts of an upload as objects. They stay until nothing of the upload"
+        " was written for so long; then it was given up. 0: they go with the minimum age.",
+        default=168.0,
+        minimum=0,
+        maximum=HOURS_MAX,
+    )
     max_delete_objects: int | None = objects_limit()
     max_delete_bytes: int | None = bytes_limit()
     max_delete_percent: float | None = share_limit()

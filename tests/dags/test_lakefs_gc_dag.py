@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, CronDataIntervalTimetable
 
-from airflow_dredge.operators.lakefs.schedules import intervals
+from airflow_dredge.operators.schedules import intervals
 from tests.support.airflow import FILTERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,6 +188,7 @@ def test_params_are_these(dag: DAG) -> None:
         "clean_every_days",
         "keep_runs_days",
         "slice_margin_hours",
+        "upload_hours",
         "max_delete_objects",
         "max_delete_bytes",
         "max_delete_percent",

@@ -20,6 +20,7 @@ from dredge.gc.subtract.early_deletion import Early, add_early, early_deletions
 from dredge.gc.subtract.figures import EXAMPLES_MAX, Figures, add_up
 from dredge.gc.subtract.holds import Evidence, holds_of
 from dredge.gc.subtract.output import SubtractOutput
+from dredge.gc.subtract.upload_parts import Uploads, going_on
 from dredge.hashing import hash64
 from dredge.runs.folder import RunFolder
 from dredge.runs.summary import PartInfo
@@ -48,6 +49,7 @@ class SubtractConfig:
         expired: hashes of the addresses that only ranges of expired commits name.
         pinned: hashes of what is kept because somebody brought it back.
         as_of: the store's time when the run was planned; None counts no early deletions.
+        uploads: where parts of uploads are objects; None: nowhere.
         dead: hashes of the listing that are not live, where they were found shard by shard (`by_shard`).
     """
 
@@ -58,6 +60,7 @@ class SubtractConfig:
     pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
     as_of: datetime | None = None
+    uploads: Uploads | None = None
     dead: ShardedSet | None = None
 
 
@@ -121,6 +124,7 @@ def classify(
         head_sizes=config.head_sizes,
         pinned=config.pinned,
         staged_before=config.staged_before,
+        uploading=config.uploads and going_on(config.uploads, rows, config.settings.tuning.threads),
         undescribed=undescribed,
     )
     columns = [rows[name] for name in LISTED.names]

@@ -22,12 +22,14 @@ from dredge.errors import FormatError, RefusedError
 from dredge.gc.config import GCConfig
 from dredge.gc.storage_classes import HELD as HELD_CLASSES
 from dredge.gc.subtract.left_staging import unreadable_mark
+from dredge.gc.subtract.upload_parts import targets_of
 from dredge.sets.live import LocatedSet, in_any
 from dredge.undo.pins import PINNED
 
 UNREADABLE = "unreadable"
 LEFT_STAGING = "left_staging"
 ARCHIVED = "archived"
+UPLOAD_PARTS = "upload_parts"
 SAME_SIZE = "same_size"
 
 type Mask = npt.NDArray[np.bool_]
@@ -43,6 +45,7 @@ class Evidence:
             was read and is live.
         pinned: hashes of what is kept because somebody brought it back.
         staged_before: hashes of what earlier runs saw staged within the time of a commit (`left_staging`).
+        uploading: objects whose uploads in parts may still be going on (`upload_parts`); None: none.
         undescribed: whether the store refused to describe the objects, so that rows say nothing but the address.
     """
 
@@ -50,6 +53,7 @@ class Evidence:
     head_sizes: tuple[LocatedSet, ...] = ()
     pinned: tuple[LocatedSet, ...] = ()
     staged_before: tuple[LocatedSet, ...] = ()
+    uploading: pa.Array | None = None
     undescribed: bool = False
 
 
@@ -88,8 +92,17 @@ def left_staging(rows: pa.Table, evidence: Evidence) -> Mask:
 
 def archived(rows: pa.Table, _evidence: Evidence) -> Mask:
     """Objects in a tier that cannot be read and is charged for when it is left early, until they are rehydrated."""
+    if "storage_class" not in rows.column_names:  # no store of such tiers
+        return np.zeros(rows.num_rows, bool)
     found = pc.is_in(rows["storage_class"], pa.array(HELD_CLASSES))
     return np.asarray(found, bool)
+
+
+def upload_parts(rows: pa.Table, evidence: Evidence) -> Mask:
+    """Parts of uploads that may still be going on, where lakeFS keeps them as objects."""
+    if evidence.uploading is None or not len(evidence.uploading):
+        return np.zeros(rows.num_rows, bool)
+    return np.asarray(pc.is_in(targets_of(rows["address"]), evidence.uploading), bool)
 
 
 def same_size(rows: pa.Table, evidence: Evidence) -> Mask:
@@ -122,6 +135,11 @@ HOLDS: list[Hold] = [
         ARCHIVED,
         "it is archived: it cannot be read, and deleting it early is charged; rehydrated it may go",
         archived,
+    ),
+    Hold(
+        UPLOAD_PARTS,
+        "a part of an upload that may still be going on: on this store lakeFS keeps parts as objects",
+        upload_parts,
     ),
     Hold(
         SAME_SIZE,

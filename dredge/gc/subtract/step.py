@@ -27,6 +27,7 @@ from dredge.gc.subtract.early_deletion import early_details
 from dredge.gc.subtract.left_staging import staged_before
 from dredge.gc.subtract.output import SubtractOutput
 from dredge.gc.subtract.reasons import REASONS
+from dredge.gc.subtract.upload_parts import Uploads
 from dredge.runs.partition import WorkerRun, partition_function
 from dredge.runs.perform import StepRecord
 from dredge.runs.summary import PartInfo, StepSummary
@@ -92,6 +93,7 @@ def _config(run: Run, record: StepRecord) -> SubtractConfig:
         pinned=sets_of(pins),
         staged_before=() if staged.exact else staged_before(run, staged),
         as_of=run.plan.created_at,
+        uploads=Uploads.of(run.plan),
     )
 
 

@@ -11,7 +11,7 @@ _SWEPT = {
     "deleted": "nothing reached it",
     "missing": "was gone already",
     "failed": "could not be deleted",
-    "kept": "came into use or was brought back meanwhile, or could not be copied",
+    "kept": "came into use, was brought back or written again meanwhile, is held by the store, or could not be copied",
 }
 
 
