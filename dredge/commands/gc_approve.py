@@ -42,7 +42,7 @@ def approve_command(uri: str, by: str | None, as_json: bool) -> None:
                 4 the store is not available
     """
     from dredge.gc import steps
-    from dredge.gc.approve.records import COMMAND
+    from dredge.gc.approve import ApproveOutput
 
     run = _open(uri)
     if _answers_in_airflow(run):
@@ -50,7 +50,7 @@ def approve_command(uri: str, by: str | None, as_json: bool) -> None:
         text = f"run {run.plan.run_id}: Airflow has the answer, and goes on with {run.plan.lease.holder}."
         _tell(text, as_json, run_id=run.plan.run_id, answer="approved", where="airflow")
         return
-    found = steps.answer(run, "approved", by or _user(), COMMAND)
+    found = steps.answer(run, "approved", by or _user(), ApproveOutput.COMMAND)
     assert found.approved is not None
     request, said = found.request, found.approved
     _tell(
@@ -93,10 +93,10 @@ def reject_command(uri: str, by: str | None, as_json: bool) -> None:
     Exit codes: 0 rejected · 2 bad input · 3 the run asks nobody · 4 the store is not available
     """
     from dredge.gc import steps
-    from dredge.gc.approve.records import COMMAND
+    from dredge.gc.approve import ApproveOutput
 
     run = _open(uri)
-    found = steps.answer(run, "rejected", by or _user(), COMMAND)
+    found = steps.answer(run, "rejected", by or _user(), ApproveOutput.COMMAND)
     assert found.rejected is not None
     _tell(
         f"run {run.plan.run_id} was rejected by {found.rejected.by}, {found.rejected.at:%Y-%m-%d %H:%M:%S} UTC.",

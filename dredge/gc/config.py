@@ -8,6 +8,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from dredge.approve.settings import (
+    MARK_AGE_HOURS,
+    approval_hours_setting,
+    approval_setting,
+    approvers_setting,
+    bytes_limit,
+    ids_of,
+    objects_limit,
+    share_limit,
+)
 from dredge.errors import ConfigError
 from dredge.gc.retention.policy import RetentionPolicy, load_policy
 from dredge.runs import versions
@@ -35,12 +45,6 @@ SLICE_MARGIN_HOURS = 7 * 24 + 25.0
 KEEP_DAYS_MIN = versions.KEEP_DAYS_MIN
 CLEAN, OPTIMIZED, AUTO = versions.CLEAN, versions.OPTIMIZED, versions.AUTO
 BOTH = "both"
-NEVER, OVER_LIMITS, ALWAYS = "never", "over_limits", "always"
-MARK_AGE_HOURS = 12.0
-"""A mark older than this cannot be swept, so nobody waits for an answer any longer either."""
-_LIMIT = (
-    "than this wait for a person's approval; where `approval` is `never`, they stop the run. Empty: no limit."
-)
 _MAY_BE_NONE = ("explain_ranges_max", "report_names_max")
 _GONE = ("warn_on_foreign_overlaps",)
 
@@ -224,42 +228,12 @@ class GCConfig:
         minimum=SLICE_OPEN_HOURS,
         maximum=HOURS_MAX,
     )
-    max_delete_objects: int | None = setting(
-        "Most objects to delete", f"More objects {_LIMIT}", default=None, minimum=0
-    )
-    max_delete_bytes: int | None = setting(
-        "Most bytes to delete", f"More bytes {_LIMIT}", default=None, minimum=0
-    )
-    max_delete_percent: float | None = setting(
-        "Largest share to delete, in percent of the listed objects",
-        "A larger share than this waits for a person's approval; where `approval` is `never`, it stops the run. Empty:"
-        " no limit.",
-        default=None,
-        minimum=0,
-        maximum=100,
-    )
-    approval: str = setting(
-        "Approval by a person",
-        "`over_limits`: a run that would delete more than its limits allow waits until a person approves it. `always`:"
-        " so does every run that would delete anything. `never`: a run beyond its limits fails. Dry runs ask nobody.",
-        default=OVER_LIMITS,
-        choices=(OVER_LIMITS, ALWAYS, NEVER),
-    )
-    approval_hours: float = setting(
-        "Hours to wait for an approval",
-        "When nobody has answered by then, that counts as a no. The run must be swept within"
-        f" {MARK_AGE_HOURS:g} hours of its plan, so the wait ends then at the latest.",
-        default=MARK_AGE_HOURS,
-        above=0,
-        maximum=MARK_AGE_HOURS,
-        because="what a run has found out may be swept for as long after its plan",
-    )
-    approvers: str | None = setting(
-        "Approvers",
-        "Ids of the Airflow users who may answer, separated by commas; Airflow shows the question to them alone. Empty:"
-        " everybody who may act on the DAG's required actions.",
-        default=None,
-    )
+    max_delete_objects: int | None = objects_limit()
+    max_delete_bytes: int | None = bytes_limit()
+    max_delete_percent: float | None = share_limit()
+    approval: str = approval_setting()
+    approval_hours: float = approval_hours_setting()
+    approvers: str | None = approvers_setting()
     keep_tags: bool = setting(
         "Keep what tags name",
         "Commits with a tag stay active. lakeFS itself lets them expire like all others.",
@@ -346,7 +320,7 @@ class GCConfig:
     @property
     def approver_ids(self) -> tuple[str, ...]:
         """Ids of those who may answer; () is everybody."""
-        return tuple(name for item in (self.approvers or "").split(",") if (name := item.strip()))
+        return ids_of(self.approvers)
 
     @property
     def min_age_seconds(self) -> float:

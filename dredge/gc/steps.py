@@ -30,8 +30,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dredge.gc.approve.question import Question
-    from dredge.gc.approve.records import AIRFLOW, TIME_OUT, Decision
+    from dredge.approve.question import Question
+    from dredge.approve.records import AIRFLOW, TIME_OUT, Decision
     from dredge.gc.approve.step import answer, approve
     from dredge.gc.bulk_delete.step import bulk_delete
     from dredge.gc.check_limits.step import check_limits
@@ -100,14 +100,14 @@ __all__ = [
 ]
 
 _PLACES = {
-    "AIRFLOW": "approve.records",
-    "TIME_OUT": "approve.records",
-    "Decision": "approve.records",
+    "AIRFLOW": ".approve.records",
+    "TIME_OUT": ".approve.records",
+    "Decision": ".approve.records",
     "GCConfig": "config",
     "KVAccess": "mark_uncommitted.kv_access",
     "MetadataConfig": "metadata.config",
     "Plan": "plan",
-    "Question": "approve.question",
+    "Question": ".approve.question",
     "PurgeConfig": "purge.config",
     "RestoreConfig": "restore.config",
     "Run": "run",
@@ -132,7 +132,7 @@ _PLACES = {
     "subtract": "subtract.step",
     "verify": "verify.step",
 }
-"""The modules below `dredge.gc` where names live that are not defined here."""
+"""The modules below `dredge.gc` where names live that are not defined here; with a dot in front, below `dredge`."""
 
 
 if not TYPE_CHECKING:  # which knows the names, and would believe that there are others
@@ -140,7 +140,7 @@ if not TYPE_CHECKING:  # which knows the names, and would believe that there are
     def __getattr__(name: str) -> Any:
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"dredge.gc.{_PLACES[name]}"), name)
+        found = getattr(import_module(f".{_PLACES[name]}", "dredge.gc"), name)
         globals()[name] = found
         return found
 

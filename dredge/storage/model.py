@@ -62,13 +62,14 @@ class DeleteOutcome:
 
     Attributes:
         key: as it was handed in.
-        outcome: "deleted" (the store confirmed it; S3 confirms absent keys too), "missing" (there was
-            nothing), "failed" (the object may still be there) or "not_addressable" (this store has no exact
-            way to name the key; nothing was sent).
+        outcome: "deleted" (the store confirmed it; S3 confirms absent keys too; or the answer to our request was
+            lost, and the key is gone when asked again), "missing" (a clear answer says that there was nothing),
+            "failed" (the object may still be there) or "not_addressable" (this store has no exact way to name the
+            key; nothing was sent).
         code: the store's error code, for failed keys.
         message: the store's words, for failed keys; for deleted ones what it answered first, where that was not
             clear and it had to be asked again.
-        version_id: the delete marker's version, on a versioned bucket.
+        version_id: the delete marker's version, on a versioned bucket; None also where the answer was lost.
     """
 
     key: str

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.simulation.finding import ALL, Search, chosen, find_all
+from tests.simulation.focus import ANYTHING, Focus
 
 WORLDS = ("gc", "icechunk", "trash")
 
@@ -29,10 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return find_all(chosen(asked.known_bugs, asked.world), search)
     from tests.simulation.hunting import hunt, play_one  # the product is imported only now
+    from tests.simulation.worlds import WORLDS
 
+    world = WORLDS[asked.world](focus=asked.focus)
+    asked.focus.check(world.scenes, world.settings)
     if asked.one:
-        return play_one(asked.world, asked.seed, _numbers(asked.only), asked.shrink_seconds, asked.trace)
-    return hunt(asked.world, asked.seed, seconds, asked.histories, asked.shrink_seconds)
+        return play_one(world, asked.seed, _numbers(asked.only), asked.shrink_seconds, asked.trace)
+    return hunt(world, asked.seed, seconds, asked.histories, asked.shrink_seconds)
 
 
 def _numbers(text: str | None) -> list[int] | None:
@@ -77,6 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--page", type=Path, metavar="FILE", help="with --known-bugs: written of what is known"
+    )
+    parser.add_argument(
+        "--focus",
+        type=Focus.from_text,
+        default=ANYTHING,
+        metavar="JSON",
+        help="scenes and values of the setting that histories have more often than others, such as"
+        ' \'{"scenes": ["orphan"]}\'',
     )
     parser.add_argument("--one", action="store_true", help="only this seed, and its digest")
     parser.add_argument("--only", metavar="N,N", help="with --one: only these moves; 'none' for none")

@@ -1,7 +1,7 @@
 """A product that is broken on purpose: the text of some modules is replaced while they are imported.
 
 Nothing is changed on disk, so many broken products can be hunted from one tree. `python -m tests.simulation.broken
-"NAME" -- ARGS` does what `./run simulate ARGS` does, on the product with a known bug.
+"NAME" -- ARGS` does what `./run simulate ARGS` does, on the product with a known bug and with that bug's focus.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     break_product([change for bug in named for change in (*bug.changes, *bug.beside)])
     from tests.simulation.__main__ import main as simulate
 
-    return simulate(arguments[at + 1 :])
+    focus = ["--focus", named[0].focus.to_text()] if named[0].focus else []
+    return simulate([*focus, *arguments[at + 1 :]])
 
 
 if __name__ == "__main__":

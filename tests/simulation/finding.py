@@ -20,6 +20,7 @@ from statistics import median
 
 from tests.mutations.breakages.breakage import Breakage
 from tests.simulation.broken import break_product
+from tests.simulation.focus import Focus
 from tests.simulation.known_bugs import BUGS, BY_NAME, KnownBug
 from tests.simulation.results import Look, Results, source_of_tree
 
@@ -130,7 +131,8 @@ def find_one(look: Look, cpu_seconds: float) -> Look:
     from tests.simulation.worlds import WORLDS
 
     import_product()
-    world, first = WORLDS[look.world](), look.seed
+    bug = BY_NAME[look.world, look.name]
+    world, first = WORLDS[look.world](focus=bug.focus), look.seed
     began, seed, errors, rule, words = time.process_time(), look.seed, 0, "", ""
     while not rule and time.process_time() - began < cpu_seconds:
         outcome = play(world, seed)
@@ -170,18 +172,19 @@ class Player:
     def __init__(self, changes: Sequence[Breakage] = ()) -> None:
         self._changes = tuple(changes)
         self._pipe: Connection | None = None
-        self._known: dict[tuple[str, int], str] = {}
+        self._known: dict[tuple[str, str, int], str] = {}
 
-    def rule(self, world_name: str, seed: int) -> str:
-        """The rule that a history breaks there; "" for none."""
-        if (world_name, seed) not in self._known:
+    def rule(self, bug: KnownBug, seed: int) -> str:
+        """The rule that a history breaks there which a hunt for a bug plays; "" for none."""
+        asked = bug.world, bug.focus.to_text(), seed
+        if asked not in self._known:
             if self._pipe is None:
                 self._pipe, theirs = _context().Pipe()
                 _context().Process(target=_play_each, args=(theirs, self._changes), daemon=True).start()
                 theirs.close()
-            self._pipe.send((world_name, seed))
-            self._known[world_name, seed] = self._pipe.recv()
-        return self._known[world_name, seed]
+            self._pipe.send(asked)
+            self._known[asked] = self._pipe.recv()
+        return self._known[asked]
 
     def close(self) -> None:
         """Let the process end."""
@@ -196,8 +199,8 @@ def _play_each(pipe: Connection, changes: Sequence[Breakage]) -> None:
 
     with suppress(EOFError):
         while True:
-            world_name, seed = pipe.recv()
-            pipe.send(play(WORLDS[world_name](), seed).rule)
+            world_name, focus, seed = pipe.recv()
+            pipe.send(play(WORLDS[world_name](focus=Focus.from_text(focus)), seed).rule)
 
 
 def _look(bug: KnownBug, search: Search, results: Results, unbroken: Player) -> Look:
@@ -215,7 +218,7 @@ def _look(bug: KnownBug, search: Search, results: Results, unbroken: Player) -> 
         asked = Look(bug.world, bug.name, source_of_tree(), seed=first)
         known = _in_a_process(asked, search.cpu_seconds - spent).after(known)
         spent, first = known.seconds, known.seed + 1
-        rule = unbroken.rule(bug.world, known.seed) if known.rule else ""
+        rule = unbroken.rule(bug, known.seed) if known.rule else ""
         if not rule and not _breaks_alone(bug, known):
             break
         print(f"         seed {known.seed} breaks the rule {known.rule} with less broken as well", flush=True)
@@ -233,7 +236,7 @@ def _breaks_alone(bug: KnownBug, look: Look) -> bool:
     for changes in (bug.changes, bug.beside):
         player = Player(changes)
         try:
-            if player.rule(bug.world, look.seed) == look.rule:
+            if player.rule(bug, look.seed) == look.rule:
                 return True
         finally:
             player.close()

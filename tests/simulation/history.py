@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+import shlex
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
@@ -25,6 +26,7 @@ from dredge.errors import DefectError
 from dredge.runs import defects
 from tests.simulation.coverage import Coverage
 from tests.simulation.doors import Accident, Doors
+from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.machine import installed, real_seconds
 from tests.simulation.noise import chance_of
 from tests.simulation.scheduler import Killed, Process, Scheduler
@@ -96,6 +98,9 @@ class World(Protocol):
         verbs: its moves.
         never: pairs of a step with a kind of weather that cannot be.
         hours_max: virtual hours after which everything must have come to its end by itself.
+        focus: what its histories have more often than others.
+        scenes: that a focus may name, by name.
+        settings: parts of the setting that a focus may name, by name: the values that are drawn.
     """
 
     name: str
@@ -103,6 +108,9 @@ class World(Protocol):
     verbs: Sequence[str]
     never: Collection[tuple[str, str]]
     hours_max: float
+    focus: Focus
+    scenes: Mapping[str, object]
+    settings: Mapping[str, Sequence[Any]]
 
     def draw(self, chance: random.Random) -> list[Move]:
         """Draw the moves of a history."""
@@ -176,6 +184,7 @@ class Outcome:
     seed: int
     moves: list[tuple[int, Move]]
     drawn: int
+    focus: Focus = ANYTHING
     digest: str = ""
     error: BaseException | None = None
     trace: list[str] = field(default_factory=list)
@@ -201,7 +210,8 @@ class Outcome:
         """The command that repeats it."""
         only = ",".join(str(number) for number, _ in self.moves)
         short = f" --only {only or 'none'}" if len(self.moves) < self.drawn else ""
-        return f"./run simulate --world {self.world} --seed {self.seed} --one{short}"
+        focus = f" --focus {shlex.quote(self.focus.to_text())}" if self.focus else ""
+        return f"./run simulate --world {self.world} --seed {self.seed} --one{short}{focus}"
 
     def tale(self) -> str:
         """The history in words: what was wrong, the moves, the command."""
@@ -224,7 +234,7 @@ def play(world: World, seed: int, only: Collection[int] | None = None, keep_trac
     began = real_seconds()
     drawn = sorted(world.draw(chance_of(seed, world.name, "moves")), key=lambda move: move.at)
     moves = [(number, move) for number, move in enumerate(drawn) if only is None or number in only]
-    outcome = Outcome(world.name, seed, moves, len(drawn))
+    outcome = Outcome(world.name, seed, moves, len(drawn), world.focus)
     digest = hashlib.blake2b(digest_size=16)
 
     def trace(line: str) -> None:

@@ -10,16 +10,12 @@ from tests.simulation.history import Outcome, World, play
 from tests.simulation.machine import real_seconds
 from tests.simulation.shrink import shrink
 from tests.simulation.weather import KINDS
-from tests.simulation.worlds import WORLDS
 
 TELL_SECONDS = 10.0
 
 
-def play_one(
-    world_name: str, seed: int, only: Sequence[int] | None, shrink_seconds: float, trace: int
-) -> int:
+def play_one(world: World, seed: int, only: Sequence[int] | None, shrink_seconds: float, trace: int) -> int:
     """Play one history and tell it; gives 1 when it breaks a rule."""
-    world = WORLDS[world_name]()
     outcome = play(world, seed, only, keep_trace=trace)
     if outcome.error is not None and shrink_seconds and only is None:
         outcome = shrink(world, outcome, shrink_seconds)
@@ -27,9 +23,8 @@ def play_one(
     return 1 if outcome.error is not None else 0
 
 
-def hunt(world_name: str, seed: int, seconds: float, histories: int | None, shrink_seconds: float) -> int:
+def hunt(world: World, seed: int, seconds: float, histories: int | None, shrink_seconds: float) -> int:
     """Play histories of growing seeds; gives 1 when one breaks a rule, which ends the hunt."""
-    world = WORLDS[world_name]()
     began = told = real_seconds()
     figures: Counter[str] = Counter()
     total = Hunted()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from tests.mutations.breakages import approving, guarding, reading, sweeping, undo
 from tests.mutations.breakages.breakage import Breakage
+from tests.simulation.focus import ANYTHING, Focus
+from tests.simulation.gc import focused
 from tests.simulation.gc import known_bugs as gc
 from tests.simulation.icechunk import known_bugs as icechunk
 from tests.simulation.trash import known_bugs as trash
@@ -25,6 +27,7 @@ class KnownBug:
         why_not: why no history can show it; "" when one can.
         beside: another guard catches the same fault: it is broken as well, and only both together are to be found.
         world: that is to find it.
+        focus: what the histories that hunt it have more often than others.
     """
 
     name: str
@@ -32,6 +35,7 @@ class KnownBug:
     why_not: str = ""
     world: str = "gc"
     beside: tuple[Breakage, ...] = ()
+    focus: Focus = ANYTHING
 
 
 OF_THE_LIST = (
@@ -55,16 +59,32 @@ def _beside(name: str) -> tuple[Breakage, ...]:
 
 
 BUGS = (
-    *(KnownBug(name, changes) for name, changes in ({**gc.REVIEW, **gc.SERVERS}).items()),
     *(
-        KnownBug(each.name, (each,), gc.WHY_NOT.get(each.name, ""), beside=_beside(each.name))
+        KnownBug(name, changes, focus=focused.FOCUS.get(name, ANYTHING))
+        for name, changes in ({**gc.REVIEW, **gc.SERVERS}).items()
+    ),
+    *(
+        KnownBug(
+            each.name,
+            (each,),
+            gc.WHY_NOT.get(each.name, ""),
+            beside=_beside(each.name),
+            focus=focused.FOCUS.get(each.name, ANYTHING),
+        )
         for each in OF_THE_LIST
         if each.file.startswith("dredge/")
     ),
-    *(KnownBug(each.name, (each,), trash.WHY_NOT.get(each.name, ""), "trash") for each in trash.BUGS),
     *(
-        KnownBug(each.name, (each,), icechunk.WHY_NOT.get(each.name, ""), "icechunk")
-        for each in icechunk.BUGS
+        KnownBug(
+            each.name,
+            (each,),
+            of.WHY_NOT.get(each.name, ""),
+            world,
+            of.BESIDE.get(each.name, ()),
+            of.FOCUS.get(each.name, ANYTHING),
+        )
+        for world, of in (("trash", trash), ("icechunk", icechunk))
+        for each in of.BUGS
     ),
 )
 BY_NAME = {(bug.world, bug.name): bug for bug in BUGS}

@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
         )
 
     monkeypatch.setattr(finding, "_in_a_process", hunt)
-    monkeypatch.setattr(finding.Player, "rule", lambda _self, _world, _seed: "")
+    monkeypatch.setattr(finding.Player, "rule", lambda _self, _bug, _seed: "")
     return found
 
 
@@ -64,7 +64,7 @@ def test_a_hunt_begins_anew_when_histories_are_others(tmp_path: Path, asked: lis
 def test_a_history_that_breaks_a_rule_without_the_bug_finds_nothing(
     tmp_path: Path, asked: list[tuple[int, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding.Player, "rule", lambda _self, _world, seed: "live" if seed == 30 else "")
+    monkeypatch.setattr(finding.Player, "rule", lambda _self, _bug, seed: "live" if seed == 30 else "")
     assert _find(tmp_path / "results.jsonl", 50.0) == 1
     assert asked == [(0, 50.0), (31, 19.0)]
 
@@ -106,7 +106,7 @@ def test_of_two_guards_broken_together_only_what_neither_shows_alone_counts(
     class OneAlone(finding.Player):
         """With the other guard alone broken, seed 30 breaks the rule as well."""
 
-        def rule(self, world_name: str, seed: int) -> str:
+        def rule(self, bug: KnownBug, seed: int) -> str:
             played.append(tuple(change.name for change in self._changes))
             return "live" if self._changes == pair.beside and seed == 30 else ""
 

@@ -19,19 +19,23 @@ from dredge.storage.location import parse_uri
 from dredge.storage.options import StorageOptions
 from tests.simulation.buckets import Stored
 from tests.simulation.clock import DAY, Clock
+from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.gc.drawing import draw_moves
 from tests.simulation.gc.gateway import S3Client
 from tests.simulation.gc.mishaps import MISHAPS, Mishaps
 from tests.simulation.gc.people import People
+from tests.simulation.gc.scenes import BY_NAME
 from tests.simulation.gc.setting import (
     LIVED_WITH,
     POLICIES,
     config_of_run,
     draw_config,
+    in_peace,
     make_rows,
     make_servers,
     prepare_bucket,
 )
+from tests.simulation.gc.settings import ALL_SETTINGS, Drawing
 from tests.simulation.gc.temper import VERBS
 from tests.simulation.history import Move, Simulation
 from tests.simulation.kv import WatchedKV
@@ -109,6 +113,7 @@ class GcScene:
     beside: Writer = field(init=False)
     requests: int = 0
     rest: tuple[str, int] = ("clean", 0)
+    haste: float = 1.0
 
     def process_of(self, move: Move) -> Process:
         return Process(f"client {move.verb}", self.simulation.scheduler, role="client")
@@ -172,7 +177,7 @@ class GcScene:
         self.orchestrator.workers.twice = 0.0
         scheduler.wait(4 * DAY)
         mode, policy = self.rest
-        config = config_of_run(self.config, scheduler.now, mode, False, None, policy, None)
+        config = config_of_run(in_peace(self.config), scheduler.now, mode, False, None, policy, None)
         self.oracle.asked["rest"] = self._asked("rest", config, policy)
         run = self.orchestrator.start("rest", config)
         if run.outcome != "success":
@@ -194,7 +199,7 @@ class GcScene:
         """The past is over: from now on everything takes its time."""
         doors = self.simulation.doors
         doors.pace = {"run": pace, "rest": 0.01, "server": min(pace, 0.05), "client": min(pace, 0.05)}
-        doors.haste = self.simulation.chance("haste").choice((1.0, 1.0, 0.05))
+        doors.haste = self.haste
         self.oracle.grace_seconds = 90 + 1000 * pace
         self.oracle.truth.follow()
 
@@ -269,25 +274,25 @@ class GcWorld:
     verbs: Sequence[str] = field(default=(*VERBS, *OURS))
     never: Collection[tuple[str, str]] = NEVER
     hours_max: float = 24.0 * 14
+    focus: Focus = ANYTHING
+    scenes: Mapping[str, object] = field(default_factory=lambda: BY_NAME)
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: ALL_SETTINGS)
 
     def draw(self, chance: random.Random) -> list[Move]:
-        return draw_moves(chance)
+        return draw_moves(chance, self.focus)
 
     def build(self, simulation: Simulation) -> GcScene:
-        chance = simulation.chance("setting")
+        draw = Drawing(simulation.chance("setting"), self.focus)
         scheduler, kv = simulation.scheduler, WatchedKV()
-        off = prepare_bucket(simulation.stores.bucket("bucket"), chance)
-        servers = make_servers(simulation, chance, kv, off)
-        simulation.stores.rows = make_rows(simulation, chance, kv)
-        clocks = [
-            Clock(lambda: scheduler.now, offset=chance.choice((0.0, 0.0, -140.0, 140.0, 250.0)))
-            for _ in range(3)
-        ]
+        off = prepare_bucket(simulation.stores.bucket("bucket"), draw)
+        servers = make_servers(simulation, draw, kv, off)
+        simulation.stores.rows = make_rows(simulation, draw, kv)
+        clocks = [Clock(lambda: scheduler.now, offset=draw.of("workers off")) for _ in range(3)]
         servers[0].catalog.repositories.create_repository(REPOSITORY, NAMESPACE)
         reader = PeacefulReader(parse_uri(NAMESPACE, StorageOptions()))
         oracle = _oracle(simulation, kv, servers[0], RangeReader(reader))
         kept: dict[str, Response] = {}
-        workers = Workers(simulation, clocks, chance.choice((1, 2, 3)), chance.choice((0.0, 0.0, 0.3)))
+        workers = Workers(simulation, clocks, draw.of("at once"), draw.of("twice"))
         orchestrator = Orchestrator(
             simulation, lambda: make_client(servers, simulation.doors, kept), clocks, workers
         )
@@ -308,8 +313,9 @@ class GcWorld:
             lambda _commit, _since: None,
         )
         oracle.clocks = [server.clock for server in servers]
-        config = draw_config(chance, REPOSITORY)
+        config = draw_config(draw, REPOSITORY)
         scene = GcScene(simulation, kv, servers, writer, orchestrator, oracle, config, clocks)
+        scene.haste = draw.of("haste")
         scene.mishaps = Mishaps(oracle.bucket, f"{ROOT}/", NAMESPACE, oracle.note_twin, scene.serve)
         scene.people = People(simulation, REPOSITORY, orchestrator, oracle)
         scene.s3 = S3Client(scheduler, REPOSITORY, scene.serve_by)

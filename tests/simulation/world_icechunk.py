@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR, Clock
+from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move, Simulation
 from tests.simulation.icechunk.maintenance import STEPS, TASKS, Maintenance
 from tests.simulation.icechunk.oracle import Oracle
@@ -181,6 +182,9 @@ class IcechunkWorld:
     verbs: Sequence[str] = field(default=(*VERBS, *OURS))
     never: Collection[tuple[str, str]] = NEVER
     hours_max: float = 24.0 * 14
+    focus: Focus = ANYTHING
+    scenes: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def draw(self, chance: random.Random) -> list[Move]:
         return draw_moves(chance)

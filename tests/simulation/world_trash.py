@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from dredge.errors import DredgeError, UnavailableError
 from dredge.graveler.catalog import Catalog, Settings
+from dredge.graveler.refs.life_cycle import LifeCycle
 from dredge.trash.margins import TrashLimits
 from tests.simulation.clock import HOUR, Clock
+from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move, Simulation, Violation
 from tests.simulation.kv import DoorKV, WatchedKV
 from tests.simulation.lakefs import Server, make_settings
@@ -23,11 +25,18 @@ from tests.simulation.trash.moves import VERBS, Users
 from tests.simulation.trash.named import read_named
 from tests.simulation.trash.oracle import IN_DELETION, Oracle
 from tests.simulation.trash.rows import DoorRows, FreezingKV
+from tests.simulation.trash.scenes import SCENES
 from tests.simulation.weather import pairs_of
 
 DISASTERS = ("give the record back", "lose the first commit")
 NOT_A_CLEANERS = ("slow server", "staging cut short", "some keys fail", "some keys fail after all")
 """Weather that no call of the cleaner meets: it deletes rows only."""
+SETTINGS: Mapping[str, Sequence[Any]] = {
+    "life cycle": ("lakefs", "lakefs", "step-1", "step-2"),
+    "snapshots": (True, False),
+    "limit": (1_000_000, 1_000_000, 3),
+}
+"""Parts of the setting that a focus may name, and what is drawn."""
 FROZEN_SECONDS_MAX = 60 * HOUR
 QUIET_HOURS = (49.0, 25.0, 25.0)
 """Until each run in the end: the first only looks at what is old by then."""
@@ -209,22 +218,29 @@ class TrashWorld:
     verbs: Sequence[str] = field(default=(*VERBS, *BY_PEOPLE, *DISASTERS, "frozen"))
     never: Collection[tuple[str, str]] = pairs_of(TASKS, "lakefs", only=NOT_A_CLEANERS)
     hours_max: float = 24.0 * 14
+    focus: Focus = ANYTHING
+    scenes: Mapping[str, object] = field(default_factory=lambda: SCENES)
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=lambda: SETTINGS)
 
     def draw(self, chance: random.Random) -> list[Move]:
-        return draw_moves(chance)
+        return draw_moves(chance, self.focus)
 
     def build(self, simulation: Simulation) -> TrashScene:
         chance = simulation.chance("setting")
+
+        def draw(name: str) -> Any:
+            return self.focus.draw(chance, SETTINGS, name)
+
         scheduler, kv = simulation.scheduler, WatchedKV()
         kv.set(b"kv-internal-metadata", b"kv/schema/version", b"4")
         oracle = Oracle(simulation, kv)
         kv.on_change = oracle.on_change
         simulation.stores.bucket("ops").on_put = oracle.on_put
-        servers = _servers(simulation, chance, kv)
+        servers = _servers(simulation, chance, kv, draw("life cycle"))
         store_clock = Clock(
             lambda: scheduler.now, offset=chance.choice((0.0, 0.0, -120.0, 150.0)), whole_seconds=True
         )
-        dynamo = chance.random() < 0.5
+        dynamo = not draw("snapshots")
         no_clock = chance.random() < 0.2
         rows = DoorRows(
             store=kv,
@@ -239,7 +255,7 @@ class TrashWorld:
         )
         off = (0.0, 0.0, -60.0, 100.0) if no_clock else (0.0, 0.0, 0.0, 0.0, -100.0, 150.0, 7200.0)
         clocks = [Clock(lambda: scheduler.now, offset=chance.choice(off)) for _ in range(3)]
-        limits = TrashLimits(rows=chance.choice((1_000_000, 1_000_000, 3)))
+        limits = TrashLimits(rows=draw("limit"))
         cleaner = Cleaner(simulation, rows, clocks, limits)
         oracle.approved, oracle.looked, oracle.read = cleaner.approved, rows.looked, rows.read
         cleaner.on_report = oracle.check_put_back_by
@@ -249,10 +265,12 @@ class TrashWorld:
         return scene
 
 
-def _servers(simulation: Simulation, chance: random.Random, kv: WatchedKV) -> list[Server]:
+def _servers(
+    simulation: Simulation, chance: random.Random, kv: WatchedKV, life_cycle: LifeCycle
+) -> list[Server]:
     settings = make_settings(
         Settings(
-            life_cycle=chance.choice(("lakefs", "lakefs", "step-1", "step-2")),
+            life_cycle=life_cycle,
             branch_cache=timedelta(seconds=chance.choice((0.0, 0.5))),
         )
     )

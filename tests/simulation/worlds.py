@@ -1,4 +1,7 @@
-"""The worlds, by name. A new one is a module `world_<name>.py` and a line here."""
+"""The worlds, by name. A new one is a module `world_<name>.py` and a line here.
+
+WORLDS["gc"](focus=bug.focus)
+"""
 
 from __future__ import annotations
 
@@ -9,4 +12,4 @@ from tests.simulation.world_gc import GcWorld
 from tests.simulation.world_icechunk import IcechunkWorld
 from tests.simulation.world_trash import TrashWorld
 
-WORLDS: dict[str, Callable[[], World]] = {"gc": GcWorld, "trash": TrashWorld, "icechunk": IcechunkWorld}
+WORLDS: dict[str, Callable[..., World]] = {"gc": GcWorld, "trash": TrashWorld, "icechunk": IcechunkWorld}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from dredge.approve.records import AIRFLOW, Asked, Decision
 from dredge.cli import main
 from dredge.errors import AwaitingApprovalError, RejectedError
-from dredge.gc.approve.records import AIRFLOW, Asked, Decision
 from dredge.gc.approve.step import answer, approve, find_question
 from dredge.gc.check_limits.step import check_limits
 from dredge.gc.run import Run

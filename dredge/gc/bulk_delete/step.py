@@ -16,8 +16,10 @@ import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 
+from dredge.approve.needed import approval_inputs, why_asked
+from dredge.approve.proof import approval_of
 from dredge.errors import RefusedError, UnavailableError
-from dredge.gc.approve import ApproveOutput, approval_inputs, approval_of, why_asked
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete.asked_again import Asked, ask_again
 from dredge.gc.bulk_delete.head_watch import check_sharing, watching_heads
 from dredge.gc.bulk_delete.output import BulkDeleteOutput
@@ -59,7 +61,10 @@ def bulk_delete(run: Run, runner: TaskRunner) -> StepSummary:
         ConfigError: the credentials may not delete, and nothing was.
         PartialError: the credentials may not delete the rest.
     """
-    inputs: list[type[StepOutput]] = [*BulkDeleteOutput.INPUTS, *approval_inputs(run.plan, run.folder)]
+    inputs: list[type[StepOutput]] = [
+        *BulkDeleteOutput.INPUTS,
+        *approval_inputs(run.plan, run.folder, ApproveOutput),
+    ]
     return run.step(BulkDeleteOutput, lambda record: _bulk_delete(run, runner, record), inputs)
 
 
@@ -77,7 +82,7 @@ def _bulk_delete(run: Run, runner: TaskRunner, record: StepRecord) -> None:
             f"run {run.plan.run_id}: the guards did not pass. Nothing was deleted. Read guard.json of"
             " the run."
         )
-    approval_of(run, record)
+    approval_of(run, record, ApproveOutput)
     age_max = timedelta(hours=run.plan.config.safety.mark_age_hours_max)
     refuse_old_mark(run.plan.run_id, run.plan.created_at, run.store_now(), age_max)
     parts = record.input(SubtractOutput).candidates
@@ -109,7 +114,7 @@ def _sweep(run: Run, runner: TaskRunner, record: StepRecord, parts: Sequence[Par
     asked = Asked.by_the_guards(run, record)
     for turn in range(rounds_max):
         if turn:
-            approval_of(run, record)
+            approval_of(run, record, ApproveOutput)
         where = f"recheck/{record.attempt.number:03d}-{turn:03d}"
         # Before the re-check reads staging: whoever completed an upload before then has staged it by then.
         settling = look_at_settling(run, record)
@@ -166,7 +171,7 @@ def _delete(
     rows = sum(part.rows for task in tasks for part in task.candidates)
     _check_chain(run, record)
     check_sharing(run)
-    veto = approval_of(run, record)
+    veto = approval_of(run, record, ApproveOutput)
     record.attempt.check()
     run.lease.renew(run.plan.lease, take_back=False)
     with watching_heads(run, subtracted.commits, watched, veto) as watch:

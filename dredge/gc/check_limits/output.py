@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dredge.approve.output import GuardsOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
 from dredge.gc.slice_listing import SliceListingOutput
 from dredge.gc.subtract import SubtractOutput
-from dredge.runs.output import StepOutput
 from dredge.runs.summary import PartInfo
 
 
@@ -28,40 +28,15 @@ class HoldFiles:
     cleared: PartInfo
 
 
-class CheckLimitsOutput(StepOutput):
+class CheckLimitsOutput(GuardsOutput):
     """What each guard found, and which candidates are held."""
 
-    STEP = "check_limits"
     INPUTS = (SliceListingOutput, MarkUncommittedOutput, ListCommittedOutput, SubtractOutput)
-
-    @property
-    def verdict(self) -> str:
-        """Of all guards and limits together: passed, awaiting_approval or refused."""
-        found: str = self.detail("verdict")
-        return found
-
-    @property
-    def findings(self) -> list[dict[str, Any]]:
-        """Of each guard, as JSON objects."""
-        found: list[dict[str, Any]] = self.detail("findings")
-        return found
 
     @property
     def held(self) -> list[dict[str, Any]]:
         """Candidates that stay, by code: code, why, objects, bytes, examples."""
         found: list[dict[str, Any]] = self.detail("held")
-        return found
-
-    @property
-    def would_delete(self) -> list[dict[str, Any]]:
-        """What may go, by the reason why it is garbage: reason, objects, bytes, examples."""
-        found: list[dict[str, Any]] = self.detail("would_delete")
-        return found
-
-    @property
-    def undo(self) -> dict[str, Any]:
-        """What it costs that deletions can be taken back: way, requests, bytes, seconds, text."""
-        found: dict[str, Any] = self.detail("undo")
         return found
 
     @property

@@ -1,6 +1,6 @@
 """Check limits: every guard is asked, and `guard.json` says what each of them found.
 
-A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.gc.approve`), or is
+A refused guard stops the run in any mode. A run beyond its limits goes on to ask a person (`dredge.approve`), or is
 refused where the user wants nobody to be asked; a dry run goes on and says so. Objects that are held stay, whatever
 guards and limits say.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dredge.approve.settings import NEVER
 from dredge.errors import RefusedError
 from dredge.gc.check_limits import codes, identical
 from dredge.gc.check_limits.check import Check
@@ -16,7 +17,6 @@ from dredge.gc.check_limits.guards import GUARDS
 from dredge.gc.check_limits.holds import why_held
 from dredge.gc.check_limits.output import CheckLimitsOutput
 from dredge.gc.check_limits.tally import Held, count_held
-from dredge.gc.config import NEVER
 from dredge.gc.run import Run
 from dredge.gc.state.base import base_of
 from dredge.gc.subtract import EXAMPLES_MAX, SubtractOutput

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dredge.approve.needed import approval_inputs
 from dredge.errors import FormatError
-from dredge.gc.approve import approval_inputs
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.foresee.run_cost import work_of
@@ -156,7 +157,7 @@ def _steps(folder: RunFolder, plan: Plan) -> Iterator[type[StepOutput]]:
 
 def _approval(folder: RunFolder, plan: Plan) -> Sequence[type[StepOutput]]:
     try:
-        return approval_inputs(plan, folder)
+        return approval_inputs(plan, folder, ApproveOutput)
     except FormatError:
         return ()  # what check_limits left is damaged, and the report says so there
 

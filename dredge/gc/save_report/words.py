@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dredge.approve.words import approval_text
+from dredge.approve.words import what_to_do as about_approval
 from dredge.gc.approve import ApproveOutput
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.gc.config import CLEAN
@@ -59,14 +61,8 @@ def what_to_do(results: RunResults) -> str:
     failed, outcome = results.failed, results.outcome
     if failed is None:
         return "Run the remaining steps, or start a new run." if outcome == "unfinished" else ""
-    if outcome == "awaiting_approval":
-        return (
-            "Read below what would go. Then approve or reject it: under Required Actions where the run is Airflow's,"
-            " with `dredge gc approve` or `dredge gc reject` and the folder of the run everywhere. A local run then"
-            " goes on with `dredge gc resume`."
-        )
-    if outcome == "rejected":
-        return "Nothing. A new run looks at everything again, and asks again where it has to."
+    if text := about_approval(outcome, ApproveOutput.COMMAND):
+        return text
     if outcome == "refused":
         return (
             "Read the guards below: they say what could not be proved, or which limit is exceeded. Put that right and"
@@ -82,16 +78,6 @@ def approval(results: RunResults) -> dict[str, Any] | None:
     """Give what a person was asked and said, as `ApproveOutput.approval` does; None where nobody had to be."""
     found = results.of(ApproveOutput)
     return None if found is None else found.approval
-
-
-def approval_text(said: Mapping[str, Any]) -> str:
-    """Word what a person was asked and said."""
-    if said["state"] == "waiting":
-        return f"awaited until {said['answer_until'][:16].replace('T', ' ')} UTC. {said['why']}"
-    at = f"{said['at'][:19].replace('T', ' ')} UTC"
-    if not said["by"]:
-        return f"nobody had approved it by {at}. {said['why']}"
-    return f"{said['state']} by {said['by']} ({said['through']}), {at}. {said['why']}"
 
 
 def facts(folder: RunFolder, plan: Plan, results: RunResults) -> Iterator[list[str]]:

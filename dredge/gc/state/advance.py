@@ -17,7 +17,8 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dredge.gc.approve import approval_inputs
+from dredge.approve.needed import approval_inputs
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.bulk_delete import BulkDeleteOutput
 from dredge.gc.list_committed import ListCommittedOutput
 from dredge.gc.mark_uncommitted import MarkUncommittedOutput
@@ -52,7 +53,10 @@ def advance_state(run: Run) -> StepSummary:
         LeaseHeldError: another run has taken over.
     """
     # What the sweep read belongs to the chain that the state is made from.
-    inputs: list[type[StepOutput]] = [*StateOutput.INPUTS, *approval_inputs(run.plan, run.folder)]
+    inputs: list[type[StepOutput]] = [
+        *StateOutput.INPUTS,
+        *approval_inputs(run.plan, run.folder, ApproveOutput),
+    ]
     return run.step(StateOutput, lambda record: _advance(run, record, inputs), inputs)
 
 

@@ -4,7 +4,7 @@ reading    what is read              guarding   what may go           sweeping  
 approving  what people say           undo       what can be taken back
 records    what is read from the key-value store instead of the server
 inventory  runs on an inventory      metadata   metadata garbage      many       many repositories
-trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure stores
+trash      the key-value store       icechunk   the collection of Icechunk   gcs, azure, deleting   stores
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from tests.mutations.breakages import (
     approving,
     azure,
+    deleting,
     gcs,
     guarding,
     icechunk,
@@ -39,6 +40,7 @@ BREAKAGES = (
     *reading.OPTIMIZED,
     *approving.APPROVED,
     *azure.AZURE,
+    *deleting.DELETING,
     *gcs.GCS,
     *sweeping.SWEEP,
     *sweeping.VERIFY,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.mutations.breakages.breakage import GC, Breakage
 
-PROOF, STEP, RECORDS = f"{GC}/approve/proof.py", f"{GC}/approve/step.py", f"{GC}/approve/records.py"
+APPROVE = "dredge/approve"
+PROOF, STEP, RECORDS = f"{APPROVE}/proof.py", f"{APPROVE}/step.py", f"{APPROVE}/records.py"
 OPERATOR = "operators/lakefs/approve.py"
 
 APPROVED = (
@@ -57,19 +58,19 @@ APPROVED = (
         "the sweep takes the word of the step that asked",
         PROOF,
         "    if not why_asked(run.plan, guards):\n",
-        "    if ApproveOutput.STEP in record.inputs or not why_asked(run.plan, guards):\n",
+        "    if output.STEP in record.inputs or not why_asked(run.plan, guards):\n",
         ("test_the_step_itself_lets_nobody_delete",),
     ),
     Breakage(
         "a run beyond its limits asks nobody",
-        f"{GC}/approve/needed.py",
+        f"{APPROVE}/needed.py",
         'if guards.verdict == "awaiting_approval":',
         "if False:",
         ("test_a_limit_holds_the_run_and_nothing_is_deleted",),
     ),
     Breakage(
         "a run that must always ask asks nobody",
-        f"{GC}/approve/needed.py",
+        f"{APPROVE}/needed.py",
         "if wanted == ALWAYS else",
         "if False else",
         ("test_a_run_asks_only_where_it_has_to_and_else_leaves_nothing",),
@@ -91,14 +92,14 @@ APPROVED = (
     Breakage(
         "the sweep asks for no approval before it begins",
         f"{GC}/bulk_delete/step.py",
-        "    approval_of(run, record)\n    age_max",
+        "    approval_of(run, record, ApproveOutput)\n    age_max",
         "    age_max",
         ("test_a_no_that_came_before_the_sweep_costs_no_re_check",),
     ),
     Breakage(
         "a round of deleting begins without a look at the approval",
         f"{GC}/bulk_delete/step.py",
-        "veto = approval_of(run, record)",
+        "veto = approval_of(run, record, ApproveOutput)",
         'veto = lambda: ""',
         ("test_a_no_during_the_re_check_comes_in_time",),
     ),
@@ -145,7 +146,7 @@ APPROVED = (
     Breakage(
         "candidates that were made anew need no new answer",
         RECORDS,
-        'digest,\n        "guards": summaries[CheckLimitsOutput.STEP].digest,',
+        'digest,\n        "guards": summaries[output.GUARDS.STEP].digest,',
         'run_id,\n        "guards": "",',
         ("test_an_answer_is_one_to_the_candidates_and_the_guards_that_were_shown",),
     ),
@@ -193,14 +194,14 @@ APPROVED = (
     ),
     Breakage(
         "a waiting run loses its repository",
-        f"{GC}/approve/question.py",
-        "lease_seconds = run.plan.config.safety.lease_seconds + wait.total_seconds()",
-        "lease_seconds = run.plan.config.safety.lease_seconds",
+        f"{APPROVE}/question.py",
+        "held = timedelta(seconds=run.plan.config.safety.lease_seconds) + wait",
+        "held = timedelta(seconds=run.plan.config.safety.lease_seconds)",
         ("test_a_run_that_waits_keeps_its_repository_until_its_time_is_over",),
     ),
     Breakage(
         "names from the lake are shown as they are",
-        f"{GC}/approve/markdown.py",
+        f"{APPROVE}/markdown.py",
         "if character.isprintable() and character not in _MARKS:",
         "if True:",
         ("test_a_hostile_name_stays_one_span_of_text", "test_hostile_names_do_not_get_out_of_their_lines"),

@@ -10,7 +10,7 @@ AZURE = (
     Breakage(
         "a blob whose part of a batch has no answer counts as gone",
         f"{STORE}/deleting.py",
-        'said.get(place) or DeleteOutcome(key, "failed", _UNCLEAR, silent)',
+        'said.get(place) or DeleteOutcome(key, "failed", UNCLEAR, silent)',
         'said.get(place) or DeleteOutcome(key, "deleted")',
         ("test_what_no_answer_speaks_about_is_never_deleted",),
     ),

@@ -451,13 +451,6 @@ VERIFY = (
         ("test_an_object_whose_first_answer_was_not_clear_is_always_looked_for",),
     ),
     Breakage(
-        "that an answer was not clear is forgotten",
-        "dredge/storage/s3/deleting.py",
-        'if outcome.outcome != "deleted" or outcome.key not in doubts:',
-        "if True:",
-        ("test_an_answer_that_had_to_be_asked_for_again_is_noted_with_the_key",),
-    ),
-    Breakage(
         "what was reported deleted may still be there",
         f"{GC}/verify/step.py",
         'if record.counts["still_there_objects"]:',

@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
-from tests.simulation.gc.scenes import SCENES
+from tests.simulation.focus import ANYTHING, Focus
+from tests.simulation.gc.scenes import BY_NAME, SCENES
 from tests.simulation.gc.scenes.people import draw_answer, draw_by_people
-from tests.simulation.gc.scenes.stage import Stage, run_of
+from tests.simulation.gc.scenes.stage import Scene, Stage, run_of
+from tests.simulation.gc.settings import Drawing
 from tests.simulation.gc.temper import Temper
 from tests.simulation.history import Move
 from tests.simulation.orchestrator import STEPS, TASKS
@@ -32,10 +34,10 @@ POLICIES = 4
 """Retention policies that runs choose from; 0 is none."""
 
 
-def draw_moves(chance: random.Random) -> list[Move]:
-    """Draw a history."""
-    if chance.random() < CALM:
-        return _ordered(_draw_calm(chance))
+def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
+    """Draw a history; one with a focus is calm."""
+    if focus or chance.random() < CALM:
+        return _ordered(_draw_calm(chance, Drawing(chance, focus)))
     temper = Temper.draw(chance)
     pace = chance.choice(PACES)
     length = RUN_CALLS * pace
@@ -70,21 +72,27 @@ def draw_moves(chance: random.Random) -> list[Move]:
     return _ordered(moves)
 
 
-def _draw_calm(chance: random.Random) -> list[Move]:
+def _draw_calm(chance: random.Random, draw: Drawing) -> list[Move]:
     """Draw a history with little else than a scene or two around a run that nothing else befalls."""
-    temper, pace = Temper.calm(), chance.choice(PACES[1:])
+    temper, pace = Temper.calm(), draw.of("pace")
     length = RUN_CALLS * pace
-    moves = [Move(-PAST_DAYS * DAY, "rules", (chance.choice((None, 1, 30)), 0)), Move(-60.0, "pace", (pace,))]
+    moves = [Move(-PAST_DAYS * DAY, "rules", (draw.of("rules"), 0)), Move(-60.0, "pace", (pace,))]
     moves += [Move(-44.9 * DAY, "create branch", (branch, "main")) for branch in BRANCHES[1:]]
     start = 0.0
-    if chance.random() < 0.2:
+    if draw.of("first"):
         moves.append(run_of(0.0, "first"))
         start = length + 28 * HOUR
-    mode = chance.choice(("clean", "clean", "optimized"))
-    moves.append(run_of(start, "run0", mode, by=chance.choice(("dag", "dag", "dag", "person"))))
-    for scene in chance.sample(tuple(dict.fromkeys(SCENES)), chance.choice((1, 1, 2))):  # all alike
+    moves.append(run_of(start, "run0", draw.of("mode"), by=draw.of("by")))
+    for scene in _scenes(chance, draw.focus):
         moves += scene(chance, Stage(temper, 0, start, length))
-    return [*moves, Move(-59.0, "rest", (chance.choice(("clean", "optimized")), 0))]
+    return [*moves, Move(-59.0, "rest", (draw.of("rest"), 0))]
+
+
+def _scenes(chance: random.Random, focus: Focus) -> list[Scene]:
+    """One or two scenes, all alike; or one of those that the focus is on."""
+    if focus.scenes:
+        return [BY_NAME[chance.choice(focus.scenes)]]
+    return chance.sample(list(BY_NAME.values()), chance.choice((1, 1, 2)))
 
 
 def _ordered(moves: list[Move]) -> list[Move]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -11,24 +10,13 @@ from dredge.graveler.catalog import Settings
 from tests.simulation.buckets import Bucket
 from tests.simulation.clock import DAY, HOUR, Clock, instant
 from tests.simulation.gc.drawing import PAST_DAYS
+from tests.simulation.gc.settings import DEFECTS, Drawing
 from tests.simulation.history import Simulation
 from tests.simulation.kv import WatchedKV
 from tests.simulation.lakefs import Server, make_settings
 from tests.simulation.trash.rows import DoorRows
 from tests.simulation.truth import Policy
 
-DEFECTS = {
-    "rows_lost_on_branch_delete": 0.5,
-    "active_walk_early_stop": 0.4,
-    "empty_last_page": 0.4,
-    "cherry_pick_cache": 0.2,
-    "double_body_prepare_commits": 0.15,
-    "prepare_commits_500_async": 0.3,
-    "page_missing": 0.04,
-    "repeated_token": 0.04,
-    "prepare_commits_404": 0.04,
-}
-"""Known defects of real servers: how often each is there. Those that today's servers have are there often."""
 LIVED_WITH = frozenset(DEFECTS) - {
     "page_missing",
     "repeated_token",
@@ -45,37 +33,38 @@ POLICIES: tuple[Policy | None, ...] = (
 """Retention policies that runs choose from, by number: their only rule."""
 
 
-def prepare_bucket(bucket: Bucket, chance: random.Random) -> float:
+def prepare_bucket(bucket: Bucket, draw: Drawing) -> float:
     """Draw the store's habits; gives by how many seconds clocks may be off."""
-    bucket.etags = chance.choice(("md5", "md5", "opaque"))
-    bucket.versioned = chance.random() < 0.3
-    bucket.page_keys = chance.choice((3, 20, 1000))
-    bucket.clock.whole_seconds = chance.random() < 0.7
-    off = chance.choices((0.0, 60.0, 140.0, 400.0, 5400.0), (4, 3, 6, 1, 1))[0]
-    bucket.clock.offset = 0.0 if off > HOUR else chance.choice((0.0, off, -off))
+    bucket.etags = draw.of("etags")
+    bucket.versioned = draw.of("versioned")
+    bucket.page_keys = draw.of("page keys")
+    bucket.clock.whole_seconds = draw.of("whole seconds")
+    off: float = draw.of("off")
+    side: int = draw.of("store off")
+    bucket.clock.offset = 0.0 if off > HOUR else off * side
     return off
 
 
-def make_servers(simulation: Simulation, chance: random.Random, kv: WatchedKV, off: float) -> list[Server]:
+def make_servers(simulation: Simulation, draw: Drawing, kv: WatchedKV, off: float) -> list[Server]:
     """Draw the servers of the installation."""
-    defects = frozenset(name for name, often in DEFECTS.items() if chance.random() < often)
+    defects = frozenset(name for name in DEFECTS if draw.has(name))
     settings = make_settings(
         Settings(
-            prepare_flush_rows=chance.choice((1, 3, 100_000)),
-            prepare_file_bytes_max=chance.choice((1, 400, 20 << 20)),
-            range_raggedness=chance.choice((1, 2, 50_000)),
-            branch_cache=timedelta(seconds=chance.choice((0.0, 0.5))),
-            slice_names_max=chance.choice((2, 50_000)),
+            prepare_flush_rows=draw.of("flush rows"),
+            prepare_file_bytes_max=draw.of("file bytes"),
+            range_raggedness=draw.of("raggedness"),
+            branch_cache=timedelta(seconds=draw.of("branch cache")),
+            slice_names_max=draw.of("slice names"),
         ),
         defects,
     )
     return [
-        Server(f"server{number}", kv, simulation.doors, _clock(simulation, chance, off), settings)
-        for number in range(chance.choice((1, 2, 3)))
+        Server(f"server{number}", kv, simulation.doors, _clock(simulation, draw, off), settings)
+        for number in range(draw.of("servers"))
     ]
 
 
-def make_rows(simulation: Simulation, chance: random.Random, kv: WatchedKV) -> DoorRows:
+def make_rows(simulation: Simulation, draw: Drawing, kv: WatchedKV) -> DoorRows:
     """The key-value store as a collector may read it, with or without snapshots."""
 
     def refuse(_row: object) -> None:
@@ -85,35 +74,42 @@ def make_rows(simulation: Simulation, chance: random.Random, kv: WatchedKV) -> D
         store=kv,
         doors=simulation.doors,
         store_clock=None,
-        snapshots=chance.random() < 0.5,
-        page_rows=chance.choice((2, 10, 50)),
+        snapshots=draw.of("snapshots"),
+        page_rows=draw.of("page rows"),
         on_delete=refuse,
     )
 
 
-def draw_config(chance: random.Random, repository: str) -> dict[str, Any]:
+def draw_config(draw: Drawing, repository: str) -> dict[str, Any]:
     """Draw what all runs are asked for."""
     return {
         "repository": repository,
-        "read_kv": chance.random() < 0.25,
-        "slice_margin_hours": chance.choice((51.0, 193.0)),
+        "read_kv": draw.of("read_kv"),
+        "slice_margin_hours": draw.of("slice margin"),
         "keep_runs_days": 7.0,
         "safety": {
-            "canary_branches": chance.choice((0, 3)),
+            "canary_branches": draw.of("canary branches"),
             "canary_objects": 2,
-            "lease_seconds": chance.choice((600.0, 3600.0)),
-            "staged_rows_plenty": chance.choice((1, 100)),
+            "lease_seconds": draw.of("lease seconds"),
+            "staged_rows_plenty": draw.of("staged plenty"),
+            "staged_questions_max": draw.of("staged questions"),
+            "identical_suspects_max": draw.of("suspects"),
         },
         "tuning": {
-            "delete_keys": chance.choice((1, 2, 8000)),
-            "candidate_rows": chance.choice((2, 5, 100_000)),
-            "listing_rows_max": chance.choice((3, 200_000)),
-            "part_rows": chance.choice((4, 250_000)),
-            "shard_values": chance.choice((4, 32 << 20)),
-            "counted_layers_max": chance.choice((1, 24)),
+            "delete_keys": draw.of("delete keys"),
+            "candidate_rows": draw.of("candidate rows"),
+            "listing_rows_max": draw.of("listing rows"),
+            "part_rows": draw.of("part rows"),
+            "shard_values": draw.of("shard values"),
+            "counted_layers_max": draw.of("layers"),
             "threads": 2,
         },
     }
+
+
+def in_peace(config: dict[str, Any]) -> dict[str, Any]:
+    """The same without bounds that may end a run of which nothing is wrong."""
+    return {**config, "safety": {**config["safety"], "staged_questions_max": 20_000}}
 
 
 def config_of_run(
@@ -140,12 +136,12 @@ def config_of_run(
     return found
 
 
-def _clock(simulation: Simulation, chance: random.Random, off: float) -> Clock:
+def _clock(simulation: Simulation, draw: Drawing, off: float) -> Clock:
     """A clock that is off by at most so much, may drift, and may jump."""
-    scheduler = simulation.scheduler
-    clock = Clock(lambda: scheduler.now, offset=chance.choice((0.0, off, -off)))
-    if chance.random() < 0.1:
+    scheduler, chance = simulation.scheduler, draw.chance
+    clock = Clock(lambda: scheduler.now, offset=off * draw.of("servers off"))
+    if draw.of("drift"):
         clock.drift = chance.choice((1e-5, -1e-5))
-    if chance.random() < 0.1:
+    if draw.of("jump"):
         clock.jumps.append((PAST_DAYS * DAY + chance.random() * HOUR, chance.choice((-150.0, 100.0, 250.0))))
     return clock

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tests.mutations.breakages.breakage import ICE, Breakage
 from tests.mutations.breakages.icechunk import ICECHUNK
+from tests.simulation.focus import Focus
 
 _EXPIRE = "dredge/icechunk/expiration"
 OF_HISTORIES = (
@@ -64,4 +65,8 @@ WHY_NOT: Mapping[str, str] = {
     "a candidate that is no id is deleted": "nobody writes such a key here; unit tests do",
 }
 """Why no history can show a bug."""
+BESIDE: Mapping[str, tuple[Breakage, ...]] = {}
+"""Another guard that catches the same fault."""
+FOCUS: Mapping[str, Focus] = {}
+"""What histories that hunt a bug have more often."""
 BUGS = (*ICECHUNK, *OF_HISTORIES)

@@ -6,10 +6,11 @@ Half of the histories are calm: little more than a scene or two around runs that
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.clock import DAY, HOUR
+from tests.simulation.focus import ANYTHING, Focus
 from tests.simulation.history import Move
 from tests.simulation.trash.cleaner import TASKS
 from tests.simulation.trash.moves import BRANCHES, NAMES, draw_move
@@ -24,15 +25,10 @@ CALM = 0.4
 """Share of histories in which little happens beside a scene."""
 
 
-def draw_moves(chance: random.Random, focus: Collection[str] = ()) -> list[Move]:
-    """Draw a history.
-
-    Args:
-        chance: draws.
-        focus: scenes of which each history has one, and little else.
-    """
-    if focus or chance.random() < CALM:
-        return _draw_calm(chance, tuple(focus))
+def draw_moves(chance: random.Random, focus: Focus = ANYTHING) -> list[Move]:
+    """Draw a history; one with a focus on scenes is calm."""
+    if focus.scenes or chance.random() < CALM:
+        return _draw_calm(chance, focus.scenes)
     pace = chance.choice((0.02, 0.2, 2.0))
     moves = [Move(0.0, "pace", (pace,))]
     starts = [0.0]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from dredge.approve.records import AIRFLOW
 from dredge.commands import airflow_answer
 from dredge.commands.airflow_answer import TOKEN, URL, answer_in_airflow
 from dredge.errors import ConfigError, NotFoundError, RefusedError, UnavailableError
-from dredge.gc.approve.records import AIRFLOW
 from dredge.gc.approve.step import find_question
 from dredge.runs.lease import LeaseGrant
 from tests.support.approvals import gc, waiting_run

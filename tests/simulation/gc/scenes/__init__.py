@@ -101,3 +101,4 @@ SCENES: tuple[Scene, ...] = (
     made_final,
 )
 """All scenes; one that stands twice is drawn twice as often."""
+BY_NAME = {scene.__name__: scene for scene in SCENES}

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from dredge.approve.markdown import code, plain
 from dredge.errors import LeaseHeldError
-from dredge.gc.approve.markdown import code, plain
 from dredge.gc.planning import acquire_lease
 from dredge.gc.run import Run
 from dredge.gc.steps import put_question

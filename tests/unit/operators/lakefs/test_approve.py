@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import TaskAwaitingInput
 from airflow_dredge.operators.lakefs import approve
 from airflow_dredge.operators.lakefs.approve import LakeFSApproveOperator
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError, UnavailableError
-from dredge.gc.approve.records import COMMAND
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.run import Run
 from tests.support.airflow import FILTERS
 from tests.support.approvals import asked_again, said, waiting_run
@@ -161,14 +161,14 @@ def test_a_yes_of_nobody_is_a_no(waiting: tuple[World, Run, Task]) -> None:
 def test_a_command_has_answered_before_the_time_is_over(waiting: tuple[World, Run, Task]) -> None:
     _, run, task = waiting
     task.wait()
-    said(run, by="ada", through=COMMAND)
+    said(run, by="ada", through=ApproveOutput.COMMAND)
     assert task.answered("Reject", None)["status"] == "success"
 
 
 def test_a_click_does_not_undo_what_a_command_rejected(waiting: tuple[World, Run, Task]) -> None:
     _, run, task = waiting
     task.wait()
-    said(run, "rejected", by="eve", through=COMMAND)
+    said(run, "rejected", by="eve", through=ApproveOutput.COMMAND)
     with pytest.raises(RejectedError, match="eve rejected it"):
         task.answered("Approve")
 
@@ -176,10 +176,10 @@ def test_a_click_does_not_undo_what_a_command_rejected(waiting: tuple[World, Run
 def test_a_cleared_task_takes_the_answer_that_stands(waiting: tuple[World, Run, Task]) -> None:
     _, run, task = waiting
     task.wait()
-    said(run, by="ada", through=COMMAND)
+    said(run, by="ada", through=ApproveOutput.COMMAND)
     assert task.start()["status"] == "success"
     assert len(task.asked) == 1
-    said(run, "rejected", by="eve", through=COMMAND)
+    said(run, "rejected", by="eve", through=ApproveOutput.COMMAND)
     assert task.start()["status"] == "rejected"
     assert task.skipped == ["bulk_delete"]
 

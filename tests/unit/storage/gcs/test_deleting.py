@@ -137,8 +137,25 @@ def test_a_deletion_whose_answer_was_lost_says_so(server: GcsServer) -> None:
     (outcome,) = deleter(server, uri).delete(keys)
     assert (outcome.outcome, outcome.message) == (
         "deleted",
-        "confirmed when asked again; the first answer was UnclearAnswer",
+        "gone when asked again; the answer was lost (UnclearAnswer)",
     )
+
+
+def test_a_look_that_failed_leaves_no_deletion_in_doubt(server: GcsServer) -> None:
+    """Somebody else deletes the object before ours was sent."""
+    uri = server.bucket(versioned=True)
+    keys = planted(server, uri, "a", "b")
+
+    def fails_and_somebody_deletes(method: str, path: str, _query: Query) -> Answer | None:
+        if method != "GET" or not path.endswith("/o/a"):
+            return None
+        server.fault = lambda *_: None
+        server.buckets[uri.split("/")[2]].delete("a", None, None)
+        return told(500)
+
+    server.fault = fails_and_somebody_deletes
+    outcomes = deleter(server, uri).delete(keys)
+    assert [(item.outcome, item.message) for item in outcomes] == [("missing", None), ("deleted", None)]
 
 
 def test_what_is_written_between_look_and_deletion_stays_where_versions_are_kept(server: GcsServer) -> None:

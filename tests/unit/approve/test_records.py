@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from dredge.approve import records
+from dredge.approve.records import AIRFLOW, is_rejected, read_asked, record_answer, request_of
 from dredge.errors import FormatError, RejectedError, UnavailableError
-from dredge.gc.approve import records
-from dredge.gc.approve.records import AIRFLOW, COMMAND, is_rejected, read_asked, record_answer, request_of
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.approve.step import answer, approve, find_question
 from dredge.gc.check_limits import CheckLimitsOutput
 from dredge.storage import ObjectWriter
@@ -29,7 +30,7 @@ def test_everybody_with_a_name_may_approve_or_those_alone_whom_airflow_knows_by_
     _, run, _, _ = waiting_run()
     open_to_all = find_question(run).request
     closed = replace(open_to_all, approvers=("ada", "bob"))
-    some = [(by, through) for by in ("", "ada", "eve") for through in (AIRFLOW, COMMAND)]
+    some = [(by, through) for by in ("", "ada", "eve") for through in (AIRFLOW, ApproveOutput.COMMAND)]
     assert [who for who in some if open_to_all.may_approve(*who)] == some[2:]
     assert [who for who in some if closed.may_approve(*who)] == [("ada", AIRFLOW)]
 

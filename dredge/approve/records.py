@@ -19,19 +19,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from dredge.approve.asking import AskingRun
+from dredge.approve.output import ApproveOutput, GuardsOutput
 from dredge.errors import ConflictError, FormatError, NotFoundError
-from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.run import Run
-from dredge.gc.subtract import SubtractOutput
 from dredge.runs import chain
 from dredge.runs.payload import from_json, to_json
 from dredge.runs.summary import StepSummary
 from dredge.storage import ObjectReader, ObjectWriter
 
 type Decision = Literal["approved", "rejected"]
-AIRFLOW, COMMAND, TIME_OUT = "Airflow", "dredge gc", "time-out"
-"""Where somebody answered. Airflow knows who its users are; a command is told a name."""
+AIRFLOW, TIME_OUT = "Airflow", "time-out"
+"""Where somebody answered, or else by which command. Airflow knows who its users are; a command is told a name."""
 _NO = "rejected.json"
 
 
@@ -99,7 +97,7 @@ class Answer:
         candidates: digest of what would be deleted.
         decision: approved or rejected.
         by: id of who said it; "" when nobody did in time.
-        through: `AIRFLOW`, `COMMAND` or `TIME_OUT`.
+        through: `AIRFLOW`, `TIME_OUT`, or the command of the collector's `ApproveOutput`.
         at: the store's time.
     """
 
@@ -134,22 +132,25 @@ class Asked:
         return self.rejected or self.approved
 
 
-def subject_of(run: Run, summaries: Mapping[str, StepSummary]) -> dict[str, str]:
+def subject_of(
+    run: AskingRun, summaries: Mapping[str, StepSummary], output: type[ApproveOutput]
+) -> dict[str, str]:
     """What a question is about, from results that belong together.
 
     Args:
         run: this run.
-        summaries: of subtract and check_limits.
+        summaries: of the steps that made the candidates and asked the guards.
+        output: of the collector's step approve; it names these steps.
     """
     return {
         "run_id": run.plan.run_id,
         "plan": chain.plan_digest(run.folder),
-        "candidates": summaries[SubtractOutput.STEP].digest,
-        "guards": summaries[CheckLimitsOutput.STEP].digest,
+        "candidates": summaries[output.CANDIDATES.STEP].digest,
+        "guards": summaries[output.GUARDS.STEP].digest,
     }
 
 
-def ask(run: Run, subject: Mapping[str, str], guards: CheckLimitsOutput, why: str) -> Asked:
+def ask(run: AskingRun, subject: Mapping[str, str], guards: GuardsOutput, why: str) -> Asked:
     """Put a question, unless it was put already: then the first one stands, with its times.
 
     Args:
@@ -167,7 +168,7 @@ def ask(run: Run, subject: Mapping[str, str], guards: CheckLimitsOutput, why: st
 
 
 def request_of(
-    run: Run, subject: Mapping[str, str], guards: CheckLimitsOutput, why: str, asked_at: datetime
+    run: AskingRun, subject: Mapping[str, str], guards: GuardsOutput, why: str, asked_at: datetime
 ) -> Request:
     """What a run asks; everything but the time follows from its plan and its results.
 
@@ -192,7 +193,7 @@ def request_of(
     )
 
 
-def read_asked(run: Run, subject: Mapping[str, str]) -> Asked | None:
+def read_asked(run: AskingRun, subject: Mapping[str, str]) -> Asked | None:
     """Read a question and what was said; None when it was not put.
 
     Raises:
@@ -212,7 +213,7 @@ def read_asked(run: Run, subject: Mapping[str, str]) -> Asked | None:
     return Asked(request, hashlib.sha256(data).hexdigest(), approved, rejected)
 
 
-def is_rejected(run: Run) -> bool:
+def is_rejected(run: AskingRun) -> bool:
     """Whether somebody said no to the run; whatever the record says, its being there is a no."""
     return bool(_rejections(run.folder.writer))
 
@@ -224,7 +225,7 @@ def _rejections(reader: ObjectReader, place: str = "") -> list[str]:
     return sorted(found, key=lambda key: key != f"{place}/{_NO}")
 
 
-def record_answer(run: Run, asked: Asked, decision: Decision, by: str, through: str) -> Asked:
+def record_answer(run: AskingRun, asked: Asked, decision: Decision, by: str, through: str) -> Asked:
     """Write down what somebody said, unless somebody said the same before.
 
     Args:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dredge.approve import records
 from dredge.errors import AwaitingApprovalError, LeaseHeldError, RejectedError
-from dredge.gc.approve import records
 from dredge.gc.approve.step import approve
 from dredge.gc.config import GCConfig
 from dredge.gc.planning import acquire_lease, plan_run

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dredge.gc.approve.needed import approval_inputs, why_asked
+from dredge.approve.needed import approval_inputs, why_asked
+from dredge.approve.settings import ALWAYS, NEVER
 from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.config import ALWAYS, NEVER
 from tests.support.gc import make_world
 
 OVER = [
@@ -47,6 +47,6 @@ def test_the_sweep_reads_an_answer_where_one_is_needed(approval: str, inputs: tu
     world.orphan("data/orphan")
     world.age(days=2)
     run = world.plan()
-    assert approval_inputs(run.plan, run.folder) == ()
+    assert approval_inputs(run.plan, run.folder, ApproveOutput) == ()
     world.mark(run)
-    assert approval_inputs(run.plan, run.folder) == inputs
+    assert approval_inputs(run.plan, run.folder, ApproveOutput) == inputs

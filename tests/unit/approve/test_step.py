@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dredge.approve.records import AIRFLOW
 from dredge.errors import AwaitingApprovalError, RefusedError, RejectedError
-from dredge.gc.approve.records import AIRFLOW, COMMAND
+from dredge.gc.approve import ApproveOutput
 from dredge.gc.approve.step import answer, approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits.step import check_limits
@@ -191,7 +192,12 @@ def test_nobody_is_waited_for_longer_than_the_mark_may_be_swept(hours: float, wa
 
 @pytest.mark.parametrize(
     ("by", "through", "may"),
-    [("ada", AIRFLOW, True), ("eve", AIRFLOW, False), ("ada", COMMAND, False), ("", AIRFLOW, False)],
+    [
+        ("ada", AIRFLOW, True),
+        ("eve", AIRFLOW, False),
+        ("ada", ApproveOutput.COMMAND, False),
+        ("", AIRFLOW, False),
+    ],
 )
 def test_only_approvers_may_say_yes_and_only_where_somebody_knows_who_they_are(
     by: str, through: str, may: bool
@@ -211,7 +217,7 @@ def test_only_approvers_may_say_yes_and_only_where_somebody_knows_who_they_are(
 
 def test_everybody_may_say_no() -> None:
     _, run, _, _ = waiting_run(approvers="ada")
-    said(run, "rejected", by="eve", through=COMMAND)
+    said(run, "rejected", by="eve", through=ApproveOutput.COMMAND)
     with pytest.raises(RejectedError):
         approve(run)
 

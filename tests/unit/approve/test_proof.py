@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from dredge.approve.needed import why_asked
+from dredge.approve.proof import approval_of, check_approved
+from dredge.approve.records import AIRFLOW, Answer, Asked, record_answer, request_of
 from dredge.errors import AwaitingApprovalError, FormatError, RefusedError, RejectedError
-from dredge.gc.approve.needed import why_asked
 from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.approve.proof import approval_of, check_approved
-from dredge.gc.approve.records import AIRFLOW, COMMAND, Answer, Asked, record_answer, request_of
 from dredge.gc.approve.step import approve, find_question
 from dredge.gc.bulk_delete.step import bulk_delete
 from dredge.gc.check_limits import CheckLimitsOutput
@@ -292,7 +292,7 @@ def test_a_yes_counts_for_its_question_its_approvers_and_to_the_moment() -> None
         {"decision": "rejected"},
         {"by": ""},
         {"by": "eve"},
-        {"through": COMMAND},
+        {"through": ApproveOutput.COMMAND},
         {"at": request.asked_at - MOMENT},
         {"at": request.answer_until},
         {"at": at + question.skew},
@@ -328,22 +328,22 @@ def record_of(run: Run, *without: str, **changed: StepSummary) -> StepRecord:
 
 def test_the_sweep_begins_with_the_steps_answer_and_the_records_and_without_a_no() -> None:
     _, run, *_ = approved_run()
-    assert approval_of(run, record_of(run))() == ""
+    assert approval_of(run, record_of(run), ApproveOutput)() == ""
     with pytest.raises(RefusedError, match="nobody has approved"):
-        approval_of(run, record_of(run, "approve"))
+        approval_of(run, record_of(run, "approve"), ApproveOutput)
     taken = summary_of(run, "approve")
     other = replace(taken, details={**taken.details, "request_digest": "another"})
     with pytest.raises(RefusedError, match="what was approved is not"):
-        approval_of(run, record_of(run, approve=other))
-    veto = approval_of(run, record_of(run))
+        approval_of(run, record_of(run, approve=other), ApproveOutput)
+    veto = approval_of(run, record_of(run), ApproveOutput)
     said(run, "rejected", by="eve")
     assert veto() == "the run was rejected"
     with pytest.raises(RejectedError, match="eve rejected it"):
-        approval_of(run, record_of(run))
+        approval_of(run, record_of(run), ApproveOutput)
 
 
 def test_nobody_is_heard_about_a_run_that_asks_nobody() -> None:
     world, _, _ = busy_world(approval="never")
     run = world.plan()
     world.mark(run)
-    assert approval_of(run, record_of(run, "approve"))() == ""
+    assert approval_of(run, record_of(run, "approve"), ApproveOutput)() == ""

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from dredge.approve.asking import AskingRun
+from dredge.approve.needed import why_asked
+from dredge.approve.output import ApproveOutput, GuardsOutput
+from dredge.approve.records import Answer, Asked, is_rejected, read_asked, request_of, subject_of
 from dredge.errors import RefusedError, RejectedError
-from dredge.gc.approve.needed import why_asked
-from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.approve.records import Answer, Asked, is_rejected, read_asked, request_of, subject_of
-from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.run import Run
 from dredge.runs.perform import StepRecord
 from dredge.runs.words import duration_text
 
@@ -19,12 +18,13 @@ type Veto = Callable[[], str]
 """Says in half a sentence who forbids to go on; "" for nobody."""
 
 
-def approval_of(run: Run, record: StepRecord) -> Veto:
+def approval_of(run: AskingRun, record: StepRecord, output: type[ApproveOutput]) -> Veto:
     """Demand that a person approved what a sweep is about to delete, where one has to.
 
     Args:
         run: this run.
         record: of the sweep, with the results that it works with.
+        output: of the collector's step approve.
 
     Returns:
         Tells, while it deletes, whether somebody has said no since.
@@ -33,23 +33,23 @@ def approval_of(run: Run, record: StepRecord) -> Veto:
         RejectedError: somebody said no.
         RefusedError: nobody said yes, or to something else, or too long ago.
     """
-    guards = record.input(CheckLimitsOutput)
+    guards = record.input(output.GUARDS)
     if not why_asked(run.plan, guards):
         return lambda: ""
-    subject = subject_of(run, record.inputs)
+    subject = subject_of(run, record.inputs, output)
     asked = read_asked(run, subject)
-    summary = record.inputs.get(ApproveOutput.STEP)
+    summary = record.inputs.get(output.STEP)
     if asked is None or summary is None:
         raise _refused(run, "nobody has approved what it would delete")
     if asked.rejected is not None:
         raise RejectedError(rejected_text(run, asked.rejected))
-    if asked.approved is None or ApproveOutput.of(summary).request_digest != asked.digest:
+    if asked.approved is None or output.of(summary).request_digest != asked.digest:
         raise _refused(run, "what was approved is not what it would delete now")
     check_approved(run, asked, asked.approved, guards)
     return lambda: "the run was rejected" if is_rejected(run) else ""
 
 
-def check_approved(run: Run, asked: Asked, answer: Answer, guards: CheckLimitsOutput) -> None:
+def check_approved(run: AskingRun, asked: Asked, answer: Answer, guards: GuardsOutput) -> None:
     """Demand that a yes is one to this run's question, from somebody who may give it, and in time.
 
     The question lies in a file, and who may approve and until when is in it, so it must be the one that follows from
@@ -87,7 +87,7 @@ def check_approved(run: Run, asked: Asked, answer: Answer, guards: CheckLimitsOu
         raise _refused(run, f"its approval expired {duration_text(now - expires_at)} ago")
 
 
-def rejected_text(run: Run, answer: Answer) -> str:
+def rejected_text(run: AskingRun, answer: Answer) -> str:
     """Word a no."""
     who = f"{answer.by} rejected it ({answer.through})" if answer.by else "nobody approved it in time"
     return (
@@ -96,7 +96,7 @@ def rejected_text(run: Run, answer: Answer) -> str:
     )
 
 
-def _refused(run: Run, what: str) -> RefusedError:
+def _refused(run: AskingRun, what: str) -> RefusedError:
     return RefusedError(
         f"run {run.plan.run_id}: {what}. Nothing (more) was deleted. Run approve first, or start a new run."
     )

@@ -6,15 +6,14 @@ nobody had to be asked.
 
 from __future__ import annotations
 
-from dredge.gc.approve.output import ApproveOutput
-from dredge.gc.check_limits import CheckLimitsOutput
-from dredge.gc.config import ALWAYS, NEVER
-from dredge.gc.plan import Plan
+from dredge.approve.asking import AskingPlan
+from dredge.approve.output import ApproveOutput, GuardsOutput
+from dredge.approve.settings import ALWAYS, NEVER
 from dredge.runs.folder import RunFolder
 from dredge.runs.output import StepOutput
 
 
-def why_asked(plan: Plan, guards: CheckLimitsOutput) -> str:
+def why_asked(plan: AskingPlan, guards: GuardsOutput) -> str:
     """Say as a sentence why a person has to approve what a run would delete; "" when nobody has to.
 
     Args:
@@ -34,13 +33,16 @@ def why_asked(plan: Plan, guards: CheckLimitsOutput) -> str:
     return "Every run that deletes needs an approval." if wanted == ALWAYS else ""
 
 
-def approval_inputs(plan: Plan, folder: RunFolder) -> tuple[type[StepOutput], ...]:
+def approval_inputs(
+    plan: AskingPlan, folder: RunFolder, output: type[ApproveOutput]
+) -> tuple[type[StepOutput], ...]:
     """Give what the sweep of a run reads besides the results that every sweep reads.
 
     Args:
         plan: of the run.
         folder: the run folder.
+        output: of the collector's step approve.
     """
-    guards = folder.read_summary(CheckLimitsOutput.STEP)
-    asked = guards is not None and why_asked(plan, CheckLimitsOutput.of(guards))
-    return (ApproveOutput,) if asked else ()
+    guards = folder.read_summary(output.GUARDS.STEP)
+    asked = guards is not None and why_asked(plan, output.GUARDS.of(guards))
+    return (output,) if asked else ()

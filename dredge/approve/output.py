@@ -1,0 +1,66 @@
+"""What the guards and the step `approve` hand to later steps; each collector has classes of its own, which say what
+they are made from."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from dredge.runs.output import StepOutput
+
+
+class GuardsOutput(StepOutput):
+    """What each guard found, and what may go. Its figures are `deletable_objects` and `deletable_bytes`."""
+
+    STEP = "check_limits"
+
+    @property
+    def verdict(self) -> str:
+        """Of all guards and limits together: passed, awaiting_approval or refused."""
+        found: str = self.detail("verdict")
+        return found
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        """Of each guard, as JSON objects."""
+        found: list[dict[str, Any]] = self.detail("findings")
+        return found
+
+    @property
+    def would_delete(self) -> list[dict[str, Any]]:
+        """What may go, by the reason why it is garbage: reason, objects, bytes, examples."""
+        found: list[dict[str, Any]] = self.detail("would_delete")
+        return found
+
+    @property
+    def undo(self) -> dict[str, Any]:
+        """What it costs that deletions can be taken back: way, requests, bytes, seconds, text."""
+        found: dict[str, Any] = self.detail("undo")
+        return found
+
+
+class ApproveOutput(StepOutput):
+    """What a person was asked, and said. A run that has to ask nobody has no such step.
+
+    Attributes:
+        GUARDS: what is asked about: their result.
+        CANDIDATES: and the result whose digest is that of the candidates.
+        COMMAND: answers in a terminal, with `approve` or `reject` behind it.
+    """
+
+    STEP = "approve"
+    GUARDS: ClassVar[type[GuardsOutput]]
+    CANDIDATES: ClassVar[type[StepOutput]]
+    COMMAND: ClassVar[str]
+
+    @property
+    def request_digest(self) -> str:
+        """SHA-256 of the request that was answered."""
+        found: str = self.detail("request_digest")
+        return found
+
+    @property
+    def approval(self) -> dict[str, Any]:
+        """For reports: `state` ("waiting", "approved" or "rejected"), `why`, `objects`, `bytes`, `answer_until`; once
+        somebody answered also `by`, `through`, `at`."""
+        found: dict[str, Any] = self.detail("approval")
+        return found

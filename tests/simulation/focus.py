@@ -1,0 +1,77 @@
+"""What the histories that hunt one bug have more often than others: scenes, and values of the setting.
+
+etcd's robustness suite finds each known bug with a configuration of its own: traffic, cluster and failpoint that were
+chosen for it. A focus does the same here. All that it names is drawn in general histories as well, and everything
+within what it names is drawn from the seed as ever, so nothing is found that a general history could not find; it takes
+fewer histories.
+
+    Focus(("long_commit",), {"read_kv": (True,)})
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What histories have more often.
+
+    Attributes:
+        scenes: names of scenes; each history has one of them. () is no focus on scenes.
+        settings: some of the values that a part of the setting may have, by its name; one of them is drawn.
+    """
+
+    scenes: tuple[str, ...] = ()
+    settings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.scenes or self.settings)
+
+    def draw(self, chance: random.Random, table: Mapping[str, Sequence[Any]], name: str) -> Any:
+        """Draw a part of the setting.
+
+        Args:
+            chance: draws.
+            table: all values by name; one that is there twice is drawn twice as often.
+            name: of the part.
+        """
+        values = [value for value in table[name] if value in self.settings.get(name, table[name])]
+        return chance.choice(values)
+
+    def check(self, scenes: Mapping[str, object], table: Mapping[str, Sequence[Any]]) -> None:
+        """Demand that general histories draw all that is named.
+
+        Args:
+            scenes: of the world, by name.
+            table: all values of its settings, by name.
+
+        Raises:
+            ValueError: something is unknown.
+        """
+        unknown = [name for name in self.scenes if name not in scenes]
+        for name, values in self.settings.items():
+            unknown += [f"{name}={value!r}" for value in values if value not in table.get(name, ())]
+            unknown += [] if values else [f"{name} without a value"]
+        if unknown:
+            raise ValueError(f"no history has {', '.join(unknown)}")
+
+    def to_text(self) -> str:
+        """As a text for a command."""
+        settings = {name: list(values) for name, values in self.settings.items()}
+        return json.dumps({"scenes": list(self.scenes), "settings": settings})
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """From what `to_text` made."""
+        value = json.loads(text)
+        settings = {name: tuple(values) for name, values in value.get("settings", {}).items()}
+        return cls(tuple(value.get("scenes", ())), settings)
+
+
+ANYTHING = Focus()
+"""No focus."""

@@ -1,0 +1,48 @@
+"""Promises of a focus: it names what general histories draw as well, and its histories have what it names."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.simulation.focus import ANYTHING, Focus
+from tests.simulation.history import play
+from tests.simulation.known_bugs import BUGS
+from tests.simulation.worlds import WORLDS
+
+
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_what_hunts_a_bug_is_drawn_in_general_histories_as_well(world: str) -> None:
+    made = WORLDS[world]()
+    for bug in BUGS:
+        if bug.world == world:
+            bug.focus.check(made.scenes, made.settings)
+
+
+@pytest.mark.parametrize(
+    "focus",
+    [Focus(("no such scene",)), Focus(settings={"pace": (17.0,)}), Focus(settings={"no such part": (1,)})],
+)
+def test_a_focus_on_what_no_history_has_is_refused(focus: Focus) -> None:
+    world = WORLDS["gc"](focus=focus)
+    with pytest.raises(ValueError, match="no history has"):
+        focus.check(world.scenes, world.settings)
+
+
+def test_histories_have_what_their_focus_names() -> None:
+    focus = Focus(("two_at_once",), {"pace": (2.0,)})
+    for seed in range(5):
+        moves = WORLDS["gc"](focus=focus).draw(random.Random(seed))
+        assert [move.args for move in moves if move.verb == "pace"] == [(2.0,)]
+        assert any(move.verb == "run" and move.args[0].startswith("other") for move in moves)
+
+
+def test_a_history_with_a_focus_names_it_in_the_command_that_repeats_it() -> None:
+    focus = Focus(("exactly_old",), {"versioned": (True,)})
+    outcome = play(WORLDS["gc"](focus=focus), 1, only=[])
+    assert outcome.command().endswith(
+        """--focus '{"scenes": ["exactly_old"], "settings": {"versioned": [true]}}'"""
+    )
+    assert Focus.from_text(focus.to_text()) == focus
+    assert not ANYTHING

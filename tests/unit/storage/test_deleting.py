@@ -1,0 +1,149 @@
+"""The loop around all deletions: permission before each attempt, and what lost answers leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from dredge.storage import NOT_SENT, DeleteOutcome, StorageOptions
+from dredge.storage.azure.deleting import AzureDeleter
+from dredge.storage.azure.options import AzureOptions
+from dredge.storage.deleting import ATTEMPTS, NOT_CONNECTED, UNCLEAR, Codes, DeleteLoop
+from dredge.storage.location import parse_uri
+from dredge.storage.model import MaySend, always
+from dredge.storage.rate import AdaptiveRate
+from dredge.storage.s3.deleting import S3Deleter
+from tests.support.objectstore import ScriptedS3
+
+BUSY, BROKEN, NO_BATCH = "Busy", "Broken", "NoBatch"
+CODES = Codes(
+    throttled=frozenset({BUSY}),
+    transient=frozenset({BROKEN}),
+    no_batches=frozenset({NO_BATCH}),
+    batch_attempts=3,
+)
+
+type Said = Callable[[list[str], int], dict[str, str]]
+"""Codes of the keys of an attempt, by the number of the attempt; keys without one are "deleted"."""
+
+
+class Store:
+    """Answers attempts as a test says, and remembers them."""
+
+    def __init__(self, said: Said, versioned: bool = False, codes: Codes = CODES) -> None:
+        self._said = said
+        self.asked: list[list[str]] = []
+        self.waits: list[float] = []
+        rate = AdaptiveRate(sleep=self.waits.append)
+        self._loop = DeleteLoop[str](self._send, codes, str, rate, self.waits.append, versioned)
+
+    def delete(self, *batches: list[str], may_send: MaySend = always) -> dict[str, DeleteOutcome]:
+        return self._loop.delete(list(batches), may_send, 1)
+
+    def _send(self, keys: list[str], _may_send: MaySend) -> Sequence[DeleteOutcome]:
+        self.asked.append(keys)
+        codes = self._said(keys, len(self.asked))
+        return [_outcome(key, codes.get(key)) for key in keys]
+
+
+def _outcome(key: str, code: str | None) -> DeleteOutcome:
+    if code in (None, "missing"):
+        return DeleteOutcome(key, "missing" if code else "deleted")
+    return DeleteOutcome(key, "failed", code)
+
+
+def answers(*turns: dict[str, str]) -> Said:
+    """What each attempt says in turn; after them all is deleted."""
+    return lambda _keys, number: turns[number - 1] if number <= len(turns) else {}
+
+
+def told(found: dict[str, DeleteOutcome]) -> dict[str, tuple[str, str | None]]:
+    return {key: (item.outcome, item.code) for key, item in found.items()}
+
+
+@pytest.mark.parametrize("code", [BROKEN, UNCLEAR])
+def test_what_is_gone_after_an_answer_in_doubt_was_deleted_and_says_so(code: str) -> None:
+    store = Store(answers({"a": code, "c": "missing"}, {"a": "missing"}))
+    found = store.delete(["a", "b", "c"])
+    assert {key: item.outcome for key, item in found.items()} == {
+        "a": "deleted",
+        "b": "deleted",
+        "c": "missing",
+    }
+    assert found["a"].message == f"gone when asked again; the answer was lost ({code})"
+    assert [found[key].message for key in "bc"] == [None, None]
+
+
+def test_a_lost_version_id_is_said_to_be_lost() -> None:
+    found = Store(answers({"a": BROKEN}, {"a": "missing"}), versioned=True).delete(["a"])
+    assert str(found["a"].message).endswith("; its version id is not known")
+
+
+@pytest.mark.parametrize("code", [BUSY, NOT_CONNECTED])
+def test_a_request_that_did_nothing_leaves_no_doubt(code: str) -> None:
+    found = Store(answers({"a": code}, {"a": "missing"})).delete(["a"])
+    assert found["a"] == DeleteOutcome("a", "missing")
+
+
+def test_each_attempt_is_asked_for_and_none_is_made_without_permission() -> None:
+    store = Store(lambda keys, _number: dict.fromkeys(keys, BUSY))
+    permitted = iter([True, True, False, False])
+    found = store.delete(["a", "b"], ["c"], may_send=lambda: next(permitted))
+    assert store.asked == [["a", "b"], ["a", "b"]]
+    assert told(found) == {"a": ("failed", BUSY), "b": ("failed", BUSY), "c": ("failed", NOT_SENT)}
+
+
+def test_a_no_of_the_driver_does_not_hide_that_a_key_was_sent_before() -> None:
+    """A driver may ask again itself, after a look; the ledger drops rows of keys that were never sent."""
+    found = Store(answers({"a": BROKEN}, {"a": NOT_SENT})).delete(["a"])
+    assert told(found) == {"a": ("failed", BROKEN)}
+
+
+def test_what_no_answer_speaks_about_is_asked_alone_and_permission_with_it() -> None:
+    store = Store(answers({"a": UNCLEAR, "b": UNCLEAR}))
+    permitted = iter([True, True, False])
+    found = store.delete(["a", "b", "c"], may_send=lambda: next(permitted))
+    assert store.asked == [["a", "b", "c"], ["a"]]
+    assert told(found) == {"a": ("deleted", None), "b": ("failed", UNCLEAR), "c": ("deleted", None)}
+
+
+def test_a_batch_that_the_store_does_not_know_goes_key_by_key_without_a_doubt() -> None:
+    store = Store(answers({"a": NO_BATCH, "b": NO_BATCH}, {"a": "missing"}))
+    found = store.delete(["a", "b"])
+    assert store.asked == [["a", "b"], ["a"], ["b"]]
+    assert found["a"] == DeleteOutcome("a", "missing")
+
+
+@pytest.mark.parametrize(("code", "requests"), [(BUSY, ATTEMPTS), (NOT_CONNECTED, ATTEMPTS), (BROKEN, 3)])
+def test_what_never_passes_ends_as_failed(code: str, requests: int) -> None:
+    codes = Codes(
+        throttled=CODES.throttled,
+        transient=CODES.transient,
+        alone=frozenset({BROKEN}),
+        batch_attempts=CODES.batch_attempts,
+    )
+    store = Store(lambda keys, _number: dict.fromkeys(keys, code), codes=codes)
+    assert set(told(store.delete(["a", "b"])).values()) == {("failed", code)}
+    assert store.asked.count(["a", "b"]) == requests
+    # After its three attempts as a batch each of the two has its own.
+    assert len(store.asked) == (requests if code != BROKEN else 3 + 2 * ATTEMPTS)
+
+
+def out_of_reach() -> Iterable[AzureDeleter | S3Deleter]:
+    with ScriptedS3(lambda *_: (200, "")) as server:
+        options = server.options
+    azure = AzureOptions("acct", "c2VjcmV0LWtleQ==", endpoint_url=f"{options.endpoint_url}/acct")
+    stored = StorageOptions(azure=azure)
+    yield AzureDeleter(parse_uri(f"{azure.endpoint_url}/c/lake", stored), stored)
+    found = S3Deleter(parse_uri("s3://bkt/lake", options), options)
+    found._versioned = False
+    yield found
+
+
+def test_a_store_that_is_out_of_reach_was_sent_nothing() -> None:
+    for deleter in out_of_reach():
+        deleter._sleep = lambda _seconds: None
+        assert {(item.outcome, item.code) for item in deleter.delete(["a", "b"])} == {
+            ("failed", NOT_CONNECTED)
+        }
