@@ -1,4 +1,4 @@
-"""Draws the histories of the trash cleaner's world: runs a day or so apart, and moves between and while they are at work.
+"""Draws the histories of the trash cleaner's world: runs a day or so apart, and moves between and beside them.
 
 Half of the histories are calm: little more than a scene or two around runs that nothing else befalls.
 """
@@ -59,6 +59,8 @@ def _draw_calm(chance: random.Random, focus: Sequence[str]) -> list[Move]:
     for _ in range(chance.choice((1, 1, 2))):
         starts.append(starts[-1] + chance.choice((24.1, 24.1, 25.0, 30.0)) * HOUR + 1)
     moves = [Move(0.0, "pace", (pace,)), *_draw_runs(chance, starts, (0.0, 0.0, 3 * HOUR))]
+    if chance.random() < 0.9:  # of a store without any repository nothing is removed
+        moves.append(Move(1.0, "create", ("other", False)))
     stage = Stage(tuple(HOUR + start for start in starts), RUN_CALLS * pace)
     for name in [chance.choice(focus)] if focus else chance.sample(tuple(SCENES), chance.choice((1, 1, 2))):
         moves += SCENES[name](chance, stage)

@@ -25,7 +25,7 @@ FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
     "pull": (("set_if", 1),),
 }
 """Before which operation of the store what may freeze."""
-FOR_EVER = 50 * HOUR
+FOR_EVER = 300 * HOUR
 BY_VIEWS = (
     ("clean", "get snapshot"),
     ("clean", "scan partitions"),
