@@ -143,7 +143,7 @@ class IcechunkWorld:
         bucket.page_keys = chance.choice((3, 20, 1000))
         bucket.clock.whole_seconds = chance.random() < 0.7
         bucket.clock.offset = chance.choice((0.0, 0.0, -120.0, 200.0))
-        off = (0.0, 0.0, 0.0, -200.0, 250.0, 3600.0)
+        off = (*(0.0,) * 7, -200.0, 250.0, 3600.0)
         clocks = [Clock(lambda: scheduler.now, offset=chance.choice(off)) for _ in range(3)]
         oracle = Oracle(simulation, bucket, drawn["grace"] * HOUR)
         writers = Writers(simulation, bucket, drawn["spec"], oracle.may_use)

@@ -121,6 +121,7 @@ class TrashScene:
         clock = replace(first.clock, offset=first.clock.offset + ahead)
         server = Server(f"frozen{self.frozen}", kv, doors, clock, first.settings)
         self.servers_gone.append(server)
+        kv.arm()
         scheduler = self.simulation.scheduler
         Users(scheduler, DoorKV(self.kv, doors), lambda ask: self._serve(ask, server)).make(verb, args)
 
@@ -253,7 +254,7 @@ class TrashWorld:
             on_delete=oracle.on_delete,
             on_insert=oracle.on_insert,
         )
-        off = (0.0, 0.0, -60.0, 100.0) if no_clock else (0.0, 0.0, 0.0, 0.0, -100.0, 150.0, 7200.0)
+        off = (0.0, 0.0, -60.0, 100.0) if no_clock else (*(0.0,) * 8, -100.0, 150.0, 7200.0)
         clocks = [Clock(lambda: scheduler.now, offset=chance.choice(off)) for _ in range(3)]
         limits = TrashLimits(rows=draw("limit"))
         cleaner = Cleaner(simulation, rows, clocks, limits)

@@ -14,7 +14,7 @@ from typing import Any
 from dredge.errors import ConflictError, DredgeError, NotFoundError
 from tests.simulation.icechunk.files import Repo, Snapshot, snapshot_file
 from tests.simulation.icechunk.oracle import Oracle
-from tests.simulation.icechunk.writers import BRANCHES, ROOT, TAGS, Writers
+from tests.simulation.icechunk.writers import BRANCHES, ROOT, TAGS, Writers, chunk_bytes
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Late:
     def _write_again(self, name: str) -> None:
         """A session writes its chunks, once more if it did before."""
         for number, chunk in enumerate(self.sessions[name].chunks if name in self.sessions else ()):
-            self.writers._put(f"chunks/{chunk}", b"%d" % number)
+            self.writers._put(f"chunks/{chunk}", chunk_bytes(number))
 
     def _close_session(self, name: str) -> None:
         """A session commits all that it wrote, however long ago."""

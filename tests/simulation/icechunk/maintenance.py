@@ -93,13 +93,14 @@ class Maintenance:
         if self.writers.spec != 1:
             return
         threshold = micros_before(self.simulation, days)
+        older = instant(self.simulation.scheduler.now - days * 86_400)
         self.oracle.threshold = max(self.oracle.threshold, threshold)
 
         def work() -> None:
             with right_to_work(URI, f"expiration {name}"):
                 expire_in_place(
                     open_writer(URI),
-                    instant(self.simulation.scheduler.now - days * 86_400),
+                    older,
                     rule=rule,
                     delete_expired_branches=branches,
                     delete_expired_tags=tags,

@@ -77,19 +77,20 @@ def in_use_again(chance: random.Random, stage: Stage) -> list[Move]:
     moves = [*_released(chance, stage.start), stage.run(0, stage.start)]
     late = stage.start + chance.choice((25.0, 30.0)) * HOUR
     moves.append(stage.run(1, late))
-    for _ in range(chance.choice((1, 2))):
-        verb, args = chance.choice(
-            (("reset late", ("main", chance.randrange(12))), ("list again", (chance.randrange(12),)))
-        )
-        call = chance.choice(("delete", "delete", "get", "put"))
-        moves.append(
-            _when(chance.choice((stage.start, late)), "bulk_delete", call, _few(chance, 12), verb, *args)
-        )
-    for _ in range(chance.choice((1, 2, 4))):
-        sleep = chance.choice((150.0, 290.0))
-        moves.append(
-            _when(late, "bulk_delete", chance.choice(("stat", "get")), _few(chance, 30), "faint", sleep)
-        )
+    if stage.name == "calm" and chance.random() < 0.7:
+        moves.append(Move(-29.0, "pace", (0.02,)))  # else a sweep need not notice within so short a time
+    for at in (stage.start, late):
+        for _ in range(chance.choice((1, 2))):
+            verb, args = chance.choice(
+                (("reset late", ("main", chance.randrange(12))), ("list again", (chance.randrange(12),)))
+            )
+            call = chance.choice(("put pending", "put pending", "delete", "get", "put"))
+            number = 1 if call == "put pending" else _few(chance, 12)
+            moves.append(_when(at, "bulk_delete", call, number, verb, *args))
+        for _ in range(chance.choice((1, 1, 3))):
+            call = chance.choice(("get bulk_delete/_watch", "stat bulk_delete/_watch", "get"))
+            sleep = chance.choice((150.0, 290.0))
+            moves.append(_when(at, "bulk_delete", call, _few(chance, 4), "faint", sleep))
     return moves
 
 
@@ -107,8 +108,18 @@ def upgraded(chance: random.Random, stage: Stage) -> list[Move]:
     ]
     seconds = chance.choice((0.0, stage.length / 30, stage.length / 5))
     args = (chance.choice((1, 2, 3, 9)), seconds)
-    moves.append(_when(at, "mark", chance.choice(("list", "get", "get")), _few(chance, 8), "upgrade", *args))
-    return moves
+    if chance.random() < 0.3:
+        moves.append(
+            _when(at, "mark", chance.choice(("list", "get", "get")), _few(chance, 8), "upgrade", *args)
+        )
+        return moves
+    # Right between the looks whether there is a repo info, and which refs there are.
+    faint = ("faint", chance.choice((30.0, 100.0)))
+    return [
+        *moves,
+        _when(at, "mark", "list refs/", 1, "upgrade", *args),
+        _when(at, "mark", "list refs/", 1, *faint),
+    ]
 
 
 def long_session(chance: random.Random, stage: Stage) -> list[Move]:
@@ -420,6 +431,14 @@ def within_the_grace(chance: random.Random, stage: Stage) -> list[Move]:
     return [*_released(chance, at), stage.run(0, at), stage.run(1, at + apart), stage.run(2, at + 2 * apart)]
 
 
+def foreign(chance: random.Random, stage: Stage) -> list[Move]:
+    """Files that Icechunk did not write lie among its own."""
+    folders = ("chunks", "manifests", "transactions")
+    at = stage.start
+    moves = [Move(at - 3 * DAY, "foreign file", (folder,)) for folder in chance.sample(folders, 2)]
+    return [*moves, *_released(chance, at), stage.run(0, at), stage.run(1, at + 26 * HOUR)]
+
+
 SCENES: Mapping[str, Scene] = {
     scene.__name__: scene
     for scene in (
@@ -444,6 +463,7 @@ SCENES: Mapping[str, Scene] = {
         two_expirations,
         moved_ref,
         within_the_grace,
+        foreign,
     )
 }
 """By name."""

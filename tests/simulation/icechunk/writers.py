@@ -172,7 +172,7 @@ class Writers:
         """Write chunks and a manifest that also keeps some of the head's chunks."""
         ids = [self._id() for _ in range(count)]
         for number, chunk in enumerate(ids):
-            self._put(f"chunks/{chunk}", b"%d" % number)
+            self._put(f"chunks/{chunk}", chunk_bytes(number))
             if self.simulation.scheduler.current is not None:
                 self.simulation.scheduler.wait(hours * HOUR / count)
         kept = [c for manifest in self.snapshots[head].manifests for c in self.chunks[manifest]][::2]
@@ -318,6 +318,11 @@ class _Found(dict[str, str]):
 
 def _pointer(snapshot: str) -> bytes:
     return json.dumps({"snapshot": snapshot}).encode()
+
+
+def chunk_bytes(number: int) -> bytes:
+    """A chunk as long as manifests say."""
+    return (b"%d" % number).ljust(1000)
 
 
 def _without(refs: Any, name: str) -> dict[str, str]:

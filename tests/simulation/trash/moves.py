@@ -101,7 +101,7 @@ class Users:
 
     def _create(self, name: str, bare: bool) -> None:
         self.created += 1
-        space = f"memory://bucket/{name}-{self.created}"
+        space = f"memory://bucket/{name}-{self.created}-{self.scheduler.now:.0f}"
         self.serve(lambda catalog: catalog.repositories.create_repository(name, space, bare=bare))
 
     def _delete(self, name: str) -> None:

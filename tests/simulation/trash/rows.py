@@ -210,8 +210,13 @@ class FreezingKV:
     def __init__(self, store: WatchedKV, name: str, number: int, freeze: Callable[[], None]) -> None:
         self._store = store
         self._name = name
-        self._left = number
+        self._number = number
+        self._left = -1
         self._freeze = freeze
+
+    def arm(self) -> None:
+        """Count from now on: what a server writes when it starts is no part of what it is asked for."""
+        self._left = self._number
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)

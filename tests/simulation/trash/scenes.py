@@ -16,7 +16,7 @@ from tests.simulation.history import Move
 from tests.simulation.trash.moves import BRANCHES, NAMES
 
 FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
-    "create": (("set", 1), ("set_if", 1), ("set_if", 2), ("set_if", 2)),
+    "create": (("set", 1), ("set_if", 1), ("set_if", 2), ("set_if", 2), ("set_if", 3)),
     "reset prefix": (("set", 1), ("set_if", 1), ("set_if", 1), ("set_if", 1)),
     "delete": (("set", 1), ("delete", 1), ("delete", 2), ("delete", 4), ("delete_if", 1), ("set_if", 1)),
     "upload": (("set", 1),),
@@ -26,14 +26,6 @@ FREEZES: dict[str, tuple[tuple[str, int], ...]] = {
 }
 """Before which operation of the store what may freeze."""
 FOR_EVER = 300 * HOUR
-BY_VIEWS = (
-    ("clean", "get snapshot"),
-    ("clean", "scan partitions"),
-    ("clean", "scan graveler"),
-    ("clean", "delete_if"),
-    ("clean", "set_if"),
-)
-"""Calls of the cleaner that tell how far a run has come."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +74,13 @@ def _frozen(
     return Move(at, "frozen", (verb, args, *freeze, round(seconds, 3), ahead, moment))
 
 
-def _moment(chance: random.Random) -> tuple[Any, ...]:
-    role, call = chance.choice(BY_VIEWS)
-    return role, call, 1 + int(chance.random() ** 1.5 * 14)
+def _moment(chance: random.Random, about: str = "") -> tuple[Any, ...]:
+    """A call by which a clean tells how far it has come: it looks at the store, and deletes, a few times each."""
+    calls = [("get snapshot", 6), ("get snapshot", 6), ("scan partitions", 12), ("delete_if", 3)]
+    if about:
+        calls += [(f"scan b'{about}", 5), (f"scan b'{about}", 5)]
+    call, most = chance.choice(calls)
+    return "clean", call, 1 + chance.randrange(most)
 
 
 def ahead(chance: random.Random, stage: Stage) -> list[Move]:
@@ -133,18 +129,18 @@ def back_at_a_deletion(chance: random.Random, stage: Stage) -> list[Move]:
     """What looked unused a day ago is named in the moment in which it is about to go, or right after."""
     early, late = stage.pair(chance)
     name, branch = chance.choice((*NAMES, "lake-a")), chance.choice(("main", *BRANCHES))
-    verb = chance.choice(("create", "reset prefix", "reset prefix", "commit"))
+    verb = chance.choice(("create", "create", "reset prefix", "reset prefix", "commit"))
     began = early - 60 - chance.random() * 300
     moves = (
         [] if verb == "create" else _there(name, branch, began - 60, *chance.choice((("x/1",), ("x/1", "y"))))
     )
     args = (name, False) if verb == "create" else (name, branch)
-    for other in chance.sample(NAMES, 2):
-        # Something else that goes: one deletion after the other.
-        moves.append(_frozen(began - 20, "create", (other, False), ("set_if", 2), FOR_EVER))
-    freeze = chance.choice(FREEZES[verb])
+    if chance.random() < 0.4:
+        # Something else that goes, before it or with it.
+        moves.append(_frozen(began - 20, "create", ("spare", False), ("set_if", 1), FOR_EVER))
+    freeze = chance.choice(FREEZES[verb][2:] if verb == "create" else FREEZES[verb])
     if chance.random() < 0.6:
-        moves.append(_frozen(began, verb, args, freeze, -float(chance.choice((1, 1, 1, 2, 3)))))
+        moves.append(_frozen(began, verb, args, freeze, -float(chance.choice((1, 1, 1, 1, 2)))))
     else:
         moves.append(_frozen(began, verb, args, freeze, late - 1 - began, moment=_moment(chance)))
     return moves
@@ -194,7 +190,7 @@ def late_into_an_orphan(chance: random.Random, stage: Stage) -> list[Move]:
     moves = _there(name, branch, began - 60, *paths)
     seconds, moment = (late - early) * chance.random() + early - began, ()
     if chance.random() < 0.6:
-        seconds, moment = late - began - 1, _moment(chance)
+        seconds, moment = late - began - 1, _moment(chance, f"{name}-{branch}:")
     path = chance.choice(("x/1", "x/2"))
     moves.append(_frozen(began, "upload", (name, branch, path), ("set", 1), seconds, moment=moment))
     gone = chance.choice(("delete branch", "delete branch", "reset"))
@@ -211,8 +207,9 @@ def named_while_looked_at(chance: random.Random, stage: Stage) -> list[Move]:
     name, branch = chance.choice(NAMES), chance.choice(BRANCHES)
     began = early - 60 - chance.random() * 300
     moves = _there(name, branch, began - 60, "x/1", "y")
-    role = chance.choice(("scan", "scan", "clean"))
-    moment = (role, "scan", 1 + int(chance.random() * 40))
+    call = chance.choice(("scan b'other-", "scan b'other-", "scan b'pond-", "scan"))
+    number = 1 + chance.randrange(40 if call == "scan" else 3)
+    moment = (chance.choice(("scan", "scan", "clean")), call, number)
     return [
         *moves,
         _frozen(began, "reset prefix", (name, branch), ("set_if", 1), late - began - 1, moment=moment),
